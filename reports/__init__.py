@@ -1,0 +1,1 @@
+"""What a person looks at: figures, tables and pages, each computed first and drawn second."""

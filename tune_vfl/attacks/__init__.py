@@ -1,0 +1,1 @@
+"""Attacks: one method, one file."""

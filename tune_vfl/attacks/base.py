@@ -1,0 +1,82 @@
+"""What an attack is: parameters, capabilities, and one pure function from a view to answers.
+
+Add one by putting a class into a file of its own here, decorated with ``@attack("name")``. The contract suite of
+:mod:`tune_vfl.testing.attacks` then holds it to its word.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Literal, TypeVar
+
+from tune_vfl.defenses.base import ALL_MODES, Mode
+from tune_vfl.protocol.view import Answer, Grant, Moment, View
+from tune_vfl.registry import Registry
+from tune_vfl.spec import Strict
+
+P = TypeVar("P", bound=Strict)
+
+
+@dataclass(frozen=True)
+class AttackCapabilities:
+    """What an attack needs, checked before anything runs.
+
+    Attributes:
+        classes: ``binary`` or ``any``.
+        modes: the architectures it is defined for.
+        sees: what its view must grant.
+        oracle: it uses statistics that only the label party has: its success is an upper bound.
+        acts: it changes the training and needs a run of its own.
+        who: who attacks.
+        stackable: it takes any leading axes.
+    """
+
+    classes: Literal["binary", "any"] = "any"
+    modes: frozenset[Mode] = ALL_MODES
+    sees: frozenset[Grant] = frozenset()
+    oracle: bool = False
+    acts: bool = False
+    who: Literal["passive", "active"] = "passive"
+    stackable: bool = True
+
+
+class Attack(ABC, Generic[P]):
+    """Base of every attack.
+
+    Args:
+        params: this attack's parameters, one set for all members of a pack.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    reference: ClassVar[str]
+    Params: ClassVar[type[Strict]] = Strict
+    capabilities: ClassVar[AttackCapabilities]
+
+    def __init__(self, params: P) -> None:
+        self.params = params
+
+    def moments(self) -> tuple[Moment, ...]:
+        """Return the moments of training it wants recorded; by default the last epoch if it reads gradients."""
+        return ("last",) if "gradients" in self.capabilities.sees else ()
+
+    @abstractmethod
+    def run(self, view: View) -> dict[str, Answer]:
+        """Attack.
+
+        Args:
+            view: what the attacker sees, tensors with leading axes ``view.lead``.
+
+        Returns:
+            An answer per variant; the evaluator scores each against the true labels.
+        """
+
+    @classmethod
+    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+        """Return why these parameters cannot be used here, one sentence each; empty when they can."""
+        return []
+
+
+ATTACKS: Registry[Attack[Strict]] = Registry("attack", "tune_vfl.attacks")
+attack = ATTACKS.register

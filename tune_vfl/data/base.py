@@ -1,0 +1,159 @@
+"""What a data set is: columns by party, labels at one of them, and the recipe it is usually trained with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from tune_vfl.registry import Registry
+from tune_vfl.spec import Named, Strict, Training
+
+O = TypeVar("O", bound=Strict)  # noqa: E741 - the options of one data set
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """One party's features.
+
+    Attributes:
+        party: the party's name.
+        x: ``(N, d)`` float32 with NaN where a value is missing, or ``(N, C, H, W)`` images in [0, 1].
+        names: a name per column; empty for images.
+        scaled: ``(d,)`` bool: which columns are standardised with training statistics; None for images.
+    """
+
+    party: str
+    x: Tensor
+    names: tuple[str, ...] = ()
+    scaled: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return tuple(self.x.shape[1:])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The usual model and training of a data set, what a spec overrides field by field."""
+
+    model: Named
+    training: Training
+    auxiliary_per_class: int = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A loaded data set.
+
+    Attributes:
+        name: its registered name.
+        passive: the feature-only parties; the first is the attacker.
+        active: the label party's own features; None when it has labels only.
+        y: ``(N,)`` int64 labels ``0..K-1``.
+        class_names: K names; for binary targets index 1 is the positive class.
+        metric: the utility metric: ``auc``, ``accuracy``, ``balanced_accuracy``, ``f1`` or ``top5``.
+        recipe: usual model and training.
+        test_rows: the official test rows, where there are any; else a stratified 30% a seed.
+        fingerprint: changes whenever the content or the partition changes.
+        notes: what a reader of a result must know (rows dropped, classes balanced).
+    """
+
+    name: str
+    passive: tuple[Columns, ...]
+    active: Columns | None
+    y: Tensor
+    class_names: tuple[str, ...]
+    metric: str
+    recipe: Recipe
+    fingerprint: str
+    test_rows: Tensor | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return len(self.class_names)
+
+    @property
+    def modality(self) -> str:
+        """``image`` when any party holds images, else ``table``."""
+        parties = [*self.passive, *([self.active] if self.active else [])]
+        return "image" if any(len(p.shape) == 3 for p in parties) else "table"
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A data set split and standardised for one seed, or stacked over seeds with a leading axis.
+
+    Attributes:
+        passive_train, passive_test: a tensor ``(*seeds, n, ...)`` per passive party, no NaN.
+        active_train, active_test: the label party's own features, or None.
+        y_train, y_test: ``(*seeds, n)`` int64.
+        train_rows, test_rows: ``(*seeds, n)`` the data set's rows they are.
+    """
+
+    passive_train: tuple[Tensor, ...]
+    passive_test: tuple[Tensor, ...]
+    active_train: Tensor | None
+    active_test: Tensor | None
+    y_train: Tensor
+    y_test: Tensor
+    train_rows: Tensor
+    test_rows: Tensor
+
+    @staticmethod
+    def stack(splits: Sequence[Split]) -> Split:
+        """Stack splits of equal sizes along a new leading axis."""
+
+        def optional(parts: Sequence[Tensor | None]) -> Tensor | None:
+            held = [p for p in parts if p is not None]
+            return torch.stack(held) if held else None
+
+        return Split(
+            passive_train=tuple(torch.stack(p) for p in zip(*(s.passive_train for s in splits), strict=True)),
+            passive_test=tuple(torch.stack(p) for p in zip(*(s.passive_test for s in splits), strict=True)),
+            active_train=optional([s.active_train for s in splits]),
+            active_test=optional([s.active_test for s in splits]),
+            y_train=torch.stack([s.y_train for s in splits]),
+            y_test=torch.stack([s.y_test for s in splits]),
+            train_rows=torch.stack([s.train_rows for s in splits]),
+            test_rows=torch.stack([s.test_rows for s in splits]),
+        )
+
+
+class Loader(ABC, Generic[O]):
+    """A registered data set: options in, :class:`Dataset` out.
+
+    Attributes:
+        summary: one line for ``tune-vfl list datasets``.
+        reference: where the data come from.
+        Options: the pydantic model of its options; each has a default unless the user must give it.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    reference: ClassVar[str]
+    Options: type[O]
+
+    @abstractmethod
+    def load(self, options: O, root: Path) -> Dataset:
+        """Load the data set.
+
+        Args:
+            options: this data set's options.
+            root: the data root (``TUNE_VFL_DATA``).
+
+        Raises:
+            DataError: naming the file, the place in it, and what to do.
+        """
+
+
+DATASETS: Registry[Loader[Strict]] = Registry("dataset", "tune_vfl.data")
+dataset = DATASETS.register

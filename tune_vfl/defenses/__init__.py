@@ -1,0 +1,1 @@
+"""Defenses: one method, one file."""

@@ -1,0 +1,131 @@
+"""What a defense is: parameters, capabilities and hooks.
+
+Add one by putting a class into a file of its own here, decorated with ``@defense("name")``, and its ranges and published
+settings into ``search_spaces/name.yaml``. The contract suite of :mod:`tune_vfl.testing.defenses` then holds it to its word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.registry import Registry
+from tune_vfl.seeds import Streams
+from tune_vfl.spec import Strict
+
+Mode = Literal["split", "nosplit", "label_only"]
+ALL_MODES: frozenset[Mode] = frozenset({"split", "nosplit", "label_only"})
+
+
+@dataclass(frozen=True)
+class DefenseCapabilities:
+    """What a defense can do, checked before anything runs.
+
+    Attributes:
+        classes: ``binary`` or ``any``.
+        modes: the architectures it is defined for.
+        modalities: the kinds of data it is defined for.
+        run_by: who runs it: ``active``, ``passive`` or ``both``.
+        protects: what it changes on its way out: ``gradients``, ``labels``, ``embeddings``, ``features``.
+        needs_active_features: it cannot work where the label party has labels only.
+        stackable: its hooks take any leading axes.
+        scale_sensitive: its strength depends on the batch size (absolute numbers against batch-mean gradients).
+    """
+
+    classes: Literal["binary", "any"] = "any"
+    modes: frozenset[Mode] = ALL_MODES
+    modalities: frozenset[str] = frozenset({"table", "image"})
+    run_by: Literal["active", "passive", "both"] = "active"
+    protects: tuple[str, ...] = ("gradients",)
+    needs_active_features: bool = False
+    stackable: bool = True
+    scale_sensitive: bool = False
+
+
+class Defense(Hooks):
+    """Base of every defense.
+
+    Args:
+        params: this defense's parameters, or one per member of a pack (all of equal structure, see :meth:`structure`).
+        num_classes: K.
+        embedding_dims: the width of each passive party's embedding.
+        mode: the architecture it is used in.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    reference: ClassVar[str]
+    Params: ClassVar[type[Strict]] = Strict
+    capabilities: ClassVar[DefenseCapabilities] = DefenseCapabilities()
+
+    def __init__(
+        self,
+        params: Strict | Sequence[Strict],
+        *,
+        num_classes: int,
+        embedding_dims: Sequence[int],
+        mode: Mode = "split",
+    ) -> None:
+        self.stacked = not isinstance(params, Strict)
+        self.members: list[Strict] = [params] if isinstance(params, Strict) else list(params)
+        self.num_classes = num_classes
+        self.embedding_dims = list(embedding_dims)
+        self.mode = mode
+        self.streams = Streams([0] * len(self.members) if self.stacked else 0)
+        self._columns: dict[tuple[str, int], Tensor] = {}
+
+    @classmethod
+    def structure(cls, params: Strict) -> tuple[object, ...]:
+        """What members of one pack must share: everything that is not a number (booleans count as structure)."""
+        values = params.model_dump()
+        return tuple((k, v) for k, v in values.items() if isinstance(v, bool) or not isinstance(v, (int, float)))
+
+    @classmethod
+    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+        """Return why these parameters cannot be used here, one sentence each; empty when they can."""
+        return []
+
+    def values(self, name: str) -> list[float]:
+        """Return the members' values of a numeric parameter, on the host."""
+        return [float(getattr(p, name)) for p in self.members]
+
+    def number(self, name: str, dims: int = 2) -> float | Tensor:
+        """Return a numeric parameter ready for arithmetic with ``(*trials, ...)`` tensors.
+
+        Args:
+            name: the parameter.
+            dims: how many axes follow the leading ones.
+
+        Returns:
+            A float for one trial; for a pack a tensor ``(T, 1, ..., 1)`` with ``dims`` trailing ones.
+        """
+        if not self.stacked:
+            return self.values(name)[0]
+        key = (name, dims)
+        if key not in self._columns:
+            self._columns[key] = torch.tensor(self.values(name)).view(-1, *([1] * dims))
+        return self._columns[key]
+
+    def setup(
+        self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
+    ) -> None:
+        """H0: open the random streams. Overriding classes call this first."""
+        self.streams = Streams(seed if isinstance(seed, int) else list(seed), y.device)
+        self._columns = {}
+
+    def logged(self) -> dict[str, Sequence[float]]:
+        """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""
+        return {}
+
+    def notes(self) -> list[str]:
+        """Return facts that a reader of the result must know."""
+        return []
+
+
+DEFENSES: Registry[Defense] = Registry("defense", "tune_vfl.defenses")
+defense = DEFENSES.register

@@ -1,0 +1,56 @@
+"""The errors that tune-vfl raises on purpose: a small family, each saying what was expected, what was got and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TuneVflError(Exception):
+    """Base of every error raised on purpose. ``exit_code`` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class SpecError(TuneVflError):
+    """A spec, a parameter or a combination of methods that cannot be run.
+
+    Args:
+        problems: every problem found, one sentence each; all are shown at once.
+    """
+
+    exit_code = 2
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class UnknownNameError(SpecError):
+    """A name that no registry knows. Carries the known names and the nearest one."""
+
+    def __init__(self, kind: str, name: str, known: Sequence[str], nearest: str | None) -> None:
+        self.kind, self.name, self.known, self.nearest = kind, name, list(known), nearest
+        hint = f" Did you mean {nearest!r}?" if nearest else ""
+        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")
+
+
+class DataError(TuneVflError):
+    """A data file that is missing, broken or does not fit its description. Names the file and the column."""
+
+    exit_code = 2
+
+
+class StudyError(TuneVflError):
+    """A study that does not exist, or exists with another spec."""
+
+    exit_code = 2
+
+
+class UnreachableError(TuneVflError):
+    """A cluster, a database or a tracking server that does not answer."""
+
+    exit_code = 4
+
+
+class NotGrantedError(TuneVflError):
+    """An attack asked its view for something that its threat model does not grant."""

@@ -1,0 +1,1 @@
+"""Utility, attack success, and the geometry of a front."""

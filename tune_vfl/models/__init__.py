@@ -1,0 +1,1 @@
+"""Models, written for leading axes where they can be stacked."""

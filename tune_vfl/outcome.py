@@ -1,0 +1,123 @@
+"""What an evaluation answers: the outcome of one trial, with its scores.
+
+Every trial ends as exactly one of :data:`OUTCOMES`; only ``ok`` has objectives, and then always all of them, all finite.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+OutcomeName = Literal["ok", "diverged", "infeasible", "timeout", "oom", "preempted", "error"]
+OUTCOMES: tuple[OutcomeName, ...] = ("ok", "diverged", "infeasible", "timeout", "oom", "preempted", "error")
+
+
+class Score(BaseModel):
+    """One number measured over the seeds.
+
+    Attributes:
+        metric: what was measured, such as ``auc``, ``accuracy``, ``leak_auc`` or ``top1``; larger is more of it.
+        values: one per seed, in the order of the seeds.
+        mean: mean of the values.
+        std: sample standard deviation of the values; 0 for a single seed.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    metric: str
+    mean: float
+    std: float
+    values: list[float]
+
+    @classmethod
+    def of(cls, metric: str, values: Sequence[float]) -> Score:
+        """Summarise one value per seed."""
+        listed = [float(v) for v in values]
+        std = statistics.stdev(listed) if len(listed) > 1 else 0.0
+        return cls(metric=metric, mean=math.fsum(listed) / len(listed), std=std, values=listed)
+
+
+class AttackScore(Score):
+    """How well one attack did: its best variant's success over the seeds.
+
+    Attributes:
+        advantage: ``(success - floor) / (1 - floor)`` per seed, clipped to [0, 1], averaged.
+        advantage_std: its sample standard deviation over the seeds.
+        floor: the best success that needs no VFL: the larger of the guess and ``r_lower`` (mean over seeds).
+        guess: the best constant guess: AUC 0.5, or the majority share.
+        r_lower: the same attack on an untrained bottom model, where it has auxiliary labels.
+        variant: the variant that the success belongs to.
+        variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.
+        upper_bound: the attacker could not have picked this variant, or uses an oracle.
+        weak_attack: success below ``r_lower``: the attack is too weak to say anything about the defense.
+        extra: numbers beside the success, by name (top1, f1, success on test rows, ...).
+    """
+
+    advantage: float = 0.0
+    advantage_std: float = 0.0
+    floor: float = 0.0
+    guess: float = 0.0
+    r_lower: float | None = None
+    variant: str = ""
+    variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    upper_bound: bool = False
+    weak_attack: bool = False
+    extra: dict[str, float] = Field(default_factory=dict)
+
+
+class Outcome(BaseModel):
+    """The end of one trial.
+
+    Attributes:
+        outcome: one of :data:`OUTCOMES`.
+        reason: why it is not ``ok``; empty when it is.
+        utility: the dataset's own metric on true test labels through the defense's decoder.
+        attacks: every attack's score by name.
+        leakage: the largest mean advantage over the attacks, 0 when none was asked for; None unless ``ok``.
+        leakage_std: that attack's ``advantage_std``.
+        seconds: wall seconds by stage: ``train``, ``attack``, and what the defense names (``teacher``).
+        notes: facts that a reader must know (``teacher_view`` full, fallbacks, substitutions).
+        logged: what the defense measured about itself (``sum_kl``, ``teacher_accuracy``), means over seeds.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    outcome: OutcomeName
+    reason: str = ""
+    utility: Score | None = None
+    attacks: dict[str, AttackScore] = Field(default_factory=dict)
+    leakage: float | None = None
+    leakage_std: float | None = None
+    seconds: dict[str, float] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
+    logged: dict[str, float] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _ok_has_finite_objectives(self) -> Outcome:
+        objectives = (self.utility.mean if self.utility else None, self.leakage)
+        if self.outcome == "ok":
+            if any(v is None or not math.isfinite(v) for v in objectives):
+                raise ValueError(f"an ok outcome needs finite utility and leakage, got {objectives}")
+        elif self.leakage is not None:
+            raise ValueError(f"outcome {self.outcome!r} must not carry objectives")
+        return self
+
+    @property
+    def objectives(self) -> tuple[float, float]:
+        """``(utility, leakage)``: the first to maximise, the second to minimise.
+
+        Raises:
+            ValueError: unless the outcome is ``ok``.
+        """
+        if self.utility is None or self.leakage is None:
+            raise ValueError(f"outcome {self.outcome!r} has no objectives")
+        return self.utility.mean, self.leakage
+
+    @classmethod
+    def failed(cls, outcome: OutcomeName, reason: str) -> Outcome:
+        """Return an outcome without objectives."""
+        return cls(outcome=outcome, reason=reason)

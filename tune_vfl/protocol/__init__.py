@@ -1,0 +1,1 @@
+"""The split-training loop, its hooks, and what an adversary may see."""

@@ -1,0 +1,105 @@
+"""The hooks H0-H11 of the one training loop: what a defense or an acting attacker may do, and when.
+
+Every tensor has shape ``(*trials, B, d)``: ``*trials`` is empty for one trial and ``(T,)`` for a pack.
+The order within a step is fixed by :mod:`tune_vfl.protocol.loop`; a hook that a class does not override costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+
+@dataclass(eq=False)
+class Context:
+    """What the label party knows of the step whose cut gradient is being changed (H7).
+
+    Attributes:
+        embeddings: what each passive party sent, ``(*trials, B, d_k)``, detached.
+        logits: ``(*trials, B, K)`` (or ``(*trials, B, 1)``), detached.
+        targets: what the loss trained on.
+        ids: ``(*trials, B)`` the rows' ids.
+        epoch, step: both from 0; ``step`` counts over the whole training.
+        per_class_gradient: ``c -> (*trials, B, d)``: this party's gradient of the mean loss had every row had label c.
+    """
+
+    embeddings: Sequence[Tensor]
+    logits: Tensor
+    targets: Tensor
+    ids: Tensor
+    epoch: int
+    step: int
+    per_class_gradient: Callable[[int], Tensor]
+
+
+class Hooks:
+    """Identity on every hook; a defense or an acting attacker overrides the ones it needs."""
+
+    def setup(
+        self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
+    ) -> None:
+        """H0, once before training.
+
+        Args:
+            y: ``(*trials, N)`` int64 true labels of the training rows.
+            ids: ``(*trials, N)`` int64, distinct and not negative: the rows' ids, by which the other hooks look things up.
+            active_features: ``(*trials, N, ...)`` the label party's own features, where it has any.
+            seed: an int for one trial, a seed per member for a pack; every draw of the defense comes from it.
+        """
+
+    def labels(self, y: Tensor, ids: Tensor) -> Tensor:
+        """H1: what the loss trains on: ``(*trials, B)`` int64 classes or ``(*trials, B, K)`` soft labels."""
+        return y
+
+    def wrap_bottom(self, bottom: nn.Module) -> nn.Module:
+        """H2: put layers into a passive party's bottom model (passports)."""
+        return bottom
+
+    def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
+        """H3: what the passive party sends in place of its embedding ``(*trials, B, d)``."""
+        return embedding
+
+    def wrap_top(self, top: nn.Module) -> nn.Module:
+        """H4: put layers into the top model."""
+        return top
+
+    def loss(self, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
+        """H5: the loss ``(*trials,)``, a mean over the batch. The default is :func:`tune_vfl.protocol.losses.task_loss`."""
+        from tune_vfl.protocol.losses import task_loss
+
+        return task_loss(logits, targets)
+
+    def top_step(self) -> None:
+        """H6: after the label party stepped its own models."""
+
+    def cut_gradient(
+        self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0
+    ) -> Tensor:
+        """H7: what leaves the label party in place of the cut gradient.
+
+        Args:
+            grad: ``(*trials, B, d)`` gradient of the batch-mean loss with respect to this party's embedding.
+            y: ``(*trials, B)`` true labels.
+            context: what the label party knows of the step; None in a loop that does not offer it.
+            party: the passive party it is for.
+        """
+        return grad
+
+    def screen(self, gradients: list[Tensor]) -> list[Tensor]:
+        """H7b: last look over all the gradients that are about to leave."""
+        return gradients
+
+    def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
+        """H8: the passive party receives exactly this tensor."""
+
+    def local_optimizer(self, bottom: nn.Module, party: int) -> None:
+        """H9: reserved for acting attackers: replace the passive party's own optimiser. None keeps the usual one."""
+        return
+
+    def decode(self, logits: Tensor) -> Tensor:
+        """H10: class scores ``(*trials, B, K)``, larger is more likely, from logits. The default is softmax (sigmoid for one logit)."""
+        from tune_vfl.protocol.losses import class_probabilities
+
+        return class_probabilities(logits)

@@ -1,0 +1,37 @@
+"""The task loss and the class probabilities, for any leading axes and for one-logit binary nets."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy, a mean over the batch, per member.
+
+    Args:
+        logits: ``(*trials, B, K)``, or ``(*trials, B, 1)``: the positive class's logit of a binary target.
+        targets: ``(*trials, B)`` int64 classes or ``(*trials, B, K)`` soft labels (not necessarily summing to 1).
+
+    Returns:
+        ``(*trials,)`` losses.
+    """
+    lead, batch = logits.shape[:-2], logits.shape[-2]
+    if logits.shape[-1] == 1:
+        wanted = targets[..., 1] if targets.dim() == logits.dim() else targets.to(logits.dtype)
+        rows = F.binary_cross_entropy_with_logits(logits.squeeze(-1), wanted, reduction="none")
+    elif targets.dim() == logits.dim():
+        rows = -(targets * F.log_softmax(logits, dim=-1)).sum(-1)
+    else:
+        flat = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="none")
+        rows = flat.view(*lead, batch)
+    return rows.mean(-1)
+
+
+def class_probabilities(logits: Tensor) -> Tensor:
+    """Probabilities ``(*trials, B, K)`` from ``(*trials, B, K)`` logits, or from one positive-class logit."""
+    if logits.shape[-1] == 1:
+        positive = torch.sigmoid(logits)
+        return torch.cat([1 - positive, positive], dim=-1)
+    return torch.softmax(logits, dim=-1)

@@ -1,0 +1,85 @@
+"""A registry that fails loudly: collisions raise, an unknown name answers with the known ones and the nearest."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from tune_vfl.errors import TuneVflError, UnknownNameError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names of one kind of thing (defenses, attacks, data sets, models) and the classes behind them.
+
+    The modules of ``package`` are imported at the first look-up, so that a new method is one new file and nothing else.
+    Installed plug-ins are found through the entry-point group ``package`` and register themselves the same way.
+
+    Args:
+        kind: what is registered, in the singular, as messages name it.
+        package: the package whose modules register things.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self._package = package
+        self._known: dict[str, type[T]] = {}
+        self._loaded = False
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """Class decorator that files a class under ``name`` and sets its ``name``.
+
+        Raises:
+            TuneVflError: when the name is taken by another class.
+        """
+
+        def file(cls: type[T]) -> type[T]:
+            taken = self._known.get(name)
+            if taken is not None and taken.__qualname__ != cls.__qualname__:
+                raise TuneVflError(
+                    f"{self.kind} {name!r} is registered twice: by {taken.__module__} and by {cls.__module__}; rename one"
+                )
+            self._known[name] = cls
+            cls.name = name  # type: ignore[attr-defined]
+            return cls
+
+        return file
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{self._package}.{module.name}")
+        for point in entry_points(group=self._package):
+            point.load()
+
+    def __getitem__(self, name: str) -> type[T]:
+        """Return the class filed under ``name``.
+
+        Raises:
+            UnknownNameError: with the known names and the nearest.
+        """
+        self._load()
+        if name not in self._known:
+            nearest = difflib.get_close_matches(name, self._known, n=1, cutoff=0.5)
+            raise UnknownNameError(self.kind, name, self.names(), nearest[0] if nearest else None)
+        return self._known[name]
+
+    def __contains__(self, name: str) -> bool:
+        self._load()
+        return name in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        self._load()
+        return sorted(self._known)

@@ -1,0 +1,101 @@
+"""Named random streams: a seed fixes split, weights, order, auxiliary labels and noise, each through a stream of its own.
+
+Switching a defense on therefore moves nothing else, and a trial's outcome is the same alone or in a pack: members of a pack
+that share a seed share every draw, so a stream draws once per seed and hands the draw to all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def derive(seed: int, name: str) -> int:
+    """Return the 63-bit seed of the stream ``name`` under ``seed``; stable across processes, platforms and versions."""
+    digest = hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def generator(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:
+    """Return a fresh torch generator for the stream ``name`` under ``seed``."""
+    return torch.Generator(device=device).manual_seed(derive(seed, name))
+
+
+def numpy_rng(seed: int, name: str) -> np.random.Generator:
+    """Return a fresh numpy generator for the stream ``name`` under ``seed``."""
+    return np.random.default_rng(derive(seed, name))
+
+
+class Stream:
+    """One named stream for all members of a pack.
+
+    Args:
+        seeds: an int for one trial (draws have the asked shape), or the seeds of the members of a pack, in the order of
+            the leading axis (draws have shape ``(len(seeds), *shape)``).
+        name: the stream's name.
+        device: where the draws live.
+    """
+
+    def __init__(self, seeds: int | Sequence[int], name: str, device: torch.device | str = "cpu") -> None:
+        self._stacked = not isinstance(seeds, int)
+        members = [seeds] if isinstance(seeds, int) else list(seeds)
+        unique = list(dict.fromkeys(members))
+        self._generators = [generator(seed, name, device) for seed in unique]
+        self._device = torch.device(device)
+        position = [unique.index(seed) for seed in members]
+        # Trial-major packs repeat the same seeds in the same order: then members are a plain repetition, not a gather.
+        self._repeats = len(members) // len(unique) if members == unique * (len(members) // len(unique)) else 0
+        self._position = torch.tensor(position, device=self._device)
+
+    def _hand_out(self, draws: list[Tensor]) -> Tensor:
+        if not self._stacked:
+            return draws[0]
+        stacked = torch.stack(draws)
+        if self._repeats == 1:
+            return stacked
+        if self._repeats:
+            return stacked.repeat(self._repeats, *([1] * (stacked.dim() - 1)))
+        return stacked.index_select(0, self._position)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Draw independent N(0, 1) numbers."""
+        return self._hand_out([torch.randn(shape, generator=g, device=self._device) for g in self._generators])
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Draw independent U[0, 1) numbers."""
+        return self._hand_out([torch.rand(shape, generator=g, device=self._device) for g in self._generators])
+
+    def laplace(self, *shape: int) -> Tensor:
+        """Draw independent Laplace(0, 1) numbers: the difference of two unit exponentials."""
+        draws = []
+        for g in self._generators:
+            pair = torch.empty((2, *shape), device=self._device).exponential_(generator=g)
+            draws.append(pair[0] - pair[1])
+        return self._hand_out(draws)
+
+    def permutation(self, n: int) -> Tensor:
+        """Draw a random order of ``0..n-1``."""
+        return self._hand_out([torch.randperm(n, generator=g, device=self._device) for g in self._generators])
+
+
+class Streams:
+    """All streams of one run: ``streams["noise/0"]`` is made at the first look-up and goes on from there.
+
+    Args:
+        seeds: an int for one trial, or the members' seeds of a pack.
+        device: where the draws live.
+    """
+
+    def __init__(self, seeds: int | Sequence[int], device: torch.device | str = "cpu") -> None:
+        self.seeds = seeds
+        self._device = device
+        self._open: dict[str, Stream] = {}
+
+    def __getitem__(self, name: str) -> Stream:
+        if name not in self._open:
+            self._open[name] = Stream(self.seeds, name, self._device)
+        return self._open[name]

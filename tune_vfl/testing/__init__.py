@@ -1,0 +1,1 @@
+"""Contract suites: what every registered method is held to."""
