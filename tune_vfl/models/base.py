@@ -1,0 +1,126 @@
+"""What a model architecture is, and the two-or-more-party network built from it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Generic, Literal, TypeVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tune_vfl.registry import Registry
+from tune_vfl.seeds import Stream, Streams
+from tune_vfl.spec import Strict
+
+Aggregation = Literal["concat", "sum", "mean"]
+
+
+class ModelOptions(Strict):
+    """Options of every architecture."""
+
+    aggregation: Aggregation = Field("concat", description="how the label party joins the embeddings")
+    top: Literal["net", "none"] = Field("net", description="none: the summed embeddings are the logits (aggVFL)")
+    embedding_dim: int = Field(10, ge=1, description="width of each party's embedding; K where there is no top model")
+
+
+M = TypeVar("M", bound=ModelOptions)
+
+
+class Architecture(ABC, Generic[M]):
+    """A registered architecture: how one party's bottom model and the label party's top model are built.
+
+    Attributes:
+        Options: its options.
+        stackable: its modules take any leading axes.
+        modalities: the kinds of rows it reads.
+        binary_logit: binary targets get one logit, the positive class's.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    reference: ClassVar[str]
+    Options: ClassVar[type[ModelOptions]] = ModelOptions
+    stackable: ClassVar[bool] = True
+    modalities: ClassVar[frozenset[str]] = frozenset({"table", "image"})
+    binary_logit: ClassVar[bool] = False
+
+    def __init__(self, options: M) -> None:
+        self.options = options
+
+    def outputs(self, num_classes: int) -> int:
+        """Return the number of logits for K classes."""
+        return 1 if self.binary_logit and num_classes == 2 else num_classes
+
+    @abstractmethod
+    def bottom(self, shape: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
+        """Build a bottom model ``(*trials, B, *shape) -> (*trials, B, d_out)``."""
+
+    @abstractmethod
+    def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
+        """Build a top model ``(*trials, B, d_in) -> (*trials, B, d_out)``."""
+
+
+MODELS: Registry[Architecture[ModelOptions]] = Registry("model", "tune_vfl.models")
+model = MODELS.register
+
+
+class VflNetwork(nn.Module):
+    """The whole network: a bottom model a party, and the label party's top model.
+
+    Args:
+        bottoms: one per passive party.
+        own_bottom: the label party's own, None when it has labels only.
+        top: the top model, None when the joined embeddings are the logits.
+        aggregation: how embeddings are joined.
+    """
+
+    def __init__(
+        self, bottoms: Sequence[nn.Module], own_bottom: nn.Module | None, top: nn.Module | None, aggregation: Aggregation
+    ) -> None:
+        super().__init__()
+        self.bottoms = nn.ModuleList(bottoms)
+        self.own_bottom = own_bottom
+        self.top = top
+        self.aggregation = aggregation
+
+    def join(self, embeddings: list[Tensor]) -> Tensor:
+        """Join the embeddings of all parties, the label party's last: ``(*trials, B, d)``."""
+        if len(embeddings) == 1:
+            return embeddings[0]
+        if self.aggregation == "concat":
+            return torch.cat(embeddings, dim=-1)
+        total = torch.stack(embeddings).sum(0)
+        return total / len(embeddings) if self.aggregation == "mean" else total
+
+    def head(self, joined: Tensor) -> Tensor:
+        """Logits from the joined embeddings."""
+        return joined if self.top is None else self.top(joined)  # type: ignore[no-any-return]
+
+    def forward(self, passive: Sequence[Tensor], own: Tensor | None) -> Tensor:
+        """Logits from every party's rows."""
+        embeddings = [bottom(x) for bottom, x in zip(self.bottoms, passive, strict=True)]
+        if self.own_bottom is not None:
+            embeddings.append(self.own_bottom(own))
+        return self.head(self.join(embeddings))
+
+
+def build(
+    architecture: Architecture[ModelOptions],
+    *,
+    passive_shapes: Sequence[tuple[int, ...]],
+    own_shape: tuple[int, ...] | None,
+    num_classes: int,
+    streams: Streams,
+) -> VflNetwork:
+    """Build the network of an architecture for these parties; the streams' seeds decide the leading axes."""
+    options = architecture.options
+    outputs = architecture.outputs(num_classes)
+    d = outputs if options.top == "none" else options.embedding_dim
+    bottoms = [architecture.bottom(s, d, streams[f"init/bottom/{k}"]) for k, s in enumerate(passive_shapes)]
+    own = architecture.bottom(own_shape, d, streams["init/bottom/own"]) if own_shape else None
+    parties = len(bottoms) + (own is not None)
+    width = d * parties if options.aggregation == "concat" else d
+    top = None if options.top == "none" else architecture.top(width, outputs, streams["init/top"])
+    return VflNetwork(bottoms, own, top, options.aggregation)

@@ -1,0 +1,84 @@
+"""Layers whose weights may carry leading axes, so that one pass trains a whole pack."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tune_vfl.seeds import Stream
+
+
+class Linear(nn.Module):
+    """Affine map; each member of a pack has its own weights.
+
+    Weights and bias start from U(-1/sqrt(d_in), 1/sqrt(d_in)), as torch's own linear layer does. ``weight`` is
+    ``(*trials, d_out, d_in)`` and ``bias`` ``(*trials, d_out)``; the leading axes are those of the stream's draws.
+
+    Args:
+        d_in: width of the input ``(*trials, B, d_in)``.
+        d_out: width of the output ``(*trials, B, d_out)``.
+        stream: where the starting weights come from.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, stream: Stream) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(d_in)
+        self.weight = nn.Parameter((stream.uniform(d_out, d_in) * 2 - 1) * bound)
+        self.bias = nn.Parameter((stream.uniform(d_out) * 2 - 1) * bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(*trials, B, d_in)`` to ``(*trials, B, d_out)``."""
+        if self.weight.dim() == 2:
+            return F.linear(x, self.weight, self.bias)
+        return torch.baddbmm(self.bias.unsqueeze(-2), x, self.weight.transpose(-1, -2))
+
+
+class FlattenRows(nn.Module):
+    """Flatten images ``(*trials, B, C, H, W)`` to rows ``(*trials, B, C*H*W)``; tables pass through.
+
+    Args:
+        shape: the shape of one row.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self._axes = len(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Flatten the last axes of each row."""
+        return x.flatten(-self._axes) if self._axes > 1 else x
+
+
+def stack_of(widths: list[int], activation: type[nn.Module], *, stream: Stream) -> list[nn.Module]:
+    """Return linear layers of the given widths with the activation between them, none after the last."""
+    layers: list[nn.Module] = []
+    for i, (d_in, d_out) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+        if i:
+            layers.append(activation())
+        layers.append(Linear(d_in, d_out, stream=stream))
+    return layers
+
+
+def reseed(module: nn.Module, stream: Stream) -> nn.Module:
+    """Redraw the weights of a module of torch's own layers from a stream: U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    for layer in module.modules():
+        if isinstance(layer, (nn.Linear, nn.Conv2d)):
+            bound = 1 / math.sqrt(layer.weight[0].numel())
+            with torch.no_grad():
+                layer.weight.copy_((stream.uniform(*layer.weight.shape) * 2 - 1) * bound)
+                if layer.bias is not None:
+                    layer.bias.copy_((stream.uniform(*layer.bias.shape) * 2 - 1) * bound)
+    return module
+
+
+def select_member(module: nn.Module, index: int) -> nn.Module:
+    """Return a copy of a stacked module that holds one member only, without the leading axis."""
+    alone = copy.deepcopy(module)
+    with torch.no_grad():
+        for tensor in [*alone.parameters(), *alone.buffers()]:
+            tensor.data = tensor.data[index].clone()
+    return alone
