@@ -1,0 +1,149 @@
+"""The geometry of a front: which points are worth choosing from, which one first, and how much they cover.
+
+Points are rows ``(utility, leakage)`` of an ``(n, 2)`` array; utility is maximised and leakage minimised. A point
+dominates another when it is at least as good in both and better in one; equal points do not dominate each other, so all
+of them stay. Every function refuses NaN and infinite rows with a :class:`ValueError`: a trial without objectives has no
+place on a front.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+# Distances from the chord closer than this are rounding, not shape: points on a straight front tie.
+_TIE = 1e-12
+
+
+def as_points(points: ArrayLike) -> NDArray[np.float64]:
+    """Return ``points`` as a finite ``(n, 2)`` float array; an empty sequence becomes ``(0, 2)``.
+
+    Raises:
+        ValueError: for another shape, or naming the first row that is not finite.
+    """
+    rows = np.asarray(points, dtype=np.float64)
+    if rows.size == 0:
+        return np.empty((0, 2))
+    if rows.ndim != 2 or rows.shape[1] != 2:
+        raise ValueError(f"expected points of shape (n, 2) holding (utility, leakage), got shape {rows.shape}")
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if bad.size:
+        raise ValueError(
+            f"row {bad[0]} is {tuple(rows[bad[0]].tolist())}: expected finite (utility, leakage); "
+            "leave out trials whose outcome is not ok"
+        )
+    return rows
+
+
+def ranks(points: ArrayLike) -> NDArray[np.int64]:
+    """Sort points into fronts: rank 0 is dominated by nothing, rank r only by points of lower ranks.
+
+    Args:
+        points: ``(n, 2)``.
+
+    Returns:
+        ``(n,)`` int64. Equal points share a rank.
+    """
+    rows = as_points(points)
+    if not len(rows):
+        return np.empty(0, dtype=np.int64)
+    distinct, where = np.unique(rows * [-1.0, 1.0], axis=0, return_inverse=True)
+    # Rows now come by falling utility, then rising leakage. What came before is never worse in utility, so a front
+    # dominates the next point exactly when its least leakage is no larger; those minima rise with the rank.
+    least: list[float] = []
+    found = np.empty(len(distinct), dtype=np.int64)
+    for row, leakage in enumerate(distinct[:, 1].tolist()):
+        rank = bisect_right(least, leakage)
+        least[rank : rank + 1] = [leakage]
+        found[row] = rank
+    return found[where.reshape(-1)]
+
+
+def front(points: ArrayLike) -> NDArray[np.bool_]:
+    """Mark the points that nothing dominates.
+
+    Args:
+        points: ``(n, 2)``.
+
+    Returns:
+        ``(n,)`` bool; True for every one of several equal points.
+    """
+    return np.equal(ranks(points), 0)
+
+
+def knee(points: ArrayLike) -> int | None:
+    """Return the front's best compromise: the point that bulges farthest beyond the chord between the front's ends.
+
+    The front is first scaled to [0, 1] in both objectives. Distance counts towards the ideal corner only: a point
+    behind the chord gives up more than it gains. A front that bulges nowhere is decided by the tie rule. Das, "On
+    characterizing the knee of the Pareto curve", Structural Optimization 18 (1999).
+
+    Args:
+        points: ``(n, 2)``, dominated ones included.
+
+    Returns:
+        Its row; the lowest row among ties; None without points.
+    """
+    rows = as_points(points)
+    on_front = np.flatnonzero(front(rows))
+    if not on_front.size:
+        return None
+    chosen = rows[on_front]
+    low, high = chosen.min(axis=0), chosen.max(axis=0)
+    # Halved before the difference, so that the span of two huge numbers does not overflow.
+    span = np.where(high > low, high / 2 - low / 2, 1.0)
+    scaled = (chosen / 2 - low / 2) / span
+    # The ends are (0, 0) and (1, 1): the chord is utility = leakage, and utility - leakage orders by distance from it.
+    beyond = scaled[:, 0] - scaled[:, 1]
+    return int(on_front[np.flatnonzero(beyond >= beyond.max() - _TIE)[0]])
+
+
+def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
+    """Return the area that the points dominate, bounded by the reference point.
+
+    Args:
+        points: ``(n, 2)``; those not strictly better than the reference in both objectives add nothing.
+        reference: ``(utility, leakage)`` of the worst that counts, such as (the guess's utility, 1).
+
+    Returns:
+        The area; 0 without points.
+    """
+    import moocore
+
+    rows, worst = as_points(points), as_points([reference])[0]
+    better = rows[(rows[:, 0] > worst[0]) & (rows[:, 1] < worst[1])]
+    if not len(better):
+        return 0.0
+    return float(moocore.hypervolume(better, ref=worst, maximise=[True, False]))
+
+
+def hypervolume_history(points: ArrayLike, reference: Sequence[float]) -> NDArray[np.float64]:
+    """Return the hypervolume after each point, in the order given.
+
+    Args:
+        points: ``(n, 2)``.
+        reference: as for :func:`hypervolume`.
+
+    Returns:
+        ``(n,)``, never falling.
+    """
+    rows = as_points(points)
+    history = np.zeros(len(rows))
+    held = np.empty((0, 2))
+    for count, row in enumerate(rows):
+        covered = bool(((held[:, 0] >= row[0]) & (held[:, 1] <= row[1])).any())
+        if covered:
+            history[count] = history[count - 1]
+            continue
+        held = np.vstack([held, row])
+        held = held[front(held)]
+        history[count] = hypervolume(held, reference)
+    # Rounding must not make a growing area look as if it fell.
+    return np.maximum.accumulate(history)
