@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 
@@ -94,9 +95,9 @@ class Hooks:
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
         """H8: the passive party receives exactly this tensor."""
 
-    def local_optimizer(self, bottom: nn.Module, party: int) -> None:
-        """H9: reserved for acting attackers: replace the passive party's own optimiser. None keeps the usual one."""
-        return
+    def local_optimizer(self, bottom: nn.Module, *, party: int) -> torch.optim.Optimizer | None:
+        """H9: the passive party's own optimiser for its bottom model; None keeps the one that everybody uses."""
+        return None
 
     def decode(self, logits: Tensor) -> Tensor:
         """H10: class scores ``(*trials, B, K)``, larger is more likely, from logits. The default is softmax (sigmoid for one logit)."""

@@ -1,0 +1,197 @@
+"""The one split-training loop, with the hooks H0-H10 in their fixed order. It names no defense and no attack."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tune_vfl.models.base import VflNetwork
+from tune_vfl.protocol.hooks import Context, Hooks
+from tune_vfl.protocol.members import Batch, Rows
+from tune_vfl.spec import Training
+
+TOLERATED_BAD_STEPS = 0.01
+"""Share of steps whose sent gradient may hold non-finite entries (sent as 0) before a member counts as diverged."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A finished training.
+
+    Attributes:
+        network: the trained network.
+        diverged: ``(*trials,)`` bool: parameters or more than 1% of the sent gradients became non-finite.
+        epochs: epochs that were run; fewer than asked only when every member diverged.
+    """
+
+    network: VflNetwork
+    diverged: Tensor
+    epochs: int
+
+
+def overriding(hooks: Sequence[Hooks], name: str) -> list[Callable[..., Any]]:
+    """Return, in order, the bound methods of the hooks that really override ``name``."""
+    return [getattr(h, name) for h in hooks if getattr(type(h), name) is not getattr(Hooks, name)]
+
+
+def optimizer(parameters: Sequence[nn.Parameter], training: Training) -> torch.optim.Optimizer:
+    """Return the recipe's optimiser, fused: element-wise, hence the same alone or in a pack."""
+    if training.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=training.lr, weight_decay=training.weight_decay, fused=True)
+    return torch.optim.SGD(
+        parameters, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay, fused=True
+    )
+
+
+def learning_rate(training: Training, epoch: int) -> float:
+    """Return the learning rate of an epoch, counted from 0."""
+    if training.lr_schedule == "inverse_sqrt":
+        return training.lr / math.sqrt(epoch + 1)
+    if training.lr_schedule == "multistep":
+        return training.lr * training.lr_decay ** sum(epoch >= m for m in training.milestones)
+    return training.lr
+
+
+class SplitTraining:
+    """Trains one network, or a pack of them in one pass.
+
+    Args:
+        network: freshly built; hooks may already have wrapped its models.
+        rows: the training rows.
+        training: the recipe.
+        hooks: defenses and acting attackers, in order; each sees what the ones before it made.
+        lead: the leading axes ``*trials``.
+    """
+
+    def __init__(
+        self, network: VflNetwork, rows: Rows, training: Training, hooks: Sequence[Hooks], lead: tuple[int, ...]
+    ) -> None:
+        self.network, self.rows, self.training, self.lead = network, rows, training, lead
+        self._labels = overriding(hooks, "labels")
+        self._send = overriding(hooks, "send_embedding")
+        self._loss = (overriding(hooks, "loss") or [Hooks().loss])[-1]
+        self._top_step = overriding(hooks, "top_step")
+        self._cut = overriding(hooks, "cut_gradient")
+        self._screen = overriding(hooks, "screen")
+        self._received = overriding(hooks, "gradient_received")
+        self._optimizers = self._make_optimizers(hooks)
+        self._bad_steps = torch.zeros(lead)
+        self._step = 0
+
+    def _make_optimizers(self, hooks: Sequence[Hooks]) -> list[torch.optim.Optimizer]:
+        own: list[torch.optim.Optimizer] = []
+        taken: set[int] = set()
+        for propose in overriding(hooks, "local_optimizer"):
+            for party, bottom in enumerate(self.network.bottoms):
+                proposed = propose(bottom, party=party)
+                if proposed is not None:
+                    own.append(proposed)
+                    taken.update(id(p) for p in bottom.parameters())
+        common = [p for p in self.network.parameters() if id(p) not in taken]
+        return [optimizer(common, self.training), *own]
+
+    def run(self) -> Trained:
+        """Train for all epochs, or until every member has diverged."""
+        self.network.train()
+        epoch = 0
+        for epoch in range(self.training.epochs):
+            for group in self._optimizers[0].param_groups:
+                group["lr"] = learning_rate(self.training, epoch)
+            for batch in self.rows.batches(self.training.batch_size):
+                self._train_batch(batch, epoch)
+                self._step += 1
+            if bool(self._not_finite().all()):
+                break
+        self.network.eval()
+        too_many = self._bad_steps > TOLERATED_BAD_STEPS * self._step
+        return Trained(self.network, self._not_finite() | too_many, epoch + 1)
+
+    def _not_finite(self) -> Tensor:
+        """Return ``(*trials,)``: whether any parameter is non-finite. A NaN loss always ends up in the parameters."""
+        with torch.no_grad():
+            sums = [p.flatten(len(self.lead)).sum(-1) for p in self.network.parameters()]
+            return ~torch.isfinite(torch.stack(sums)).all(0)
+
+    def _train_batch(self, batch: Batch, epoch: int) -> None:
+        network = self.network
+        targets = batch.y
+        for labels in self._labels:  # H1
+            targets = labels(targets, batch.ids)
+        sent = []
+        for party, (bottom, x) in enumerate(zip(network.bottoms, batch.passive, strict=True)):
+            embedding = bottom(x)  # H2
+            for send in self._send:  # H3
+                embedding = send(embedding, party=party)
+            sent.append(embedding)
+        received = [e.detach().requires_grad_() for e in sent]
+        own = None if network.own_bottom is None else network.own_bottom(batch.own)
+        crossing = own.detach().requires_grad_() if own is not None and self.training.protect_own_bottom else own
+        logits = network.head(network.join([*received, *([] if crossing is None else [crossing])]))  # H4
+        loss: Tensor = self._loss(logits, targets, received)  # H5
+        loss.sum().backward()  # type: ignore[no-untyped-call]
+        leaves = received if crossing is own else [*received, crossing]
+        released = self._release(leaves, batch, logits, targets, epoch)
+        for party in range(len(received)):
+            for receive in self._received:  # H8
+                receive(released[party], party=party, ids=batch.ids, epoch=epoch, step=self._step)
+        torch.autograd.backward(sent if crossing is own else [*sent, own], released)  # H9
+        for opt in self._optimizers:
+            opt.step()
+            opt.zero_grad()
+        for after in self._top_step:  # H6
+            after()
+
+    def _release(
+        self, leaves: Sequence[Tensor | None], batch: Batch, logits: Tensor, targets: Tensor, epoch: int
+    ) -> list[Tensor]:
+        """Return what leaves the label party: each cut gradient through H7, then all of them through H7b."""
+        grads = [leaf.grad for leaf in leaves if leaf is not None and leaf.grad is not None]
+        if not self._cut and not self._screen:
+            return grads
+        scale = batch.y.shape[-1] if self.training.grad_scale == "per_sample" else 1
+        embeddings = [leaf.detach() for leaf in leaves if leaf is not None]
+        for party, grad in enumerate(grads):
+            context = Context(
+                embeddings=embeddings,
+                logits=logits.detach(),
+                targets=targets,
+                ids=batch.ids,
+                epoch=epoch,
+                step=self._step,
+                per_class_gradient=self._per_class_gradient(embeddings, party, batch),
+            )
+            changed = grad * scale if scale != 1 else grad
+            for cut in self._cut:  # H7
+                changed = cut(changed, y=batch.y, context=context, party=party)
+            grads[party] = changed / scale if scale != 1 else changed
+        for screen in self._screen:  # H7b
+            grads = screen(grads)
+        return self._finite(grads)
+
+    def _finite(self, grads: list[Tensor]) -> list[Tensor]:
+        """Send 0 for non-finite entries, and count the steps in which a member had any."""
+        bad = torch.zeros(self.lead, dtype=torch.bool)
+        for grad in grads:
+            bad |= ~torch.isfinite(grad.sum((-2, -1)))
+        self._bad_steps += bad
+        return [torch.nan_to_num(g, nan=0.0, posinf=0.0, neginf=0.0) for g in grads]
+
+    def _per_class_gradient(self, embeddings: list[Tensor], party: int, batch: Batch) -> Callable[[int], Tensor]:
+        """Return ``c -> gradient of the mean loss for this party, had every row of the batch had label c``."""
+
+        def gradient(c: int) -> Tensor:
+            leaves = [e.clone().requires_grad_() for e in embeddings]
+            own = [] if self.network.own_bottom is None or len(leaves) > len(self.network.bottoms) else [batch.own]
+            with torch.no_grad():
+                extra = [self.network.own_bottom(x) for x in own] if self.network.own_bottom is not None else []
+            logits = self.network.head(self.network.join([*leaves, *extra]))
+            wanted = torch.full_like(batch.y, c)
+            loss = Hooks().loss(logits, wanted, leaves)
+            return torch.autograd.grad(loss.sum(), leaves[party])[0]
+
+        return gradient

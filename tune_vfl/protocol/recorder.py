@@ -1,0 +1,83 @@
+"""Records what one passive party receives, exactly as it was sent, at the moments that the attacks ask for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.view import Moment, Recording
+
+IN_MEMORY_BYTES = 512 * 2**20
+
+
+def recording_bytes(members: int, rows: int, width: int, moments: Collection[Moment]) -> int:
+    """Return the memory that recording ``moments`` takes: float32 gradients and int64 ids of a whole epoch each."""
+    return members * rows * (width * 4 + 8) * sum(m != "first_batch" for m in moments)
+
+
+def _room(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return an uninitialised tensor; one that memory should not hold lives in an unlinked temporary file."""
+    count = 1
+    for n in shape:
+        count *= n
+    if count * dtype.itemsize <= IN_MEMORY_BYTES:
+        return torch.empty(shape, dtype=dtype)
+    with tempfile.NamedTemporaryFile(prefix="tune-vfl-recording-") as file:
+        return torch.from_file(file.name, shared=True, size=count, dtype=dtype).view(shape)
+
+
+class GradientRecorder(Hooks):
+    """H8 of the attacker: keeps gradients and ids of the first batch, of epoch 0 and of the last epoch.
+
+    Args:
+        moments: what to keep.
+        rows: N, the training rows.
+        epochs: how many epochs there will be.
+        party: the passive party that attacks.
+    """
+
+    def __init__(self, moments: Collection[Moment], *, rows: int, epochs: int, party: int = 0) -> None:
+        self._moments = set(moments)
+        self._rows, self._epochs, self._party = rows, epochs, party
+        self._gradients: dict[Moment, Tensor] = {}
+        self._ids: dict[Moment, Tensor] = {}
+        self._batches: dict[Moment, list[tuple[int, int]]] = {}
+
+    def _due(self, epoch: int, step: int) -> list[Moment]:
+        due: list[Moment] = []
+        if step == 0:
+            due.append("first_batch")
+        if epoch == 0:
+            due.append("epoch0")
+        if epoch == self._epochs - 1:
+            due.append("last")
+        return [m for m in due if m in self._moments]
+
+    def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
+        """Keep the tensor if this party and moment are wanted."""
+        if party == self._party:
+            for moment in self._due(epoch, step):
+                self._keep(moment, gradient, ids)
+
+    def _keep(self, moment: Moment, gradient: Tensor, ids: Tensor) -> None:
+        lead, (batch, width) = gradient.shape[:-2], gradient.shape[-2:]
+        if moment not in self._gradients:
+            rows = batch if moment == "first_batch" else self._rows
+            self._gradients[moment] = _room((*lead, rows, width), gradient.dtype)
+            self._ids[moment] = torch.empty((*lead, rows), dtype=torch.int64)
+            self._batches[moment] = []
+        start = self._batches[moment][-1][1] if self._batches[moment] else 0
+        self._gradients[moment][..., start : start + batch, :] = gradient.detach()
+        self._ids[moment][..., start : start + batch] = ids
+        self._batches[moment].append((start, start + batch))
+
+    def recordings(self) -> dict[Moment, Recording]:
+        """Return what was kept, by moment."""
+        return {
+            m: Recording(ids=self._ids[m], gradients=self._gradients[m], batches=tuple(self._batches[m]))
+            for m in self._gradients
+        }
