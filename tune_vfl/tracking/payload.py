@@ -1,0 +1,150 @@
+"""What a trial and a study look like in MLflow: names and values, computed before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.cell import Cell
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.search.records import StudyRecord, TrialRecord
+    from tune_vfl.tracking.standing import Standing
+
+STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
+PARETO, RANK, KNEE = "tune_vfl.pareto", "tune_vfl.rank", "tune_vfl.knee"
+SUMMARY, PREEMPTED, STALE = "tune_vfl.summary", "tune_vfl.preempted", "tune_vfl.stale"
+DIGEST, RETRY = "tune_vfl.digest", "tune_vfl.retry_of"
+NOTE = "mlflow.note.content"
+
+FILTERS = {
+    "the front": f"tags.`{PARETO}` = 'true'",
+    "the knee": f"tags.`{KNEE}` = 'true'",
+    "all trials": f"tags.`{TRIAL}` != ''",
+    "trials that failed": f"tags.`{TRIAL}` != '' AND tags.`{OUTCOME}` != 'ok'",
+    "leakage at most 0.2": f"tags.`{OUTCOME}` = 'ok' AND metrics.leakage <= 0.2",
+    "this summary": f"tags.`{SUMMARY}` = 'true'",
+}
+
+
+class RunContent(NamedTuple):
+    """One run as it must be.
+
+    Attributes:
+        name: shown in the UI.
+        params: by name, as text.
+        metrics: by name, finite only.
+        tags: by name; those of the front are kept apart, see :func:`front_tags`.
+        status: ``FINISHED`` or ``FAILED``.
+        started, finished: milliseconds since 1970, UTC.
+    """
+
+    name: str
+    params: dict[str, str]
+    metrics: dict[str, float]
+    tags: dict[str, str]
+    status: str
+    started: int
+    finished: int
+
+
+def milliseconds(moment: datetime) -> int:
+    """Return a moment the way MLflow counts time; a naive one is taken as UTC, as the ledger writes it."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
+
+
+def text(value: Any) -> str:
+    """Return a parameter's value as MLflow shows it: words as they are, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def finite(metrics: Mapping[str, float | None]) -> dict[str, float]:
+    """Leave out what is missing, NaN or infinite: MLflow must never hold it."""
+    return {name: float(v) for name, v in metrics.items() if v is not None and math.isfinite(v)}
+
+
+def measured(outcome: Outcome) -> dict[str, float]:
+    """Return an ok outcome's metrics; nothing for another outcome, which has no objectives to compare."""
+    if outcome.outcome != "ok" or outcome.utility is None:
+        return {}
+    listed: dict[str, float | None] = {
+        "utility": outcome.utility.mean,
+        "utility.std": outcome.utility.std,
+        "leakage": outcome.leakage,
+        "leakage.std": outcome.leakage_std,
+    }
+    for name, score in outcome.attacks.items():
+        listed[f"attack.{name}"] = score.mean
+        listed[f"attack.{name}.std"] = score.std
+    return finite(listed)
+
+
+def common_params(cell: Cell) -> dict[str, str]:
+    """Return the parameters that every run of a study shares."""
+    return {
+        "dataset": cell.dataset.name,
+        "defense": cell.defense,
+        "model": cell.model.name,
+        "seed_count": str(len(cell.seeds)),
+    }
+
+
+def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
+    """Return the run of one trial. A preempted one carries no trial tag: its retry is the trial that counts."""
+    outcome = trial.outcome
+    lost = outcome.outcome == "preempted"
+    tags = {STUDY: study, OUTCOME: outcome.outcome, PREEMPTED if lost else TRIAL: str(trial.number)}
+    if trial.retry_of is not None:
+        tags[RETRY] = str(trial.retry_of)
+    if outcome.reason:
+        tags[NOTE] = outcome.reason
+    return RunContent(
+        name=f"trial-{trial.number}" + ("-preempted" if lost else ""),
+        params={**common_params(cell), **{f"defense.{k}": text(v) for k, v in trial.params.items()}},
+        metrics=measured(outcome),
+        tags=tags,
+        status="FINISHED" if outcome.outcome == "ok" else "FAILED",
+        started=milliseconds(trial.started),
+        finished=milliseconds(trial.finished),
+    )
+
+
+def front_tags(number: int, now: Standing) -> dict[str, str]:
+    """Return the tags that place a trial that counts; without objectives it has no rank."""
+    rank = now.ranks.get(number)
+    tags = {PARETO: "true" if rank == 0 else "false", KNEE: "true" if number == now.knee else "false"}
+    return tags if rank is None else {**tags, RANK: str(rank)}
+
+
+def summary_content(record: StudyRecord, now: Standing) -> RunContent:
+    """Return the summary run: the baseline, the size of the front, and filters to paste."""
+    baseline = measured(record.baseline) if record.baseline else {}
+    metrics = {f"baseline.{name}": value for name, value in baseline.items()}
+    times = [m for t in record.trials for m in (milliseconds(t.started), milliseconds(t.finished))] or [0]
+    return RunContent(
+        name="summary",
+        params=common_params(record.cell),
+        metrics={**metrics, "front_size": float(len(now.front)), "trial_count": float(len(record.counted))},
+        tags={STUDY: record.name, SUMMARY: "true", NOTE: _note(record, now)},
+        status="FINISHED",
+        started=min(times),
+        finished=max(times),
+    )
+
+
+def _note(record: StudyRecord, now: Standing) -> str:
+    counts = ", ".join(f"{n} {kind}" for kind, n in record.by_outcome().items() if n)
+    lines = [
+        f"**{record.name}**: {record.cell.defense} on {record.cell.dataset.name}, {counts or 'no trials yet'}.",
+        f"{len(now.front)} on the front, hypervolume {now.hypervolume:.4f}.",
+        "",
+        "Paste one of these into the search field of the runs table:",
+        "",
+        *(f"- {what}: `` {query} ``" for what, query in FILTERS.items()),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""Which MLflow to write to, and making sure that it is there before work starts."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+def home() -> Path:
+    """Return ``TUNE_VFL_HOME``, by default ``./tune-vfl-home``, as an absolute path."""
+    return Path(os.environ.get("TUNE_VFL_HOME") or "tune-vfl-home").absolute()
+
+
+def embedded_uri() -> str:
+    """Return the tracking URI used when nobody names another: a sqlite file under the home."""
+    return f"sqlite:///{home() / 'mlflow.db'}"
+
+
+def resolve_uri(tracking: str | None) -> str:
+    """Return the tracking URI of a study.
+
+    Args:
+        tracking: the spec's ``tracking``; it stands over ``MLFLOW_TRACKING_URI``, and that over the embedded default.
+    """
+    return tracking or os.environ.get("MLFLOW_TRACKING_URI") or embedded_uri()
+
+
+def artifact_folder(uri: str, study: str) -> str | None:
+    """Return where a study's artifacts go; None leaves it to the tracking server."""
+    return (home() / "artifacts" / study).as_uri() if uri == embedded_uri() else None
+
+
+def quiet() -> None:
+    """Keep MLflow from logging its housekeeping, calling home, or retrying a dead server for minutes."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("DO_NOT_TRACK", "true")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    import logging
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def client(uri: str) -> MlflowClient:
+    """Return a client of a tracking server that answers; the embedded database is created when it is missing.
+
+    Raises:
+        UnreachableError: when it does not answer.
+    """
+    quiet()
+    import mlflow
+
+    try:
+        _create_sqlite(uri)
+        found = mlflow.MlflowClient(tracking_uri=uri)
+        found.search_experiments(max_results=1)
+    except Exception as error:
+        raise UnreachableError(
+            f"MLflow at {uri} does not answer ({_first_line(error)}); "
+            "start it, or unset MLFLOW_TRACKING_URI and the spec's tracking to use the embedded one"
+        ) from error
+    return found
+
+
+def _create_sqlite(uri: str) -> None:
+    """Create a sqlite database under another name and rename it: one killed half-way would be unusable for good."""
+    path = _sqlite_path(uri)
+    if path is None or path.exists():
+        return
+    import mlflow
+    from filelock import FileLock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        if path.exists():
+            return
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
+            draft = Path(folder) / path.name
+            mlflow.MlflowClient(tracking_uri=f"sqlite:///{draft}").search_experiments(max_results=1)
+            _prefer_wal(draft)
+            draft.replace(path)
+
+
+def _sqlite_path(uri: str) -> Path | None:
+    prefix = "sqlite:///"
+    name = uri.removeprefix(prefix).partition("?")[0]
+    return Path(name) if uri.startswith(prefix) and name and name != ":memory:" else None
+
+
+def _prefer_wal(database: Path) -> None:
+    """Let readers (the UI) and the one writer work side by side, and halve the writer's waits for the disk."""
+    connection = sqlite3.connect(database)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
