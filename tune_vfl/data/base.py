@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Named, Strict, Training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from collections.abc import Sequence
 
 O = TypeVar("O", bound=Strict)  # noqa: E741 - the options of one data set
 
@@ -60,7 +62,8 @@ class Dataset:
         class_names: K names; for binary targets index 1 is the positive class.
         metric: the utility metric: ``auc``, ``accuracy``, ``balanced_accuracy``, ``f1`` or ``top5``.
         recipe: usual model and training.
-        test_rows: the official test rows, where there are any; else a stratified 30% a seed.
+        test_rows: the official test rows, where there are any; else a stratified ``test_share`` a seed.
+        test_share: the share of the rows that are held out where there are no official test rows.
         fingerprint: changes whenever the content or the partition changes.
         notes: what a reader of a result must know (rows dropped, classes balanced).
     """
@@ -75,6 +78,7 @@ class Dataset:
     fingerprint: str
     test_rows: Tensor | None = None
     notes: tuple[str, ...] = field(default=())
+    test_share: float = 0.3
 
     @property
     def num_classes(self) -> int:
@@ -154,6 +158,11 @@ class Loader(ABC, Generic[O]):
             DataError: naming the file, the place in it, and what to do.
         """
 
+    def located(self, options: O, root: Path) -> O:
+        """Return the options with every file path made absolute; the same options where they name no file."""
+        del root
+        return options
 
-DATASETS: Registry[Loader[Strict]] = Registry("dataset", "tune_vfl.data")
+
+DATASETS: Registry[Loader[Any]] = Registry("dataset", "tune_vfl.data")
 dataset = DATASETS.register

@@ -1,0 +1,87 @@
+"""The last step of every loader: check what was loaded and give it its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+from tune_vfl.data.base import Columns, Dataset, Recipe
+from tune_vfl.data.options import MetricChoice, choose_metric
+from tune_vfl.data.partition import ACTIVE
+from tune_vfl.errors import DataError
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def assemble(
+    name: str,
+    parties: tuple[tuple[Columns, ...], Columns | None],
+    y: Tensor,
+    class_names: Sequence[str],
+    *,
+    metric: MetricChoice,
+    recipe: Recipe,
+    test_rows: Tensor | None = None,
+    test_share: float = 0.3,
+    notes: Sequence[str] = (),
+) -> Dataset:
+    """Build a :class:`Dataset` from ``(passive parties, active party or None)`` and labels, with its fingerprint.
+
+    Raises:
+        DataError: when a class has too few rows, or official test rows leave a class without training rows.
+        SpecError: when the metric does not suit the number of classes.
+    """
+    passive, active = parties
+    _check_classes(name, y, class_names, test_rows)
+    return Dataset(
+        name=name,
+        passive=passive,
+        active=active,
+        y=y,
+        class_names=tuple(class_names),
+        metric=choose_metric(metric, len(class_names)),
+        recipe=recipe,
+        fingerprint=fingerprint(parties, y, class_names, test_rows, test_share),
+        test_rows=test_rows,
+        test_share=test_share,
+        notes=tuple(notes),
+    )
+
+
+def _check_classes(name: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None) -> None:
+    in_training = torch.ones(len(y), dtype=torch.bool)
+    if test_rows is not None:
+        in_training[test_rows] = False
+    counts = torch.bincount(y[in_training], minlength=len(class_names)).tolist()
+    # Without official test rows, one row of the class must be left to be held out.
+    least = 1 if test_rows is not None else 2
+    for class_name, count in zip(class_names, counts, strict=True):
+        if count < least:
+            raise DataError(
+                f"{name}: class {class_name!r} of the label has {count} row{'' if count == 1 else 's'} to train on; at least "
+                f"{least} are needed for a split into training and test rows: add rows or remove the class"
+            )
+
+
+def fingerprint(
+    parties: tuple[tuple[Columns, ...], Columns | None],
+    y: Tensor,
+    class_names: Sequence[str],
+    test_rows: Tensor | None,
+    test_share: float,
+) -> str:
+    """Hash everything that a split can depend on: each party's columns, the labels, the held-out rows."""
+    digest = hashlib.blake2b(digest_size=16)
+    passive, active = parties
+    for role, columns in [*(("passive", c) for c in passive), *([(ACTIVE, active)] if active else [])]:
+        digest.update(repr((role, columns.party, columns.names, tuple(columns.x.shape))).encode())
+        digest.update(columns.x.contiguous().numpy().tobytes())
+        digest.update(b"" if columns.scaled is None else columns.scaled.numpy().tobytes())
+    digest.update(repr((tuple(class_names), test_share)).encode())
+    digest.update(y.numpy().tobytes())
+    digest.update(b"" if test_rows is None else test_rows.numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,40 @@
+"""Handwritten digits of 8x8 pixels, cut into a left and a right half."""
+
+from __future__ import annotations
+
+
+import torch
+
+from tune_vfl.data.assemble import assemble
+from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.options import PartyOptions
+from tune_vfl.data.partition import image_parties
+from tune_vfl.spec import Named, Training
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataset("digits")
+class Digits(Loader[PartyOptions]):
+    """1,797 images ``(1, 8, 8)`` in [0, 1], bundled with scikit-learn; ``split`` cuts them along the width."""
+
+    summary = "1,797 handwritten digits of 8x8 pixels, 10 classes, bundled with scikit-learn"
+    reference = "Alpaydin and Kaynak 1998, UCI Optical Recognition of Handwritten Digits (test part)"
+    Options = PartyOptions
+
+    def load(self, options: PartyOptions, root: Path) -> Dataset:
+        """Load it; the data root is not needed."""
+        from sklearn.datasets import load_digits
+
+        bunch = load_digits()
+        images = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16
+        return assemble(
+            "digits",
+            image_parties(images, options.split, options.passive_parties, "digits"),
+            torch.tensor(bunch.target, dtype=torch.int64),
+            [str(k) for k in range(10)],
+            metric=options.metric,
+            recipe=Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=64, lr=1e-3)),
+        )

@@ -1,0 +1,153 @@
+"""Turn columns of text into numbers: numbers stay, categories become 0/1 columns or codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from tune_vfl.data.base import Columns
+from tune_vfl.errors import DataError
+from tune_vfl.spec import Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    import pandas as pd
+
+MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "?"})
+# Above this share of numbers, a column that also holds text is taken for a slip rather than for categories, and said so.
+_MOSTLY_NUMBERS = 0.5
+
+
+class Encoding(Strict):
+    """How the columns of a text table become numbers."""
+
+    codes: Literal["one_hot", "ordinal"] = Field("one_hot", description="how categories become numbers")
+    max_categories: int = Field(32, ge=2, description="one-hot columns of a column; the rarer values share 'other'")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One column of a file as numbers.
+
+    Attributes:
+        x: ``(N, k)`` float32, NaN where a number is missing.
+        names: k names.
+        scaled: k: whether the column is standardised later.
+        notes: what a reader must know.
+    """
+
+    x: np.ndarray[Any, np.dtype[np.float32]]
+    names: tuple[str, ...]
+    scaled: tuple[bool, ...]
+    notes: tuple[str, ...] = ()
+
+
+def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encoding) -> Block:
+    """Turn one column of text into numbers.
+
+    A column all of whose known values are numbers passes as it is, missing ones as NaN, with a 0/1 column ``name=missing``
+    beside it where any is missing. Any other column is categorical: a 0/1 column for every value in the file
+    (``name=value``), or codes in alphabetic order. 0/1 columns are not standardised: they are on one scale already, and
+    a rare category would be blown up to large values.
+
+    Args:
+        values: N strings.
+        name: the column's name.
+        where: the file, for messages.
+        encoding: the options.
+
+    Raises:
+        DataError: for a number that is infinite or does not fit into 32 bits.
+    """
+    import pandas as pd
+
+    missing = values.isin(list(MISSING)).to_numpy(dtype=bool)
+    known = values[~missing]
+    numbers = pd.to_numeric(known, errors="coerce").to_numpy(dtype=np.float64)
+    numeric = ~np.isnan(numbers)
+    if numeric.all():
+        return _numeric(numbers, missing, name, where)
+    notes = _mixed(known, numeric, name)
+    texts = values.to_numpy(dtype=object)
+    if encoding.codes == "ordinal":
+        _, codes = np.unique(texts[~missing].astype(str), return_inverse=True)
+        return _with_notes(_numeric(codes.astype(np.float64), missing, name, where), notes)
+    return _with_notes(_one_hot(texts, missing, name, encoding.max_categories), notes)
+
+
+def _with_notes(block: Block, notes: tuple[str, ...]) -> Block:
+    return Block(block.x, block.names, block.scaled, (*notes, *block.notes))
+
+
+def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> tuple[str, ...]:
+    if numeric.mean() <= _MOSTLY_NUMBERS:
+        return ()
+    first = known.iloc[int(np.argmin(numeric))]
+    return (
+        (
+            f"column {name!r}: {int((~numeric).sum())} of {len(numeric)} values are no numbers (such as {first!r}), so all are "
+            "taken as categories"
+        ),
+    )
+
+
+def _numeric(numbers: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, where: str) -> Block:
+    filled = np.full(len(missing), np.nan)
+    filled[~missing] = numbers
+    with np.errstate(over="ignore"):
+        x = filled.astype(np.float32)
+    broken = np.isinf(x)
+    if broken.any():
+        row = int(np.argmax(broken))
+        raise DataError(
+            f"{where}: column {name!r} holds {filled[row]:g} in row {row + 1}, which is not finite in 32 bits; correct it or "
+            "leave the field empty"
+        )
+    if not missing.any():
+        return Block(x[:, None], (name,), (True,))
+    columns = np.stack([x, missing.astype(np.float32)], axis=1)
+    note = (
+        f"column {name!r}: missing in {int(missing.sum())} of {len(missing)} rows, set to the training mean and marked"
+    )
+    return Block(columns, (name, f"{name}=missing"), (True, False), (note,))
+
+
+def _one_hot(texts: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, most: int) -> Block:
+    labels = np.where(missing, "missing", texts).astype(str)
+    categories, codes, counts = np.unique(labels[~missing], return_inverse=True, return_counts=True)
+    notes: tuple[str, ...] = ()
+    if len(categories) > most:
+        # The most frequent, in alphabetic order among equals.
+        kept = np.lexsort((np.arange(len(categories)), -counts))[: most - 1]
+        labels[~missing] = np.where(np.isin(codes, kept), labels[~missing], "other")
+        notes = (
+            f"column {name!r}: {len(categories)} values, the {most - 1} most frequent kept and the rest joined as 'other'",
+        )
+    found = np.unique(labels)
+    x = (labels[:, None] == found[None, :]).astype(np.float32)
+    return Block(x, tuple(f"{name}={value}" for value in found), (False,) * len(found), notes)
+
+
+def encode_party(
+    frame: pd.DataFrame, party: str, columns: Sequence[str], where: str, encoding: Encoding
+) -> tuple[Columns, tuple[str, ...]]:
+    """Encode one party's columns of a text frame.
+
+    Returns:
+        The party's :class:`Columns`, and notes.
+
+    Raises:
+        DataError: naming the file and the column.
+    """
+    blocks = [encode_column(frame[column], column, where, encoding) for column in columns]
+    held = Columns(
+        party=party,
+        x=torch.from_numpy(np.concatenate([b.x for b in blocks], axis=1)),
+        names=tuple(name for b in blocks for name in b.names),
+        scaled=torch.tensor([s for b in blocks for s in b.scaled]),
+    )
+    return held, tuple(note for b in blocks for note in b.notes)

@@ -1,0 +1,77 @@
+"""Load a data set by its name and options, once a process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tune_vfl.data.base import DATASETS, Dataset, Loader
+from tune_vfl.data.root import data_root, recorded
+from tune_vfl.errors import SpecError
+from tune_vfl.spec import Named, Strict, explain
+
+_KEPT = 4
+_Stamps = dict[Path, tuple[int, int]]
+_cache: OrderedDict[str, tuple[Dataset, _Stamps]] = OrderedDict()
+
+
+def load(named: Named, root: Path | None = None) -> Dataset:
+    """Load a data set.
+
+    The last few are kept in memory and read again when a file of theirs changes; treat them as read-only.
+
+    Args:
+        named: its name and options.
+        root: the data root; by default ``TUNE_VFL_DATA``.
+
+    Raises:
+        UnknownNameError: for a name that no data set has.
+        SpecError: listing every problem with the options.
+        DataError: naming the file, the place in it, and what to do.
+    """
+    base = root or data_root()
+    loader, options = _checked(named)
+    options = loader.located(options, base)
+    key = f"{named.name}|{base.absolute()}|{options.model_dump_json()}"
+    if key in _cache and _unchanged(_cache[key][1]):
+        _cache.move_to_end(key)
+        return _cache[key][0]
+    with recorded() as opened:
+        loaded = loader.load(options, base)
+    _cache[key] = (loaded, {path: _stamp(path) for path in opened})
+    _cache.move_to_end(key)
+    while len(_cache) > _KEPT:
+        _cache.popitem(last=False)
+    return loaded
+
+
+def written_out(named: Named, root: Path | None = None) -> Named:
+    """Return a data set's name with all its options written out and every file path absolute.
+
+    Raises:
+        SpecError: listing every problem with the options.
+        DataError: when a file that the options name does not exist.
+    """
+    loader, options = _checked(named)
+    full = loader.located(options, root or data_root()).model_dump(mode="json", exclude_none=True)
+    return Named(name=named.name, **full)
+
+
+def _checked(named: Named) -> tuple[Loader[Any], Strict]:
+    loader = DATASETS[named.name]()
+    try:
+        return loader, loader.Options.model_validate(named.options)
+    except ValidationError as error:
+        raise SpecError([f"dataset {named.name!r}: {p}" for p in explain(error, loader.Options)]) from error
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _unchanged(stamps: _Stamps) -> bool:
+    return all(path.is_file() and _stamp(path) == stamp for path, stamp in stamps.items())

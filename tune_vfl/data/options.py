@@ -1,0 +1,37 @@
+"""Options that data sets share, and the utility metric that follows from them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tune_vfl.errors import SpecError
+from tune_vfl.spec import Strict
+
+MetricChoice = Literal["auto", "accuracy", "balanced_accuracy", "f1", "auc", "top5"]
+
+
+class PartyOptions(Strict):
+    """Options of every data set whose columns are shared out by their order."""
+
+    split: float = Field(
+        0.5, gt=0, le=1, description="share of the columns, in file order, that the passive side holds"
+    )
+    passive_parties: int = Field(1, ge=1, description="number of passive parties that divide that share")
+    metric: MetricChoice = Field("auto", description="utility metric; auto: AUC, accuracy, top-5 above 50 classes")
+
+
+def choose_metric(asked: MetricChoice, num_classes: int) -> str:
+    """Return the utility metric: binary AUC, multi-class accuracy, top-5 above 50 classes, unless another was asked for.
+
+    Raises:
+        SpecError: for ``auc`` on more than two classes, or ``top5`` on at most five, where it is always 1.
+    """
+    if asked == "auto":
+        return "auc" if num_classes == 2 else "accuracy" if num_classes <= 50 else "top5"
+    if asked == "auc" and num_classes > 2:
+        raise SpecError(f"dataset.metric: auc is for two classes and the data have {num_classes}; use accuracy or f1")
+    if asked == "top5" and num_classes <= 5:
+        raise SpecError(f"dataset.metric: top5 is always 1 with {num_classes} classes; use accuracy")
+    return asked

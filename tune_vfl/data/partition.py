@@ -1,0 +1,149 @@
+"""Which party holds which columns: by share of the columns in file order, or as the user lists them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tune_vfl.data.base import Columns
+from tune_vfl.errors import DataError
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ACTIVE = "active"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Columns by party.
+
+    Attributes:
+        passive: the feature-only parties by name, in order; the first is the attacker.
+        active: the label party's own columns; empty when it has labels only.
+    """
+
+    passive: dict[str, tuple[str, ...]]
+    active: tuple[str, ...]
+
+
+def passive_names(parties: int) -> list[str]:
+    """Return ``["passive"]``, or ``["passive_0", "passive_1", ...]`` for several parties."""
+    return ["passive"] if parties == 1 else [f"passive_{k}" for k in range(parties)]
+
+
+def cut_points(n: int, share: float, parties: int, where: str) -> list[int]:
+    """Return where to cut ``n`` columns: ``parties + 1`` bounds of the passive parties, the last one where the rest begins.
+
+    Below a share of 1 at least one column stays with the label party. Earlier parties are larger by at most one column.
+
+    Args:
+        n: number of columns (or pixel columns).
+        share: the passive share, in (0, 1].
+        parties: number of passive parties.
+        where: names the file and what is cut, for messages.
+
+    Raises:
+        DataError: when there are fewer columns than parties.
+    """
+    passive = n if share == 1 else min(int(n * share + 0.5), n - 1)
+    if passive < parties:
+        raise DataError(
+            f"{where}: a passive share of {share:g} of {n} leaves {max(passive, 0)} for {parties} passive "
+            f"part{'y' if parties == 1 else 'ies'}, so that a party would be without columns; raise split or lower "
+            "passive_parties"
+        )
+    sizes = [len(part) for part in np.array_split(np.arange(passive), parties)]
+    return [sum(sizes[:k]) for k in range(parties + 1)]
+
+
+def by_share(columns: Sequence[str], share: float, parties: int, where: str) -> Partition:
+    """Give the first share of the columns to the passive parties, the rest to the label party.
+
+    Raises:
+        DataError: when a party would be without columns.
+    """
+    cuts = cut_points(len(columns), share, parties, f"{where}: columns")
+    names = passive_names(parties)
+    held = {name: tuple(columns[cuts[k] : cuts[k + 1]]) for k, name in enumerate(names)}
+    return Partition(passive=held, active=tuple(columns[cuts[-1] :]))
+
+
+def by_list(
+    parties: Mapping[str, Sequence[str]], header: Sequence[str], reserved: Mapping[str, str], where: str
+) -> Partition:
+    """Give each party the columns that a user lists; the party ``active`` is the label party, every other one passive.
+
+    Args:
+        parties: columns by party, in order.
+        header: the file's columns.
+        reserved: columns that are no features and what they are, such as ``{"default": "the label"}``.
+        where: the file, for messages.
+
+    Raises:
+        DataError: for a column that is missing, listed twice, given to two parties or reserved, and a party without columns.
+    """
+    owner: dict[str, str] = {}
+    for party, columns in parties.items():
+        if not columns and party != ACTIVE:
+            raise DataError(f"{where}: party {party!r} has no columns; list at least one, or leave the party out")
+        for column in columns:
+            _check_column(column, party, owner, header, reserved, where)
+            owner[column] = party
+    passive = {name: tuple(columns) for name, columns in parties.items() if name != ACTIVE}
+    if not passive:
+        raise DataError(f"{where}: no passive party; list at least one party beside {ACTIVE!r} with columns of its own")
+    return Partition(passive=passive, active=tuple(parties.get(ACTIVE, ())))
+
+
+def _check_column(
+    column: str, party: str, owner: Mapping[str, str], header: Sequence[str], reserved: Mapping[str, str], where: str
+) -> None:
+    if column in reserved:
+        raise DataError(
+            f"{where}: column {column!r} is {reserved[column]} and cannot be a feature of party {party!r}; remove it"
+        )
+    if column not in header:
+        raise DataError(
+            f"{where}: the header has no column {column!r}, which party {party!r} lists; it has: {shown(header)}"
+        )
+    if owner.get(column) == party:
+        raise DataError(f"{where}: party {party!r} lists column {column!r} twice; list it once")
+    if column in owner:
+        raise DataError(
+            f"{where}: column {column!r} is given to two parties, {owner[column]!r} and {party!r}; give it to one"
+        )
+
+
+def shown(names: Sequence[str], most: int = 20) -> str:
+    """Return the first names, and how many more there are."""
+    more = f", ... and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def matrix_parties(
+    x: Tensor, names: Sequence[str], share: float, parties: int, where: str
+) -> tuple[tuple[Columns, ...], Columns | None]:
+    """Share out the columns of a numeric ``(N, d)`` matrix; all columns are standardised."""
+    cuts = [*cut_points(x.shape[1], share, parties, f"{where}: columns"), x.shape[1]]
+    labels = [*passive_names(parties), ACTIVE]
+    held = [
+        Columns(party, x[:, a:b].contiguous(), tuple(names[a:b]), torch.ones(b - a, dtype=torch.bool))
+        for party, a, b in zip(labels, cuts, cuts[1:], strict=False)
+        if b > a
+    ]
+    return tuple(held[:parties]), held[parties] if len(held) > parties else None
+
+
+def image_parties(x: Tensor, share: float, parties: int, where: str) -> tuple[tuple[Columns, ...], Columns | None]:
+    """Share out the pixel columns of images ``(N, C, H, W)``, from left to right."""
+    cuts = [*cut_points(x.shape[3], share, parties, f"{where}: pixel columns"), x.shape[3]]
+    labels = [*passive_names(parties), ACTIVE]
+    held = [
+        Columns(party, x[..., a:b].contiguous()) for party, a, b in zip(labels, cuts, cuts[1:], strict=False) if b > a
+    ]
+    return tuple(held[:parties]), held[parties] if len(held) > parties else None

@@ -1,0 +1,79 @@
+"""Where data files are, and a record of which ones a data set was read from."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from tune_vfl.errors import DataError
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_opened: ContextVar[list[Path] | None] = ContextVar("opened", default=None)
+
+
+def data_root() -> Path:
+    """Return the data root: ``TUNE_VFL_DATA``, or ``~/.cache/tune-vfl``."""
+    return Path(os.environ.get("TUNE_VFL_DATA") or "~/.cache/tune-vfl").expanduser()
+
+
+@contextmanager
+def recorded() -> Iterator[list[Path]]:
+    """Collect the files that :func:`find` and :func:`locate` hand out meanwhile, so that a cache knows what to watch."""
+    opened: list[Path] = []
+    token = _opened.set(opened)
+    try:
+        yield opened
+    finally:
+        _opened.reset(token)
+
+
+def _record(path: Path) -> Path:
+    opened = _opened.get()
+    if opened is not None:
+        opened.append(path)
+    return path
+
+
+def find(root: Path, relative: str, hint: str = "") -> Path:
+    """Return the file ``relative`` under the data root.
+
+    Args:
+        root: the data root.
+        relative: the file's place under it, with forward slashes.
+        hint: where the file can be had.
+
+    Raises:
+        DataError: saying which file to put where.
+    """
+    path = root / relative
+    if not path.is_file():
+        told = f" It can be had from {hint}." if hint else ""
+        raise DataError(
+            f"{path}: no such file; put {path.name} there, or point TUNE_VFL_DATA at the folder that holds {relative}.{told}"
+        )
+    return _record(path)
+
+
+def absolute(path: str, root: Path) -> Path:
+    """Return the place of a user's file: as given from the working directory, else under the data root.
+
+    Raises:
+        DataError: when neither exists.
+    """
+    given = Path(path).expanduser()
+    for candidate in (Path.cwd() / given, root / given):
+        if candidate.is_file():
+            return candidate.resolve()
+    kind = "is a folder, not a file" if (Path.cwd() / given).is_dir() else "no such file"
+    under = "" if given.is_absolute() else f" (looked in {Path.cwd()} and in {root})"
+    raise DataError(f"{given}: {kind}{under}; give the path of an existing file")
+
+
+def locate(path: str, root: Path) -> Path:
+    """Return :func:`absolute`, and record the file as read."""
+    return _record(absolute(path, root))

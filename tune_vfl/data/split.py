@@ -1,0 +1,183 @@
+"""Training and test rows of a seed, standardised with training statistics, and the attacker's auxiliary rows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tune_vfl.data.base import Columns, Dataset, Split
+from tune_vfl.errors import DataError
+from tune_vfl.seeds import numpy_rng
+
+_COLUMNS_AT_ONCE = 64
+
+
+def split(dataset: Dataset, seed: int) -> Split:
+    """Split a data set for one seed.
+
+    The official test rows where there are any, else a stratified share of every class. Sizes do not depend on the seed, so
+    that the splits of several seeds stack. Rows are in the data set's order. A missing value becomes the training mean of its
+    column; ``scaled`` columns get training mean 0 and training standard deviation 1 (a constant one becomes 0). Images are
+    untouched.
+
+    Args:
+        dataset: what to split.
+        seed: draws the held-out rows, from the stream ``split``.
+
+    Raises:
+        DataError: when a class has too few rows to be in both parts.
+    """
+    test_rows = dataset.test_rows if dataset.test_rows is not None else _held_out(dataset, seed)
+    is_test = torch.zeros(len(dataset.y), dtype=torch.bool)
+    is_test[test_rows] = True
+    train_rows, test_rows = (~is_test).nonzero().squeeze(1), is_test.nonzero().squeeze(1)
+    passive = [standardised(columns, train_rows) for columns in dataset.passive]
+    active = None if dataset.active is None else standardised(dataset.active, train_rows)
+    return Split(
+        passive_train=tuple(x[train_rows] for x in passive),
+        passive_test=tuple(x[test_rows] for x in passive),
+        active_train=None if active is None else active[train_rows],
+        active_test=None if active is None else active[test_rows],
+        y_train=dataset.y[train_rows],
+        y_test=dataset.y[test_rows],
+        train_rows=train_rows,
+        test_rows=test_rows,
+    )
+
+
+def held_out_sizes(counts: Tensor, share: float) -> list[int]:
+    """Share out the test rows over the classes by largest remainder, at least one row of each class on either side.
+
+    Args:
+        counts: ``(K,)`` rows of each class, each at least 2.
+        share: the share of test rows.
+    """
+    quotas = [float(n) * share for n in counts.tolist()]
+    sizes = [int(q) for q in quotas]
+    left = round(sum(quotas)) - sum(sizes)
+    by_remainder = sorted(range(len(quotas)), key=lambda k: (sizes[k] - quotas[k], k))
+    for k in by_remainder[:left]:
+        sizes[k] += 1
+    return [min(max(size, 1), int(n) - 1) for size, n in zip(sizes, counts.tolist(), strict=True)]
+
+
+def _held_out(dataset: Dataset, seed: int) -> Tensor:
+    counts = torch.bincount(dataset.y, minlength=dataset.num_classes)
+    for k, n in enumerate(counts.tolist()):
+        if n < 2:
+            raise DataError(
+                f"dataset {dataset.name!r}: class {dataset.class_names[k]!r} has {n} row(s); a split into training and test "
+                "rows needs at least 2 of every class: remove the class or add rows"
+            )
+    rng = numpy_rng(seed, "split")
+    labels = dataset.y.numpy()
+    drawn = [
+        rng.permutation(np.flatnonzero(labels == k))[:size]
+        for k, size in enumerate(held_out_sizes(counts, dataset.test_share))
+    ]
+    return torch.from_numpy(np.concatenate(drawn))
+
+
+def standardised(columns: Columns, train_rows: Tensor) -> Tensor:
+    """Return all rows of a party, standardised with statistics of the training rows, without missing values.
+
+    Args:
+        columns: the party's columns.
+        train_rows: ``(n,)`` rows whose statistics count.
+
+    Returns:
+        ``(N, d)`` float32, or the images as they are.
+    """
+    if len(columns.shape) != 1:
+        return columns.x
+    scaled = torch.zeros(columns.x.shape[1], dtype=torch.bool) if columns.scaled is None else columns.scaled
+    parts = zip(columns.x.split(_COLUMNS_AT_ONCE, dim=1), scaled.split(_COLUMNS_AT_ONCE), strict=True)
+    return torch.cat([_standardise(x, s, train_rows) for x, s in parts], dim=1)
+
+
+def _standardise(x: Tensor, scaled: Tensor, train_rows: Tensor) -> Tensor:
+    # In double, so that a large offset (a year, a time stamp) does not eat the digits of the variance.
+    wide = x.double()
+    train = wide[train_rows]
+    known = ~train.isnan()
+    count = known.sum(0).clamp(min=1)
+    mean = train.nan_to_num(nan=0.0).sum(0) / count
+    deviation = torch.where(known, train - mean, 0.0)
+    std = (deviation.square().sum(0) / count).sqrt()
+    low, high = torch.where(known, train, torch.inf).amin(0), torch.where(known, train, -torch.inf).amax(0)
+    # By range and not by std == 0: rounding leaves a constant column a tiny std, which would blow up the test rows.
+    std = torch.where(high > low, std, 1.0)
+    filled = torch.where(wide.isnan(), mean, wide)
+    return torch.where(scaled, (filled - mean) / std, filled).float()
+
+
+def auxiliary_rows(
+    y_train: Tensor,
+    *,
+    per_class: int | None = None,
+    total: int | None = None,
+    how: Literal["per_class", "random"] = "per_class",
+    seed: int,
+    num_classes: int | None = None,
+) -> Tensor:
+    """Draw the training rows whose labels the attacker knows, from the stream ``auxiliary``.
+
+    Args:
+        y_train: ``(n,)`` training labels.
+        per_class: rows of each class; give this or ``total``.
+        total: rows in all; with ``how="per_class"`` a multiple of K.
+        how: ``per_class`` draws equally many of each class, ``random`` regardless of class.
+        seed: the seed.
+        num_classes: K; by default one more than the largest label.
+
+    Returns:
+        ``(A,)`` sorted positions in the training split; A does not depend on the seed.
+
+    Raises:
+        DataError: when a class, or the whole split, has too few rows. At least one row stays unlabelled, to attack.
+    """
+    classes = num_classes or int(y_train.max()) + 1
+    if (per_class is None) == (total is None):
+        raise DataError(
+            f"auxiliary labels: give per_class or total, one of them; got per_class={per_class}, total={total}"
+        )
+    rng = numpy_rng(seed, "auxiliary")
+    if how == "random":
+        drawn = _any_rows(len(y_train), total if total is not None else (per_class or 0) * classes, rng)
+    else:
+        drawn = _rows_of_each(y_train.numpy(), _each(per_class, total, classes), classes, rng)
+    return torch.from_numpy(np.sort(drawn))
+
+
+def _each(per_class: int | None, total: int | None, classes: int) -> int:
+    if per_class is not None:
+        return per_class
+    if total is None or total % classes:
+        raise DataError(
+            f"auxiliary labels: {total} rows cannot be shared out equally over {classes} classes; give a multiple of "
+            f"{classes}, or how='random'"
+        )
+    return total // classes
+
+
+def _any_rows(n: int, size: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if not 1 <= size < n:
+        raise DataError(f"auxiliary labels: asked for {size} of {n} training rows; give 1 to {n - 1}")
+    return rng.permutation(n)[:size]
+
+
+def _rows_of_each(
+    labels: np.ndarray[tuple[int], np.dtype[np.int64]], each: int, classes: int, rng: np.random.Generator
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    rows = [np.flatnonzero(labels == k) for k in range(classes)]
+    scarce = min(range(classes), key=lambda k: len(rows[k]))
+    if not 1 <= each < len(rows[scarce]):
+        most = len(rows[scarce]) - 1
+        raise DataError(
+            f"auxiliary labels: asked for {each} rows of each class, but class {scarce} has {len(rows[scarce])} training "
+            f"rows and at least one must stay unlabelled; give 1 to {most}" + (", or add rows" if most < 1 else "")
+        )
+    return np.concatenate([rng.permutation(r)[:each] for r in rows])

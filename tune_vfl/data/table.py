@@ -1,0 +1,126 @@
+"""Read a text table strictly: every row as long as the header, no repeated header, and no error that names no file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from tune_vfl.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from collections.abc import Iterator, Sequence
+    import pandas as pd
+
+DELIMITERS = ",;\t"
+
+
+def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a ``,``-, ``;``- or tab-separated text file, plain or gzipped (by its name's ``.gz``), as text.
+
+    Args:
+        path: the file, in UTF-8.
+        names: the columns of a file without a header; by default its first line names them.
+
+    Returns:
+        A frame of strings, stripped of surrounding blanks; a missing value is the text that stands there.
+
+    Raises:
+        DataError: naming the file, and the line and the column where there is one.
+    """
+    with _readable(path):
+        delimiter, header = _head(path, names)
+        rows = _check_rows(path, delimiter, header, skip=0 if names else 1)
+    if not rows:
+        raise DataError(f"{path}: holds a header and no rows; a data set needs rows")
+    return _parse(path, delimiter, header, has_header=names is None)
+
+
+def _open(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open("rt", encoding="utf-8-sig", newline="")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: is corrupt or cut off ({error}); fetch the file again") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 text ({error.reason}); is it a csv? save it as csv in UTF-8") from error
+    except csv.Error as error:
+        raise DataError(f"{path}: is not a well-formed csv ({error}); check its quotes") from error
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror or error}); check the file and its permissions"
+        ) from error
+
+
+def _head(path: Path, names: Sequence[str] | None) -> tuple[str, list[str]]:
+    with _open(path) as file:
+        first = next((line for line in file if line.strip()), "")
+    if not first:
+        raise DataError(f"{path}: is empty; expected a csv with a header and rows")
+    if "\x00" in first:
+        raise DataError(f"{path}: is not a csv (its first line holds binary data); save the table as csv in UTF-8")
+    delimiter = max(DELIMITERS, key=lambda d: _outside_quotes(first).count(d))
+    if names is not None:
+        return delimiter, list(names)
+    with _open(path) as file:
+        header = [name.strip() for name in next(row for row in csv.reader(file, delimiter=delimiter) if row)]
+    _check_header(path, header)
+    return delimiter, header
+
+
+def _outside_quotes(line: str) -> str:
+    return "".join(line.split('"')[::2])
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    for place, name in enumerate(header, start=1):
+        if not name:
+            raise DataError(f"{path}: column {place} of the header has no name; name every column")
+        if header.count(name) > 1:
+            raise DataError(f"{path}: the header names column {name!r} {header.count(name)} times; rename all but one")
+
+
+def _check_rows(path: Path, delimiter: str, header: list[str], skip: int) -> int:
+    rows = -skip
+    with _open(path) as file:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        for row in reader:
+            if not row:
+                continue
+            rows += 1
+            if rows > 0 and len(row) != len(header):
+                raise DataError(
+                    f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns "
+                    f"({header[0]!r} to {header[-1]!r}) are expected; check its separators and quotes, or whether the file "
+                    "is cut off"
+                )
+    return rows
+
+
+def _parse(path: Path, delimiter: str, header: list[str], *, has_header: bool) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(
+            path,
+            sep=delimiter,
+            header=0 if has_header else None,
+            names=header,
+            index_col=False,
+            dtype=str,
+            na_filter=False,
+            encoding="utf-8-sig",
+            compression="gzip" if path.suffix == ".gz" else None,
+        )
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path}: cannot be read as a csv: {error}") from error
+    return frame.apply(lambda column: column.str.strip())
