@@ -88,14 +88,16 @@ class Streams:
     Args:
         seeds: an int for one trial, or the members' seeds of a pack.
         device: where the draws live.
+        prefix: put before every name, so that two users of the same seed cannot meet each other's draws.
     """
 
-    def __init__(self, seeds: int | Sequence[int], device: torch.device | str = "cpu") -> None:
+    def __init__(self, seeds: int | Sequence[int], device: torch.device | str = "cpu", prefix: str = "") -> None:
         self.seeds = seeds
         self._device = device
+        self._prefix = prefix
         self._open: dict[str, Stream] = {}
 
     def __getitem__(self, name: str) -> Stream:
         if name not in self._open:
-            self._open[name] = Stream(self.seeds, name, self._device)
+            self._open[name] = Stream(self.seeds, self._prefix + name, self._device)
         return self._open[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,11 +96,17 @@ class SplitTraining:
         common = [p for p in self.network.parameters() if id(p) not in taken]
         return [optimizer(common, self.training), *own]
 
-    def run(self) -> Trained:
-        """Train for all epochs, or until every member has diverged."""
+    def run(self, *, deadline: float | None = None) -> Trained:
+        """Train for all epochs, or until every member has diverged.
+
+        Raises:
+            TimeoutError: when ``time.monotonic()`` passes ``deadline``, looked at once an epoch.
+        """
         self.network.train()
         epoch = 0
         for epoch in range(self.training.epochs):
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"training stopped after {epoch} of {self.training.epochs} epochs: out of time")
             for group in self._optimizers[0].param_groups:
                 group["lr"] = learning_rate(self.training, epoch)
             for batch in self.rows.batches(self.training.batch_size):

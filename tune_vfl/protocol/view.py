@@ -32,6 +32,10 @@ class Recording:
     gradients: Tensor
     batches: tuple[tuple[int, int], ...]
 
+    def member(self, index: int) -> Recording:
+        """Return what one member of a pack received, without the leading axis."""
+        return Recording(self.ids[index], self.gradients[index], self.batches)
+
 
 @dataclass(frozen=True, eq=False)
 class Auxiliary:

@@ -1,0 +1,153 @@
+"""The exported configuration: the best setting of a search, for other people's training loops. No ray, no mlflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from tune_vfl.cell import Cell
+from tune_vfl.defenses.base import DEFENSES, Defense, Mode
+from tune_vfl.errors import SpecError
+from tune_vfl.resolve import options_of
+from tune_vfl.spec import Named, Strict, Training, explain
+
+CONFIG_SCHEMA = "tune-vfl/config/1"
+
+
+class Measured(Strict):
+    """What the search measured at this setting: means and standard deviations over the seeds."""
+
+    metric: str
+    utility: float
+    utility_std: float
+    leakage: float
+    leakage_std: float
+    attacks: dict[str, float]
+
+
+class DefenseSetting(Strict):
+    """A defense and all of its parameters."""
+
+    name: str
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class ExportedConfig(Strict):
+    """One setting of one defense, with what it was measured on.
+
+    Attributes:
+        study, trial: where it comes from; ``select`` is how it was chosen from the front.
+        defense: the setting.
+        dataset, model, training, attacks, seeds, mode, num_classes: what the numbers hold for.
+        measured: the numbers.
+        version: of tune-vfl.
+    """
+
+    schema_id: Literal["tune-vfl/config/1"] = Field(CONFIG_SCHEMA, alias="schema")
+    study: str
+    trial: int
+    select: str
+    defense: DefenseSetting
+    dataset: Named
+    model: Named
+    training: Training
+    attacks: tuple[Named, ...]
+    seeds: tuple[int, ...]
+    mode: Mode
+    num_classes: int
+    measured: Measured
+    version: str
+
+    def build_defense(
+        self, *, num_classes: int | None = None, embedding_dims: Sequence[int], mode: Mode | None = None
+    ) -> Defense:
+        """Build the defense for a training loop of your own.
+
+        Args:
+            num_classes: K of your task; the exported one by default.
+            embedding_dims: the width of each passive party's embedding.
+            mode: ``split``, ``nosplit`` or ``label_only``; the exported one by default.
+
+        Returns:
+            A defense without leading axes: call ``setup`` once, then ``labels``, ``loss``, ``cut_gradient`` every step and
+            ``decode`` at inference.
+
+        Raises:
+            SpecError: when the defense cannot be used on that task.
+        """
+        cls = DEFENSES[self.defense.name]
+        params = options_of(cls.Params, self.defense.params, f"defense.params ({cls.name})")
+        classes, mode = num_classes or self.num_classes, mode or self.mode
+        problems = cls.problems(params, num_classes=classes, mode=mode)
+        if cls.capabilities.classes == "binary" and classes != 2:
+            problems.append(f"defense {cls.name!r} is defined for two classes, got num_classes={classes}")
+        if problems:
+            raise SpecError(problems)
+        return cls(params, num_classes=classes, embedding_dims=embedding_dims, mode=mode)
+
+
+def export_config(
+    cell: Cell, *, study: str, trial: int, select: str, params: dict[str, Any], measured: Measured
+) -> ExportedConfig:
+    """Make the configuration of one trial; parameters that the trial left at their defaults are written out."""
+    from tune_vfl import __version__
+
+    cls = DEFENSES[cell.defense]
+    full = options_of(cls.Params, {**params, **cell.fixed}, f"defense.params ({cls.name})").model_dump()
+    return ExportedConfig(
+        schema=CONFIG_SCHEMA,
+        study=study,
+        trial=trial,
+        select=select,
+        defense=DefenseSetting(name=cell.defense, params=full),
+        dataset=cell.dataset,
+        model=cell.model,
+        training=cell.training,
+        attacks=cell.attacks,
+        seeds=cell.seeds,
+        mode=cell.mode,  # type: ignore[arg-type]
+        num_classes=cell.num_classes,
+        measured=measured,
+        version=__version__,
+    )
+
+
+def save_config(config: ExportedConfig, path: Path | str) -> Path:
+    """Write a configuration as JSON, whole or not at all.
+
+    Returns:
+        The path written.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(config.model_dump(mode="json", by_alias=True), indent=2) + "\n"
+    with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=f".{target.name}-", delete=False) as file:
+        file.write(text)
+    os.chmod(file.name, 0o644)  # noqa: PTH101 - a temporary file is private; an export is for others to read
+    Path(file.name).replace(target)
+    return target
+
+
+def load_config(path: Path | str) -> ExportedConfig:
+    """Load an exported configuration.
+
+    Raises:
+        SpecError: when the file is missing, is not JSON, or is not a configuration of a schema known here.
+    """
+    try:
+        raw = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read as JSON ({error}); give a file that `tune-vfl export` wrote") from error
+    schema = raw.get("schema") if isinstance(raw, dict) else None
+    if schema != CONFIG_SCHEMA:
+        raise SpecError(f"{path}: expected schema {CONFIG_SCHEMA!r}, got {schema!r}; export it again with this version")
+    try:
+        return ExportedConfig.model_validate(raw)
+    except ValidationError as error:
+        raise SpecError([f"{path}: {problem}" for problem in explain(error, ExportedConfig)]) from error

@@ -1,0 +1,237 @@
+"""Train once, attack many: from a cell and settings of its defense to one outcome per setting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from tune_vfl.attacks.base import Attack
+from tune_vfl.cell import Cell, References
+from tune_vfl.data import load
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.errors import SpecError
+from tune_vfl.measure import Measured, guess_of, measure, measure_references
+from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.protocol.members import Pack
+from tune_vfl.protocol.recorder import IN_MEMORY_BYTES, recording_bytes
+from tune_vfl.protocol.view import Moment
+from tune_vfl.resolve import build_architecture, build_attack, options_of, resolve
+from tune_vfl.scoring import summarize
+from tune_vfl.spec import Strict, StudySpec, apply_settings, parse
+from tune_vfl.training import train_pack
+
+__all__ = ["evaluate", "evaluate_pack", "evaluate_spec", "measure_references", "stacks", "trials_that_fit"]
+
+EVALUATION_SCHEMA = "tune-vfl/evaluation/1"
+
+Settings = Mapping[str, Any]
+
+
+def evaluate_pack(cell: Cell, params: Sequence[Settings], references: References | None = None) -> list[Outcome]:
+    """Evaluate a cell under several settings of its defense, together where they stack.
+
+    Args:
+        cell: what is evaluated.
+        params: one mapping of defense parameters per trial; the cell's fixed ones are laid over them.
+        references: what attacks are compared with; None measures it here.
+
+    Returns:
+        One outcome per setting, in order. A setting that fails does not touch the others.
+    """
+    references = references if references is not None else measure_references(cell)
+    outcomes: dict[int, Outcome] = {}
+    ready: dict[int, Strict] = {}
+    cls = DEFENSES[cell.defense]
+    for i, given in enumerate(params):
+        try:
+            built = options_of(cls.Params, {**given, **cell.fixed}, f"defense.params ({cell.defense})")
+            problems = cls.problems(built, num_classes=cell.num_classes, mode=cell.mode)  # type: ignore[arg-type]
+        except SpecError as error:
+            problems = error.problems
+        if problems:
+            outcomes[i] = Outcome.failed("infeasible", "; ".join(problems))
+        else:
+            ready[i] = built
+    for group in _groups(cell, ready):
+        outcomes.update(zip(group, _evaluate_group(cell, [ready[i] for i in group], references), strict=True))
+    return [outcomes[i] for i in range(len(params))]
+
+
+def stacks(cell: Cell) -> bool:
+    """Whether trials of this cell can be trained in one pass."""
+    return build_architecture(cell.model).stackable and DEFENSES[cell.defense].capabilities.stackable
+
+
+def _groups(cell: Cell, ready: Mapping[int, Strict]) -> Iterable[list[int]]:
+    """Put trials of equal structure together, as many as the recordings leave room for."""
+    if not stacks(cell):
+        return [[i] for i in ready]
+    by_structure: dict[tuple[object, ...], list[int]] = {}
+    for i, params in ready.items():
+        by_structure.setdefault(DEFENSES[cell.defense].structure(params), []).append(i)
+    room = trials_that_fit(cell)
+    return [g[k : k + room] for g in by_structure.values() for k in range(0, len(g), room)]
+
+
+def trials_that_fit(cell: Cell) -> int:
+    """Return how many trials' recordings stay within memory; at least 1."""
+    dataset = load(cell.dataset)
+    moments = {m for a in cell.attacks for m in build_attack(a).moments()}
+    width = int(cell.model.options.get("embedding_dim", 1))
+    per_trial = recording_bytes(len(cell.seeds), len(dataset.y), width, moments)
+    return max(1, IN_MEMORY_BYTES // per_trial) if per_trial else 64
+
+
+def _evaluate_group(cell: Cell, params: list[Strict], references: References) -> list[Outcome]:
+    """Evaluate trials of equal structure. Where the group fails as a whole, each is tried alone, so that one harms no other."""
+    allowed = cell.trial_minutes * 60 * len(params) if cell.trial_minutes else None
+    deadline = time.monotonic() + allowed if allowed else None
+    try:
+        if stacks(cell):
+            return _evaluate_stacked(cell, params, references, deadline)
+        return [_evaluate_seed_by_seed(cell, p, references, deadline) for p in params]
+    except Exception as error:
+        if len(params) > 1:
+            return [o for p in params for o in _evaluate_group(cell, [p], references)]
+        return [_failure(error)]
+
+
+def _failure(error: Exception) -> Outcome:
+    if isinstance(error, TimeoutError):
+        return Outcome.failed("timeout", str(error))
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "not enough memory" in str(error):
+        return Outcome.failed("oom", str(error) or "out of memory")
+    return Outcome.failed("error", f"{type(error).__name__}: {error}")
+
+
+def _moments(attacks: Sequence[Attack[Strict]]) -> set[Moment]:
+    return {m for a in attacks for m in a.moments()}
+
+
+def _evaluate_stacked(
+    cell: Cell, params: list[Strict], references: References, deadline: float | None
+) -> list[Outcome]:
+    pack = Pack(cell.seeds, len(params))
+    attacks = [build_attack(a) for a in cell.attacks]
+    run = train_pack(cell, params, pack, _moments(attacks), deadline=deadline)
+    measured = measure(cell, run, attacks)
+    per_trial = len(cell.seeds)
+    return [
+        _outcome(cell, measured, range(p * per_trial, (p + 1) * per_trial), attacks, references, share=len(params))
+        for p in range(len(params))
+    ]
+
+
+def _evaluate_seed_by_seed(cell: Cell, params: Strict, references: References, deadline: float | None) -> Outcome:
+    attacks = [build_attack(a) for a in cell.attacks]
+    parts = []
+    for seed in cell.seeds:
+        run = train_pack(cell, [params], Pack((seed,), None), _moments(attacks), deadline=deadline)
+        parts.append(measure(cell, run, attacks))
+    joined = Measured.join(parts)
+    return _outcome(cell, joined, range(len(cell.seeds)), attacks, references, share=1)
+
+
+def _outcome(
+    cell: Cell,
+    measured: Measured,
+    members: Sequence[int],
+    attacks: Sequence[Attack[Strict]],
+    references: References,
+    *,
+    share: int,
+) -> Outcome:
+    """Make one trial's outcome out of what was measured on its members; times are its share of the pack's."""
+    seconds = {k: v / share for k, v in measured.seconds.items()}
+    lost = [cell.seeds[i] for i, m in enumerate(members) if measured.diverged[m]]
+    if lost:
+        reason = f"training became non-finite with seed {', '.join(map(str, lost))}"
+        return Outcome(outcome="diverged", reason=reason, seconds=seconds)
+    guess = guess_of(cell)
+    scores: dict[str, AttackScore] = {}
+    for attack in attacks:
+        summary = summarize(
+            attack,
+            measured.attacks[attack.name],
+            members,
+            num_classes=cell.num_classes,
+            guess=guess,
+            r_lower=references.r_lower.get(attack.name),
+        )
+        if summary is None:
+            return Outcome.failed("error", f"attack {attack.name!r} is undefined on this data: no seed gave a score")
+        scores[attack.name] = summary
+    worst = max(scores.values(), key=lambda s: s.advantage, default=None)
+    return Outcome(
+        outcome="ok",
+        utility=Score.of(cell.metric, [measured.utility[m] for m in members]),
+        attacks=scores,
+        leakage=worst.advantage if worst else 0.0,
+        leakage_std=worst.advantage_std if worst else 0.0,
+        seconds=seconds,
+        notes=measured.notes,
+        logged={k: sum(v[m] for m in members) / len(members) for k, v in measured.logged.items()},
+    )
+
+
+def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
+    """Evaluate one cell without a search and return the ``tune-vfl/evaluation/1`` answer.
+
+    Args:
+        spec: its defense's ``params`` are the setting; ``budget.seeds`` says how many seeds.
+    """
+    cell = resolve(spec)
+    (outcome,) = evaluate_pack(cell, [{}])
+    answer = outcome.model_dump()
+    return {
+        "schema": EVALUATION_SCHEMA,
+        "dataset": cell.dataset.name,
+        "model": cell.model.name,
+        "mode": cell.mode,
+        "defense": {"name": cell.defense, "params": setting_of(cell, {})},
+        "training": cell.training.model_dump(),
+        "seeds": list(cell.seeds),
+        **answer,
+    }
+
+
+def setting_of(cell: Cell, params: Settings) -> dict[str, Any]:
+    """Return a trial's full parameters: the defaults, the trial's, and the cell's fixed ones over them."""
+    built = options_of(DEFENSES[cell.defense].Params, {**params, **cell.fixed}, f"defense.params ({cell.defense})")
+    return built.model_dump()
+
+
+def evaluate(
+    dataset: str | Mapping[str, Any],
+    *,
+    defense: str = "none",
+    params: Settings | None = None,
+    attacks: Sequence[str | Mapping[str, Any]] = ("pmc",),
+    seeds: int = 3,
+    settings: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Evaluate one (dataset, defense, attacks) at one setting of the defense; what the verb ``evaluate`` prints.
+
+    Args:
+        dataset: a name, or a mapping of name and options.
+        defense: its name.
+        params: its parameters; the ones not given take their defaults.
+        attacks: names, or mappings of name and parameters.
+        seeds: how many seeds, from 0.
+        settings: ``PATH=VALUE`` settings on the spec, such as ``training.epochs=50``.
+
+    Raises:
+        SpecError: with every problem.
+        DataError: when the data cannot be read.
+    """
+    raw = {
+        "study": "evaluate",
+        "dataset": dataset,
+        "defense": {"name": defense, "params": dict(params or {})},
+        "attacks": list(attacks),
+        "budget": {"trials": 1, "seeds": seeds},
+    }
+    return evaluate_spec(parse(apply_settings(raw, settings)))

@@ -1,0 +1,116 @@
+"""Turns a trained run into the view that one attack's threat model grants, and nothing more."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from tune_vfl.attacks.base import Attack
+from tune_vfl.data.base import Dataset, Split
+from tune_vfl.data.split import auxiliary_rows
+from tune_vfl.protocol.members import Pack, gather_rows
+from tune_vfl.protocol.view import Auxiliary, ClassOracle, Features, Moment, Recording, View
+from tune_vfl.seeds import Streams, numpy_rng
+from tune_vfl.spec import Strict
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What views are cut from. The labels stay here.
+
+    Attributes:
+        bottom: the attacker's bottom model, never handed out itself, only copies.
+    """
+
+    dataset: Dataset
+    split: Split
+    pack: Pack
+    bottom: nn.Module
+    recordings: Mapping[Moment, Recording]
+
+    @property
+    def y_train(self) -> Tensor:
+        """``(*trials, N)`` true training labels."""
+        return self.pack.spread(self.split.y_train)
+
+
+def auxiliary_for(attack: Attack[Strict], around: Surroundings) -> Auxiliary | None:
+    """Draw the rows whose labels the attacker knows: the same for every setting of a defense."""
+    request = attack.auxiliary_request()
+    if request is None:
+        return None
+    per_class = request.per_class or around.dataset.recipe.auxiliary_per_class
+    total = request.total or per_class * around.dataset.num_classes
+    y = around.split.y_train if around.split.y_train.dim() == 2 else around.split.y_train.unsqueeze(0)
+    drawn = [
+        auxiliary_rows(
+            labels, per_class=per_class if request.how == "per_class" else None,
+            total=total if request.how == "random" else None, how=request.how, seed=seed,
+        )
+        for labels, seed in zip(y, around.pack.seeds, strict=True)
+    ]
+    ids = drawn[0] if around.pack.trials is None else torch.stack(drawn)
+    return Auxiliary(ids=around.pack.spread(ids), labels=around.pack.spread(gather_rows(around.split.y_train, ids)))
+
+
+def grant(attack: Attack[Strict], around: Surroundings) -> View:
+    """Return the view of ``attack``: only what its capabilities list under ``sees`` is there."""
+    sees = attack.capabilities.sees
+    features = Features(
+        train=around.pack.spread(around.split.passive_train[0]), test=around.pack.spread(around.split.passive_test[0])
+    )
+    return View(
+        attack=attack.name,
+        lead=around.pack.lead,
+        num_classes=around.dataset.num_classes,
+        streams=Streams(around.pack.member_seeds, prefix=f"attack/{attack.name}/"),
+        held_recordings=around.recordings if "gradients" in sees else None,
+        held_features=features if "features" in sees else None,
+        held_bottom=(lambda: copy.deepcopy(around.bottom)) if "bottom" in sees else None,
+        held_auxiliary=auxiliary_for(attack, around) if "auxiliary" in sees else None,
+        held_positive_hints=_positive_hints(attack, around) if "positive_hints" in sees else None,
+        held_class_oracle=ClassOracle(of=_class_statistics(around)) if "class_oracle" in sees else None,
+        held_class_prior=_class_prior(around) if "class_prior" in sees else None,
+    )
+
+
+def _class_prior(around: Surroundings) -> Tensor:
+    one_hot = torch.nn.functional.one_hot(around.y_train, around.dataset.num_classes)
+    return one_hot.float().mean(-2)
+
+
+def _class_statistics(around: Surroundings) -> Callable[[Tensor, Tensor, Literal["mean", "median"]], Tensor]:
+    def of(values: Tensor, ids: Tensor, statistic: Literal["mean", "median"]) -> Tensor:
+        """Return ``(*trials, K, d)``; NaN for a class without rows."""
+        labels = around.y_train.gather(-1, ids)
+        rows = []
+        for c in range(around.dataset.num_classes):
+            outside = (labels != c).unsqueeze(-1)
+            masked = values.masked_fill(outside, float("nan"))
+            rows.append(masked.nanmean(-2) if statistic == "mean" else masked.nanmedian(-2).values)
+        return torch.stack(rows, dim=-2)
+
+    return of
+
+
+def _positive_hints(attack: Attack[Strict], around: Surroundings) -> Callable[[Recording, int], Tensor]:
+    def draw(recording: Recording, count: int) -> Tensor:
+        """Return ``(*trials, batches, count)`` positions of known positives, -1 where a batch has too few."""
+        labels = around.y_train.gather(-1, recording.ids)
+        flat = labels.reshape(-1, labels.shape[-1]).numpy()
+        seeds = around.pack.seeds
+        hints = torch.full((len(flat), len(recording.batches), count), -1)
+        for member, row in enumerate(flat):
+            rng = numpy_rng(seeds[member % len(seeds)], f"attack/{attack.name}/hints")
+            for b, (start, stop) in enumerate(recording.batches):
+                positive = (row[start:stop] == 1).nonzero()[0]
+                chosen = rng.permutation(positive)[:count] + start
+                hints[member, b, : len(chosen)] = torch.from_numpy(chosen)
+        return hints.view(*labels.shape[:-1], *hints.shape[1:])
+
+    return draw

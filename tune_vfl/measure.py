@@ -1,0 +1,139 @@
+"""Measure a trained pack: utility, and every watching attack from the one training that they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from tune_vfl.attacks.base import Attack
+from tune_vfl.cell import Cell, References
+from tune_vfl.data import load
+from tune_vfl.granting import Surroundings, grant
+from tune_vfl.metrics.utility import utility
+from tune_vfl.models.layers import select_member
+from tune_vfl.protocol.members import Pack
+from tune_vfl.resolve import build_architecture, build_attack
+from tune_vfl.scoring import VariantScore, guess_success, score_answer
+from tune_vfl.seeds import Streams
+from tune_vfl.spec import Strict
+from tune_vfl.training import Run, build_network, split_of
+
+
+class Measured:
+    """Everything measured on the members of a pack, one number per member."""
+
+    def __init__(self) -> None:
+        self.diverged: list[bool] = []
+        self.utility: list[float] = []
+        self.attacks: dict[str, dict[str, VariantScore]] = {}
+        self.guess: dict[str, float] = {}
+        self.logged: dict[str, list[float]] = {}
+        self.notes: list[str] = []
+        self.seconds: dict[str, float] = {}
+
+    @classmethod
+    def join(cls, parts: Sequence[Measured]) -> Measured:
+        """Concatenate the members of several runs of one trial."""
+        whole = cls()
+        for part in parts:
+            whole.diverged += part.diverged
+            whole.utility += part.utility
+            for name, values in part.logged.items():
+                whole.logged.setdefault(name, []).extend(values)
+            whole.notes += [n for n in part.notes if n not in whole.notes]
+            for name, value in part.seconds.items():
+                whole.seconds[name] = whole.seconds.get(name, 0.0) + value
+            for attack, variants in part.attacks.items():
+                for variant, score in variants.items():
+                    whole.attacks.setdefault(attack, {}).setdefault(variant, VariantScore()).extend(score)
+        return whole
+
+
+def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured:
+    measured = Measured()
+    measured.seconds = dict(run.seconds)
+    measured.diverged = run.diverged.reshape(-1).tolist()
+    measured.logged = {k: [float(x) for x in v] for k, v in run.defense.logged().items()}
+    measured.notes = list(run.defense.notes())
+    measured.utility = _utilities(cell, run)
+    if all(measured.diverged):
+        return measured
+    start = time.perf_counter()
+    around = Surroundings(load(cell.dataset), run.split, run.pack, run.network.bottoms[0], run.recordings)
+    for attack in attacks:
+        measured.attacks[attack.name] = score_attack(attack, around)
+    measured.seconds["attack"] = time.perf_counter() - start
+    return measured
+
+
+def _utilities(cell: Cell, run: Run) -> list[float]:
+    with torch.no_grad():
+        passive = [run.pack.spread(x) for x in run.split.passive_test]
+        own = None if run.split.active_test is None else run.pack.spread(run.split.active_test)
+        scores = run.defense.decode(run.network(passive, own))
+    members = scores.reshape(-1, *scores.shape[-2:]).double().numpy()
+    labels = run.pack.spread(run.split.y_test).reshape(len(members), -1).numpy()
+    lost = run.diverged.reshape(-1).tolist()
+    return [
+        float("nan") if gone else utility(cell.metric, s, y) for s, y, gone in zip(members, labels, lost, strict=True)
+    ]
+
+
+def score_attack(attack: Attack[Strict], around: Surroundings) -> dict[str, VariantScore]:
+    """Run an attack on its view and score each variant on every member."""
+    if around.pack.trials is not None and not attack.capabilities.stackable:
+        return _score_member_by_member(attack, around)
+    answers = attack.run(grant(attack, around))
+    y_test = around.pack.spread(around.split.y_test)
+    return {v: score_answer(a, around.y_train, y_test, around.dataset.num_classes) for v, a in answers.items()}
+
+
+def _score_member_by_member(attack: Attack[Strict], around: Surroundings) -> dict[str, VariantScore]:
+    whole: dict[str, VariantScore] = {}
+    for member in range(around.pack.lead[0]):
+        for variant, score in score_attack(attack, member_of(around, member)).items():
+            whole.setdefault(variant, VariantScore()).extend(score)
+    return whole
+
+
+def member_of(around: Surroundings, member: int) -> Surroundings:
+    """Return the surroundings of one member of a pack, without leading axes."""
+    pack = Pack((around.pack.seeds[member % len(around.pack.seeds)],), None)
+    recordings = {m: r.member(member) for m, r in around.recordings.items()}
+    return Surroundings(
+        around.dataset, split_of(around.dataset, pack), pack, select_member(around.bottom, member), recordings
+    )
+
+
+def guess_of(cell: Cell) -> float:
+    """Return the success of the best constant guess on this cell's training labels."""
+    split = split_of(load(cell.dataset), Pack(cell.seeds, 1))
+    return guess_success(split.y_train, cell.num_classes)
+
+
+def measure_references(cell: Cell) -> References:
+    """Measure R_lower: every attack with auxiliary labels on an untrained bottom model, per seed."""
+    lower: dict[str, list[float]] = {}
+    for attack in (build_attack(a) for a in cell.attacks):
+        if attack.auxiliary_request() is not None:
+            lower[attack.name] = _best_values(_untrained_scores(cell, attack))
+    return References(r_lower=lower)
+
+
+def _untrained_scores(cell: Cell, attack: Attack[Strict]) -> dict[str, VariantScore]:
+    stackable = build_architecture(cell.model).stackable
+    packs = [Pack(cell.seeds, 1)] if stackable else [Pack((s,), None) for s in cell.seeds]
+    whole: dict[str, VariantScore] = {}
+    for pack in packs:
+        dataset = load(cell.dataset)
+        network = build_network(dataset, build_architecture(cell.model), Streams(pack.member_seeds, prefix="untrained/")).eval()
+        around = Surroundings(dataset, split_of(dataset, pack), pack, network.bottoms[0], {})
+        for variant, score in score_attack(attack, around).items():
+            whole.setdefault(variant, VariantScore()).extend(score)
+    return whole
+
+
+def _best_values(variants: Mapping[str, VariantScore]) -> list[float]:
+    return max((v.success for v in variants.values()), key=lambda values: sum(values) / len(values))

@@ -1,0 +1,173 @@
+"""From a parsed spec to a cell: names looked up, options completed, capabilities checked, all problems said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from tune_vfl.attacks.base import ATTACKS, Attack
+from tune_vfl.cell import Cell
+from tune_vfl.data import load
+from tune_vfl.data.base import Dataset
+from tune_vfl.defenses.base import DEFENSES, Defense, Mode
+from tune_vfl.errors import SpecError
+from tune_vfl.models.base import MODELS, Architecture, ModelOptions
+from tune_vfl.spec import Named, Strict, StudySpec, explain
+
+S = TypeVar("S", bound=Strict)
+
+
+class _Problems(list[str]):
+    """Collects problems, so that one reading of a spec reports all of them."""
+
+    def attempt(self, what: Callable[[], Any]) -> Any:
+        """Run; file a SpecError's problems and return None."""
+        try:
+            return what()
+        except SpecError as error:
+            self.extend(error.problems)
+            return None
+
+
+def options_of(model: type[S], values: Mapping[str, Any], place: str) -> S:
+    """Validate options.
+
+    Raises:
+        SpecError: every problem, with its place in the spec and the known fields.
+    """
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise SpecError([f"{place}: {problem}" for problem in explain(error, model)]) from error
+
+
+def mode_of(dataset: Dataset, options: ModelOptions) -> Mode:
+    """Return the architecture of a cell: derived from data and model, never asked."""
+    if dataset.active is None:
+        return "label_only"
+    return "nosplit" if options.top == "none" else "split"
+
+
+def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
+    """Complete and check a spec.
+
+    Args:
+        spec: as parsed.
+        root: the data root; None takes TUNE_VFL_DATA.
+
+    Raises:
+        SpecError: with every unknown name, wrong option and impossible combination.
+        DataError: when the data cannot be read.
+    """
+    problems = _Problems()
+    defense_class = problems.attempt(lambda: DEFENSES[spec.defense.name])
+    attacks = [a for a in (problems.attempt(lambda n=named: _attack(n)) for named in spec.attacks) if a is not None]
+    dataset: Dataset | None = problems.attempt(lambda: load(spec.dataset, root))
+    if dataset is None:
+        raise SpecError(problems)
+    training = spec.training.over(dataset.recipe.training)
+    architecture = problems.attempt(lambda: _architecture(spec.model, dataset))
+    if architecture is None or defense_class is None:
+        raise SpecError(problems)
+    mode = mode_of(dataset, architecture.options)
+    problems.extend(_model_problems(architecture, dataset))
+    problems.extend(_defense_problems(defense_class, spec, dataset, mode, architecture))
+    for attack in attacks:
+        problems.extend(_attack_problems(attack, dataset, mode, architecture))
+    if problems:
+        raise SpecError(problems)
+    return Cell(
+        dataset=spec.dataset,
+        model=Named(name=architecture.name, **architecture.options.model_dump()),
+        training=training,
+        defense=spec.defense.name,
+        fixed=spec.defense.params,
+        attacks=tuple(Named(name=a.name, **a.params.model_dump()) for a in attacks),
+        seeds=tuple(range(spec.budget.seeds)),
+        metric=dataset.metric,
+        num_classes=dataset.num_classes,
+        mode=mode,
+        trial_minutes=spec.budget.trial_minutes,
+    )
+
+
+def build_attack(named: Named) -> Attack[Strict]:
+    """Build an attack from a resolved cell's entry."""
+    return _attack(named)
+
+
+def _attack(named: Named) -> Attack[Strict]:
+    cls = ATTACKS[named.name]
+    return cls(options_of(cls.Params, named.options, f"attacks.{named.name}"))
+
+
+def build_architecture(named: Named) -> Architecture[ModelOptions]:
+    """Build an architecture from a resolved cell's model."""
+    cls = MODELS[named.name]
+    return cls(options_of(cls.Options, named.options, f"model {named.name}"))
+
+
+def _architecture(asked: Named | None, dataset: Dataset) -> Architecture[ModelOptions]:
+    """The spec's model laid over the data set's own; another architecture starts from its own defaults."""
+    recipe = dataset.recipe.model
+    name = asked.name if asked else recipe.name
+    options = {**(recipe.options if name == recipe.name else {}), **(asked.options if asked else {})}
+    if options.get("top") == "none":
+        outputs = MODELS[name](options_of(MODELS[name].Options, options, f"model {name}")).outputs(dataset.num_classes)
+        wanted = (asked.options if asked else {}).get("embedding_dim", outputs)
+        if wanted != outputs:
+            raise SpecError(f"model.embedding_dim: without a top model it must be the {outputs} logits, got {wanted}")
+        options.update(embedding_dim=outputs)
+        options.setdefault("aggregation", "sum")
+        if options["aggregation"] == "concat":
+            raise SpecError("model.aggregation: without a top model embeddings are summed or averaged, got 'concat'")
+    return build_architecture(Named(name=name, **options))
+
+
+def _model_problems(architecture: Architecture[ModelOptions], dataset: Dataset) -> Iterable[str]:
+    if dataset.modality not in architecture.modalities:
+        yield f"model {architecture.name!r} reads {_words(architecture.modalities)}, dataset {dataset.name!r} holds {dataset.modality}s"
+    if architecture.binary_logit and dataset.num_classes != 2:
+        yield f"model {architecture.name!r} is for binary targets, dataset {dataset.name!r} has {dataset.num_classes} classes"
+
+
+def _defense_problems(
+    cls: type[Defense], spec: StudySpec, dataset: Dataset, mode: Mode, architecture: Architecture[ModelOptions]
+) -> Iterable[str]:
+    capabilities = cls.capabilities
+    if capabilities.classes == "binary" and dataset.num_classes != 2:
+        yield f"defense {cls.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
+    if mode not in capabilities.modes:
+        yield f"defense {cls.name!r} is defined for {_words(capabilities.modes)}; this data and model make it {mode}"
+    if dataset.modality not in capabilities.modalities:
+        yield f"defense {cls.name!r} is defined for {_words(capabilities.modalities)} data, {dataset.name!r} holds {dataset.modality}s"
+    try:
+        params = options_of(cls.Params, spec.defense.params, f"defense.params ({cls.name})")
+    except SpecError as error:
+        yield from error.problems
+        return
+    yield from cls.problems(params, num_classes=dataset.num_classes, mode=mode)
+
+
+def _attack_problems(
+    attack: Attack[Strict], dataset: Dataset, mode: Mode, architecture: Architecture[ModelOptions]
+) -> Iterable[str]:
+    capabilities = attack.capabilities
+    if capabilities.classes == "binary" and dataset.num_classes != 2:
+        yield f"attack {attack.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
+    if mode not in capabilities.modes:
+        why = f"attack {attack.name!r} is defined for {_words(capabilities.modes)}; this data and model make it {mode}"
+        yield why + ("; model.top=none makes it nosplit" if mode == "split" and "nosplit" in capabilities.modes else "")
+    yield from attack.problems(attack.params, num_classes=dataset.num_classes, mode=mode)
+
+
+def _words(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def trainings(cell: Cell, trials: int) -> int:
+    """Return how many networks a search of ``trials`` trials trains, the undefended baseline included."""
+    return (trials + 1) * len(cell.seeds)

@@ -1,0 +1,130 @@
+"""Train a pack: from a cell and the settings of its members to a trained network and what the attacker received."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from tune_vfl.cell import Cell
+from tune_vfl.data import load
+from tune_vfl.data.base import Dataset, Split
+from tune_vfl.data.split import split as split_for_seed
+from tune_vfl.defenses.base import DEFENSES, Defense, Mode
+from tune_vfl.models.base import Architecture, ModelOptions, VflNetwork, build
+from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.protocol.recorder import GradientRecorder
+from tune_vfl.protocol.view import Moment, Recording
+from tune_vfl.resolve import build_architecture
+from tune_vfl.seeds import Streams
+from tune_vfl.spec import Strict
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A trained pack and everything that its evaluation reads.
+
+    Attributes:
+        pack: who trained together.
+        split: the rows, stacked over the pack's seeds (not over its trials).
+        network: trained, in eval mode.
+        defense: as it ended.
+        recordings: what the attacking party received, by moment.
+        diverged: ``(*trials,)`` bool.
+        seconds: wall seconds of ``setup`` and ``train``.
+    """
+
+    pack: Pack
+    split: Split
+    network: VflNetwork
+    defense: Defense
+    recordings: dict[Moment, Recording]
+    diverged: Tensor
+    seconds: dict[str, float]
+
+
+@lru_cache(maxsize=4)
+def _stacked_split(dataset: Dataset, seeds: tuple[int, ...]) -> Split:
+    return Split.stack([split_for_seed(dataset, seed) for seed in seeds])
+
+
+def split_of(dataset: Dataset, pack: Pack) -> Split:
+    """Return the rows of a pack; packs of the same seeds share them."""
+    return split_for_seed(dataset, pack.seeds[0]) if pack.trials is None else _stacked_split(dataset, pack.seeds)
+
+
+def build_network(dataset: Dataset, architecture: Architecture[ModelOptions], streams: Streams) -> VflNetwork:
+    """Build a cell's network with weights from ``streams``."""
+    return build(
+        architecture,
+        passive_shapes=[p.shape for p in dataset.passive],
+        own_shape=dataset.active.shape if dataset.active else None,
+        num_classes=dataset.num_classes,
+        streams=streams,
+    )
+
+
+def build_defense(
+    cell: Cell, params: Sequence[Strict], pack: Pack, dataset: Dataset, architecture: Architecture[ModelOptions]
+) -> Defense:
+    """Build the cell's defense for a pack: each trial's parameters, repeated for its seeds."""
+    options = architecture.options
+    width = architecture.outputs(dataset.num_classes) if options.top == "none" else options.embedding_dim
+    members = params[0] if pack.trials is None else [p for p in params for _ in pack.seeds]
+    mode: Mode = cell.mode  # type: ignore[assignment]
+    return DEFENSES[cell.defense](
+        members, num_classes=dataset.num_classes, embedding_dims=[width] * len(dataset.passive), mode=mode
+    )
+
+
+def label_party_rows(split: Split, *, full_view: bool) -> Tensor | None:
+    """Return what a defense's teacher may read: the label party's own rows, or every party's where that was allowed."""
+    if not full_view:
+        return split.active_train
+    parts = [*split.passive_train, *([] if split.active_train is None else [split.active_train])]
+    lead = split.y_train.dim()
+    return torch.cat([p.flatten(lead) for p in parts], dim=-1)
+
+
+def train_pack(
+    cell: Cell, params: Sequence[Strict], pack: Pack, moments: Collection[Moment], *, deadline: float | None = None
+) -> Run:
+    """Train a pack under its defense and record what the attacker receives.
+
+    Args:
+        cell: what is evaluated.
+        params: one set of defense parameters per trial, of equal structure.
+        pack: who trains together.
+        moments: what the attacks want recorded.
+        deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at once an epoch.
+    """
+    start = time.perf_counter()
+    dataset = load(cell.dataset)
+    architecture = build_architecture(cell.model)
+    split = split_of(dataset, pack)
+    network = build_network(dataset, architecture, Streams(pack.member_seeds))
+    defense = build_defense(cell, params, pack, dataset, architecture)
+    view = label_party_rows(split, full_view=getattr(defense, "wants_full_view", False))
+    y = pack.spread(split.y_train)
+    ids = torch.arange(y.shape[-1]).expand(y.shape)
+    defense.setup(y, ids, active_features=None if view is None else pack.spread(view), seed=pack.member_seeds)
+    wrap(network, defense)
+    recorder = GradientRecorder(moments, rows=y.shape[-1], epochs=cell.training.epochs)
+    ready = time.perf_counter()
+    hooks = [defense, *([recorder] if moments else [])]
+    training = SplitTraining(network, Rows(split, pack), cell.training, hooks, pack.lead)
+    trained = training.run(deadline=deadline)
+    seconds = {"setup": ready - start, "train": time.perf_counter() - ready}
+    return Run(pack, split, trained.network, defense, recorder.recordings(), trained.diverged, seconds)
+
+
+def wrap(network: VflNetwork, defense: Defense) -> None:
+    """H2 and H4: let the defense put layers into the passive bottoms and the top."""
+    network.bottoms = nn.ModuleList([defense.wrap_bottom(b) for b in network.bottoms])
+    if network.top is not None:
+        network.top = defense.wrap_top(network.top)
