@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from tune_vfl.defenses.base import ALL_MODES, Mode
-from tune_vfl.protocol.view import Answer, Grant, Moment, View
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Strict
 
-P = TypeVar("P", bound=Strict)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.protocol.view import Answer, Grant, Moment, View
+
+# Covariant, so that an attack with its own parameters is an attack; parameters are frozen.
+P_co = TypeVar("P_co", bound=Strict, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,26 @@ class AttackCapabilities:
     stackable: bool = True
 
 
-class Attack(ABC, Generic[P]):
+@dataclass(frozen=True)
+class AuxiliaryRequest:
+    """How many labelled rows an attack wants; the evaluator draws them from the training split.
+
+    Attributes:
+        how: ``per_class`` draws equally many rows of each class, ``random`` draws without looking at classes.
+        per_class: rows a class; None takes the data set's recipe.
+        total: rows in all for ``random``; None takes ``per_class`` times the number of classes.
+    """
+
+    how: Literal["per_class", "random"] = "per_class"
+    per_class: int | None = None
+    total: int | None = None
+
+
+class Attack(ABC, Generic[P_co]):
     """Base of every attack.
+
+    Attributes:
+        quick: parameters with which it runs in a second; the contract suite uses them.
 
     Args:
         params: this attack's parameters, one set for all members of a pack.
@@ -53,13 +76,25 @@ class Attack(ABC, Generic[P]):
     reference: ClassVar[str]
     Params: ClassVar[type[Strict]] = Strict
     capabilities: ClassVar[AttackCapabilities]
+    quick: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(self, params: P) -> None:
+    def __init__(self, params: P_co) -> None:
         self.params = params
 
     def moments(self) -> tuple[Moment, ...]:
         """Return the moments of training it wants recorded; by default the last epoch if it reads gradients."""
         return ("last",) if "gradients" in self.capabilities.sees else ()
+
+    def auxiliary_request(self) -> AuxiliaryRequest | None:
+        """Return the labelled rows it wants; None when it uses none."""
+        return AuxiliaryRequest() if "auxiliary" in self.capabilities.sees else None
+
+    def is_upper_bound(self, variant: str) -> bool:
+        """Return whether this variant uses what no attacker has; by default every variant of an oracle attack does.
+
+        Whether the attacker could have picked the variant is another question, which :attr:`Answer.validation` answers.
+        """
+        return self.capabilities.oracle
 
     @abstractmethod
     def run(self, view: View) -> dict[str, Answer]:

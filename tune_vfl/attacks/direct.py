@@ -1,0 +1,109 @@
+"""Direct label inference: without a top model the cut gradient of a row is p - y, its signs are the label."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.errors import SpecError
+from tune_vfl.protocol.view import Answer, Moment, Recording, View
+from tune_vfl.spec import Strict
+
+Rule = Literal["first_negative", "argmin", "argmax_of_negatives"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+
+def _listed(value: Any) -> Any:
+    if value == "all":
+        return RULES
+    return (value,) if isinstance(value, str) else value
+
+
+class DirectParams(Strict):
+    """Parameters of :class:`DirectAttack`."""
+
+    rule: Annotated[tuple[Rule, ...], BeforeValidator(_listed)] = Field(
+        RULES, min_length=1, description="one rule, a list of them, or `all`"
+    )
+    scope: Annotated[tuple[Moment, ...], BeforeValidator(_listed)] = Field(
+        ("first_batch", "epoch0"), min_length=1, description="the moments of training to attack, one or a list"
+    )
+    no_negative: Literal["guess", "fail"] = Field(
+        "guess", description="a row that gives no answer: guess uniformly, or count it as wrong"
+    )
+
+
+@attack("direct")
+class DirectAttack(Attack[DirectParams]):
+    """Reads labels off the signs of single rows; a variant ``rule@scope`` for every combination.
+
+    ``first_negative`` takes the first negative entry, ``argmin`` the smallest, ``argmax_of_negatives`` the negative
+    entry nearest to zero, which is where strong label smoothing puts the true class. A row gives no answer when all its
+    entries are equal, when one is not finite, or when none is negative and the rule needs one. With a single logit the
+    label is 1 where the entry is negative and 0 where it is positive, by any rule; exactly 0 gives no answer.
+    """
+
+    summary = "read labels off the signs of the cut gradient (no top model)"
+    reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
+    Params = DirectParams
+    capabilities = AttackCapabilities(modes=frozenset({"nosplit"}), sees=frozenset({"gradients"}))
+
+    def moments(self) -> tuple[Moment, ...]:
+        """Record the scopes that are attacked."""
+        return tuple(dict.fromkeys(self.params.scope))
+
+    def run(self, view: View) -> dict[str, Answer]:
+        """Return one-hot scores ``(*trials, M, K)`` per variant; a row of zeros is a failure.
+
+        Raises:
+            SpecError: when the cut gradient has neither K entries nor one, so that it cannot be p - y.
+        """
+        answers = {}
+        for scope in self.moments():
+            seen = view.recording(scope)
+            width = seen.gradients.shape[-1]
+            if width != view.num_classes and not (width == 1 and view.num_classes == 2):
+                raise SpecError(
+                    f"attack 'direct' needs cut gradients of width {view.num_classes} (one a class), got {width}; "
+                    "use a model without a top model (model.top: none)"
+                )
+            for rule in dict.fromkeys(self.params.rule):
+                answers[f"{rule}@{scope}"] = self._answer(view, seen, rule, f"guess/{rule}/{scope}")
+        return answers
+
+    def _answer(self, view: View, seen: Recording, rule: Rule, stream: str) -> Answer:
+        label, failed = infer(seen.gradients, rule)
+        if self.params.no_negative == "guess":
+            draw = view.streams[stream].uniform(label.shape[-1]).to(label.device)
+            guess = (draw * view.num_classes).long().clamp_max(view.num_classes - 1)
+            label, failed = torch.where(failed, guess, label), torch.zeros_like(failed)
+        scores = one_hot(label, view.num_classes).to(seen.gradients.dtype)
+        return Answer(scores=scores.masked_fill(failed.unsqueeze(-1), 0.0), ids=seen.ids, oriented=True)
+
+
+def infer(gradients: Tensor, rule: Rule) -> tuple[Tensor, Tensor]:
+    """Apply one rule to every row.
+
+    Args:
+        gradients: ``(*trials, M, d)``, d the number of classes, or 1.
+        rule: which entry names the label.
+
+    Returns:
+        ``(*trials, M)`` int64 labels, and ``(*trials, M)`` bool: the rows that give no answer.
+    """
+    finite = torch.isfinite(gradients).all(-1)
+    negative = gradients < 0
+    if gradients.shape[-1] == 1:
+        return negative.squeeze(-1).long(), ~finite | (gradients == 0).squeeze(-1)
+    failed = ~finite | (gradients == gradients[..., :1]).all(-1)
+    if rule == "argmin":
+        return gradients.argmin(-1), failed
+    failed = failed | ~negative.any(-1)
+    if rule == "first_negative":
+        return negative.to(torch.uint8).argmax(-1), failed
+    return gradients.masked_fill(~negative, -torch.inf).argmax(-1), failed

@@ -1,0 +1,55 @@
+"""Mean attack: the nearer of the two class means of the cut gradients."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.attacks.centres import nearer_positive
+from tune_vfl.protocol.view import Answer, View
+from tune_vfl.spec import Strict
+
+
+class MeanParams(Strict):
+    """Parameters of :class:`MeanAttack`."""
+
+    space: Literal["vector", "sum"] = Field(
+        "vector", description="compare whole gradients (GAFM, eq. 8), or the sum of their entries (its released code)"
+    )
+    centres: Literal["epoch", "batch"] = Field(
+        "epoch",
+        description="class means over the recorded epoch, or of each batch as in GAFM's released code; in a batch with "
+        "a single positive row the mean is that row, so `batch` can leak a label by itself",
+    )
+
+
+@attack("mean")
+class MeanAttack(Attack[MeanParams]):
+    """Predicts 1 where a row's gradient is at least as near to the positive class's mean as to the negative one's.
+
+    The means are computed with true labels, which makes the result an upper bound. Scores are hard, so their AUC is the
+    balanced accuracy. With ``space="sum"`` ties go to the negative class, as in the released code. Rows whose centres
+    lack a class are not counted.
+    """
+
+    summary = "nearest class mean of the cut gradients (oracle means: an upper bound)"
+    reference = "Han et al., GAFM: gradient adversarial label protection, eq. 8"
+    Params = MeanParams
+    capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "class_oracle"}), oracle=True)
+
+    def run(self, view: View) -> dict[str, Answer]:
+        """Return the variant ``mean``: scores ``(*trials, M)``, 0.0 or 1.0, oriented."""
+        seen, of = view.recording("last"), view.class_oracle.of
+        summed = self.params.space == "sum"
+        values = seen.gradients.sum(-1, keepdim=True) if summed else seen.gradients
+        blocks = seen.batches if self.params.centres == "batch" else ((0, values.shape[-2]),)
+        parts = []
+        for start, stop in blocks:
+            rows = values[..., start:stop, :]
+            centres = of(rows, seen.ids[..., start:stop], "mean")
+            parts.append(nearer_positive(rows, centres, strict=summed))
+        scores, counted = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
+        return {"mean": Answer(scores=scores, ids=seen.ids, oriented=True, counted=counted)}

@@ -1,0 +1,63 @@
+"""Median attack: the nearer class median, or the half of its batch that a row falls into."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.attacks.centres import median, nearer_positive
+from tune_vfl.protocol.view import Answer, Recording, View
+from tune_vfl.spec import Strict
+
+
+class MedianParams(Strict):
+    """Parameters of :class:`MedianAttack`."""
+
+    rule: Literal["class_median", "pooled", "both"] = Field(
+        "class_median",
+        description="nearest class median (GAFM, eq. 9; needs true labels), the upper half of each batch (its released "
+        "code; no labels), or both as two variants",
+    )
+
+
+@attack("median")
+class MedianAttack(Attack[MedianParams]):
+    """Two rules that share a name in the literature.
+
+    ``class_median`` predicts 1 where a row is at least as near to the positive class's coordinate-wise median, taken
+    over the recorded epoch with true labels: an upper bound. ``pooled`` predicts 1 where the sum of a row's gradient is
+    above the median of its batch; it uses no label, is not oriented, and cannot exceed AUC 1 - FPR/2 with
+    FPR = (1/2 - p)/(1 - p) for a positive share p below one half.
+    """
+
+    summary = "nearest class median of the cut gradients, or the upper half of each batch"
+    reference = "Han et al., GAFM: gradient adversarial label protection, eq. 9 and its released code"
+    Params = MedianParams
+    capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "class_oracle"}), oracle=True)
+    quick = {"rule": "both"}  # noqa: RUF012 - a constant
+
+    def is_upper_bound(self, variant: str) -> bool:
+        """Only the rule with true class medians is."""
+        return variant == "class_median"
+
+    def run(self, view: View) -> dict[str, Answer]:
+        """Return a variant per rule: scores ``(*trials, M)``, 0.0 or 1.0."""
+        seen, rule = view.recording("last"), self.params.rule
+        answers = {}
+        if rule in ("class_median", "both"):
+            centres = view.class_oracle.of(seen.gradients, seen.ids, "median")
+            scores, counted = nearer_positive(seen.gradients, centres)
+            answers["class_median"] = Answer(scores=scores, ids=seen.ids, oriented=True, counted=counted)
+        if rule in ("pooled", "both"):
+            answers["pooled"] = _pooled(seen)
+        return answers
+
+
+def _pooled(seen: Recording) -> Answer:
+    sums = seen.gradients.sum(-1)
+    parts = [sums[..., start:stop] for start, stop in seen.batches]
+    scores = torch.cat([(part > median(part)).to(sums.dtype) for part in parts], dim=-1)
+    return Answer(scores=scores, ids=seen.ids)

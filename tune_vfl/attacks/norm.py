@@ -1,0 +1,40 @@
+"""Norm scoring: rows of one class tend to receive larger gradients."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.protocol.view import Answer, View
+from tune_vfl.spec import Strict
+
+
+class NormParams(Strict):
+    """Parameters of :class:`NormAttack`."""
+
+    d1: Literal["abs", "signed"] = Field(
+        "abs", description="score of a cut gradient of width 1: its absolute value, or the number with its sign"
+    )
+
+
+@attack("norm")
+class NormAttack(Attack[NormParams]):
+    """Scores each row by the length of the gradient received for it.
+
+    The attacker does not know which class has the longer gradients, so the score is not oriented.
+    """
+
+    summary = "score rows by the norm of their cut gradient"
+    reference = "Li et al., Label Leakage and Protection in Two-Party Split Learning, ICLR 2022"
+    Params = NormParams
+    capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients"}))
+
+    def run(self, view: View) -> dict[str, Answer]:
+        """Return the variant ``norm``: scores ``(*trials, M)``."""
+        seen = view.recording("last")
+        signed = self.params.d1 == "signed" and seen.gradients.shape[-1] == 1
+        scores = seen.gradients.squeeze(-1) if signed else torch.linalg.vector_norm(seen.gradients, dim=-1)
+        return {"norm": Answer(scores=scores, ids=seen.ids)}

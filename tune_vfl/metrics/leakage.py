@@ -1,0 +1,128 @@
+"""How much an attack learnt about the labels.
+
+numpy in, float out. Larger is more leakage. What is undefined is NaN.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tune_vfl.errors import SpecError
+from tune_vfl.metrics import utility
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.metrics.utility import Floats, Labels
+
+Aggregate = Literal["epoch", "batch_mean", "batch_q95"]
+
+
+def positive_score(scores: Floats) -> Floats:
+    """Return one number a row, larger is more positive, from ``(n,)`` binary scores or ``(n, 2)`` class scores.
+
+    Raises:
+        SpecError: for scores of more than two classes.
+    """
+    if scores.ndim == 1:
+        return scores
+    if scores.ndim != 2 or scores.shape[1] != 2:
+        raise SpecError(f"leak AUC is for two classes, got scores of shape {scores.shape}")
+    return utility.positive_margin(scores)
+
+
+def leak_auc(
+    scores: Floats,
+    y: Labels,
+    flip: bool = True,
+    aggregate: Aggregate = "epoch",
+    batches: Sequence[tuple[int, int]] | None = None,
+) -> float:
+    """Leak AUC: how well binary scores tell positives from negatives, ties counting one half.
+
+    Args:
+        scores: ``(n,)``, or ``(n, 2)`` class scores.
+        y: ``(n,)`` 0 or 1.
+        flip: take ``max(AUC, 1 - AUC)``, for scores whose positive end the attacker does not know (GAFM, eq. 10).
+            Scores that know nothing then come out above 1/2: by about 0.4 standard deviations of the AUC.
+        aggregate: all rows pooled, or the mean or 95% quantile of the AUCs of the batches; batches with one class only
+            are dropped.
+        batches: ``(start, stop)`` of each batch, needed unless ``aggregate`` is ``epoch``.
+
+    Returns:
+        A number in [0, 1], at least 1/2 with ``flip``; NaN without positives or without negatives.
+    """
+    column = positive_score(scores)
+    if aggregate == "epoch":
+        return _oriented(column, y, flip)
+    if batches is None:
+        raise SpecError(f"aggregate={aggregate!r} needs the batches' (start, stop)")
+    values = np.array([_oriented(column[start:stop], y[start:stop], flip) for start, stop in batches])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return float("nan")
+    return float(values.mean() if aggregate == "batch_mean" else np.quantile(values, 0.95))
+
+
+def _oriented(scores: Floats, y: Labels, flip: bool) -> float:
+    area = utility.auc(scores, y)
+    return max(area, 1 - area) if flip else area
+
+
+def predictions(scores: Floats) -> Labels:
+    """Predicted labels ``(n,)``, -1 where there is none.
+
+    Class scores ``(n, K)`` predict their largest entry, the first on ties; a row of equal entries, or with one that is
+    not finite, predicts nothing. Binary scores ``(n,)`` predict 1 in the upper half of their range (min-max scaled above
+    1/2), a convention that knows no label; scores that are all equal predict 0.
+    """
+    if scores.ndim == 1:
+        low, high = (scores.min(), scores.max()) if len(scores) else (0.0, 0.0)
+        return (scores > low + (high - low) / 2).astype(np.int64)
+    silent = ~np.isfinite(scores).all(1) | (scores == scores[:, :1]).all(1)
+    return np.where(silent, -1, scores.argmax(1))
+
+
+def top1(scores: Floats, y: Labels) -> float:
+    """Attack success rate: the share of rows whose label is predicted (see :func:`predictions`); NaN without rows."""
+    return float((predictions(scores) == y).mean()) if len(y) else float("nan")
+
+
+def top5(scores: Floats, y: Labels) -> float:
+    """Share of rows whose label is among the five largest class scores; rows that predict nothing count as wrong."""
+    if not len(y):
+        return float("nan")
+    says = predictions(scores) >= 0
+    return utility.top5(scores[says], y[says]) * float(says.mean()) if says.any() else 0.0
+
+
+def f1(scores: Floats, y: Labels) -> float:
+    """F1 of the positive class, pooled; the mean over classes for more than two; NaN without rows."""
+    if not len(y):
+        return float("nan")
+    predicted = predictions(scores)
+    binary = scores.ndim == 1 or scores.shape[1] == 2
+    return utility.f1_of(predicted, y) if binary else utility.macro_f1(predicted, y)
+
+
+def constant_f1(y: Labels) -> float:
+    """F1 of always saying positive: what an F1 must be compared with. NaN without rows."""
+    share = float((y == 1).mean()) if len(y) else float("nan")
+    return 2 * share / (1 + share)
+
+
+def majority_share(y: Labels) -> float:
+    """Share of the most frequent class: the best constant guess's success. NaN without rows."""
+    return float(np.unique(y, return_counts=True)[1].max() / len(y)) if len(y) else float("nan")
+
+
+def advantage(success: float, floor: float) -> float:
+    """``(success - floor) / (1 - floor)``, clipped to [0, 1]: what an attack adds to a guess that needs no VFL.
+
+    A floor of 1 leaves nothing to gain: 0. NaN in, NaN out.
+    """
+    if np.isnan(success) or np.isnan(floor):
+        return float("nan")
+    return float(np.clip((success - floor) / (1 - floor), 0.0, 1.0)) if floor < 1 else 0.0

@@ -1,0 +1,134 @@
+"""How good the model is at its own task, and the two primitives behind every score: AUC by ranks and F1.
+
+numpy in, float out. Larger is better. What is undefined (no rows, one class only where two are needed, a score that is
+not finite) is NaN, never a number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from tune_vfl.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Floats = NDArray[np.floating[Any]]
+Labels = NDArray[np.integer[Any]]
+
+
+def auc(scores: Floats, y: Labels) -> float:
+    """Area under the ROC curve: the chance that a positive outscores a negative, a tie counting one half.
+
+    Args:
+        scores: ``(n,)``, larger is more positive.
+        y: ``(n,)`` 0 or 1.
+
+    Returns:
+        A number in [0, 1]; NaN without positives, without negatives, or with a score that is not finite.
+    """
+    positives = int((y == 1).sum())
+    negatives = len(y) - positives
+    if not positives or not negatives or not np.isfinite(scores).all():
+        return float("nan")
+    ranks = rankdata(np.asarray(scores, dtype=np.float64))
+    return float((ranks[y == 1].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def positive_margin(scores: Floats) -> NDArray[np.float64]:
+    """``s1 - s0`` of ``(n, 2)`` class scores, in float64: single-precision probabilities near 0 and near 1 stay apart."""
+    margin: NDArray[np.float64] = scores[:, 1].astype(np.float64) - scores[:, 0]
+    return margin
+
+
+def ovr_auc(scores: Floats, y: Labels) -> float:
+    """AUC of ``(n, K)`` class scores: the positive class's for K = 2, else one class against the rest, averaged.
+
+    Classes that no row has are left out of the average.
+    """
+    if scores.shape[1] == 2:
+        return auc(positive_margin(scores), y)
+    parts = [auc(scores[:, c], (y == c).astype(np.int64)) for c in range(scores.shape[1])]
+    known = [p for p in parts if np.isfinite(p)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def accuracy(scores: Floats, y: Labels) -> float:
+    """Share of rows whose true class has the largest of the ``(n, K)`` scores, the first on ties."""
+    return float((scores.argmax(1) == y).mean()) if len(y) and np.isfinite(scores).all() else float("nan")
+
+
+def balanced_accuracy(scores: Floats, y: Labels) -> float:
+    """Mean over the classes that occur of the share of their rows that are recognised."""
+    if not len(y) or not np.isfinite(scores).all():
+        return float("nan")
+    right = scores.argmax(1) == y
+    return float(np.mean([right[y == c].mean() for c in np.unique(y)]))
+
+
+def top5(scores: Floats, y: Labels) -> float:
+    """Share of rows whose true class is among the five largest of the ``(n, K)`` scores.
+
+    A tie is broken as :func:`numpy.argmax` breaks it: the lower class first. With five classes or fewer it is 1.
+    """
+    if not len(y) or not np.isfinite(scores).all():
+        return float("nan")
+    mine = np.take_along_axis(scores, y[:, None].astype(np.int64), axis=1)
+    earlier = np.arange(scores.shape[1])[None, :] < y[:, None]
+    before_me = (scores > mine) | ((scores == mine) & earlier)
+    return float((before_me.sum(1) < 5).mean())
+
+
+def f1_of(predicted: Labels, y: Labels, positive: int = 1) -> float:
+    """F1 of one class over all rows pooled, ``2PR / (P + R)``; 0 where precision or recall is undefined."""
+    hits = int(((predicted == positive) & (y == positive)).sum())
+    called, present = int((predicted == positive).sum()), int((y == positive).sum())
+    return 2.0 * hits / (called + present) if called and present else 0.0
+
+
+def macro_f1(predicted: Labels, y: Labels) -> float:
+    """Mean of the F1 of every class that occurs in the truth or in the predictions; NaN without rows."""
+    classes = np.union1d(y, predicted[predicted >= 0])
+    return float(np.mean([f1_of(predicted, y, int(c)) for c in classes])) if len(y) else float("nan")
+
+
+def f1(scores: Floats, y: Labels) -> float:
+    """F1 of ``(n, K)`` class scores: of class 1 for K = 2, the mean over classes else."""
+    if not len(y) or not np.isfinite(scores).all():
+        return float("nan")
+    predicted = scores.argmax(1)
+    return f1_of(predicted, y) if scores.shape[1] == 2 else macro_f1(predicted, y)
+
+
+METRICS: Mapping[str, Callable[[Floats, Labels], float]] = {
+    "auc": ovr_auc,
+    "accuracy": accuracy,
+    "balanced_accuracy": balanced_accuracy,
+    "f1": f1,
+    "top5": top5,
+}
+
+
+def utility(metric: str, scores: Floats, y: Labels) -> float:
+    """Measure class scores against true labels.
+
+    Args:
+        metric: ``auc``, ``accuracy``, ``balanced_accuracy``, ``f1`` or ``top5``.
+        scores: ``(n, K)`` class scores, K >= 2, larger is more likely.
+        y: ``(n,)`` labels ``0..K-1``.
+
+    Returns:
+        A number in [0, 1], larger is better; NaN where it is undefined.
+
+    Raises:
+        SpecError: for another metric, or scores of another shape.
+    """
+    if metric not in METRICS:
+        raise SpecError(f"unknown metric {metric!r}; known: {', '.join(METRICS)}")
+    if scores.ndim != 2 or scores.shape[1] < 2 or len(scores) != len(y):
+        raise SpecError(f"expected scores (n, K >= 2) for {len(y)} labels, got shape {scores.shape}")
+    return METRICS[metric](scores, y)
