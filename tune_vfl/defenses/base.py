@@ -1,18 +1,20 @@
 """What a defense is: parameters, capabilities and hooks.
 
-Add one by putting a class into a file of its own here, decorated with ``@defense("name")``, and its ranges and published
-settings into ``search_spaces/name.yaml``. The contract suite of :mod:`tune_vfl.testing.defenses` then holds it to its word.
+Add one by putting a class into a file of its own here, decorated with ``@defense("name")``, and its ranges and
+published settings into ``search_spaces/name.yaml``. The contract suite of :mod:`tune_vfl.testing.defenses` then holds
+it to its word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from tune_vfl.errors import SpecError
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Streams
@@ -35,6 +37,7 @@ class DefenseCapabilities:
         needs_active_features: it cannot work where the label party has labels only.
         stackable: its hooks take any leading axes.
         scale_sensitive: its strength depends on the batch size (absolute numbers against batch-mean gradients).
+        random: what it draws at random: ``gradients`` (afresh at each call), ``labels`` (once, at the set-up).
     """
 
     classes: Literal["binary", "any"] = "any"
@@ -45,6 +48,7 @@ class DefenseCapabilities:
     needs_active_features: bool = False
     stackable: bool = True
     scale_sensitive: bool = False
+    random: tuple[str, ...] = ()
 
 
 class Defense(Hooks):
@@ -55,6 +59,12 @@ class Defense(Hooks):
         num_classes: K.
         embedding_dims: the width of each passive party's embedding.
         mode: the architecture it is used in.
+
+    Attributes:
+        weakest: parameters with which the defense is the same as ``none``; None where it has no such setting.
+
+    Raises:
+        SpecError: when it is for two classes and ``num_classes`` is larger.
     """
 
     name: ClassVar[str]
@@ -62,6 +72,7 @@ class Defense(Hooks):
     reference: ClassVar[str]
     Params: ClassVar[type[Strict]] = Strict
     capabilities: ClassVar[DefenseCapabilities] = DefenseCapabilities()
+    weakest: ClassVar[Mapping[str, Any] | None] = None
 
     def __init__(
         self,
@@ -71,6 +82,10 @@ class Defense(Hooks):
         embedding_dims: Sequence[int],
         mode: Mode = "split",
     ) -> None:
+        if self.capabilities.classes == "binary" and num_classes > 2:
+            raise SpecError(
+                f"defense {self.name!r} is for two classes, got {num_classes}; choose one for any number of classes"
+            )
         self.stacked = not isinstance(params, Strict)
         self.members: list[Strict] = [params] if isinstance(params, Strict) else list(params)
         self.num_classes = num_classes
@@ -78,6 +93,7 @@ class Defense(Hooks):
         self.mode = mode
         self.streams = Streams([0] * len(self.members) if self.stacked else 0)
         self._columns: dict[tuple[str, int], Tensor] = {}
+        self._device = torch.device("cpu")
 
     @classmethod
     def structure(cls, params: Strict) -> tuple[object, ...]:
@@ -108,7 +124,7 @@ class Defense(Hooks):
             return self.values(name)[0]
         key = (name, dims)
         if key not in self._columns:
-            self._columns[key] = torch.tensor(self.values(name)).view(-1, *([1] * dims))
+            self._columns[key] = torch.tensor(self.values(name), device=self._device).view(-1, *([1] * dims))
         return self._columns[key]
 
     def setup(
@@ -117,6 +133,12 @@ class Defense(Hooks):
         """H0: open the random streams. Overriding classes call this first."""
         self.streams = Streams(seed if isinstance(seed, int) else list(seed), y.device)
         self._columns = {}
+        self._device = y.device
+
+    @property
+    def wants_full_view(self) -> bool:
+        """Whether ``active_features`` should be the features of all parties, put side by side."""
+        return False
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""
