@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,7 +12,6 @@ from tune_vfl.data.base import Columns, Dataset, Recipe
 from tune_vfl.data.options import MetricChoice, choose_metric
 from tune_vfl.data.partition import ACTIVE
 from tune_vfl.errors import DataError
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,15 +28,28 @@ def assemble(
     test_rows: Tensor | None = None,
     test_share: float = 0.3,
     notes: Sequence[str] = (),
+    where: str = "",
 ) -> Dataset:
     """Build a :class:`Dataset` from ``(passive parties, active party or None)`` and labels, with its fingerprint.
+
+    Args:
+        name: the data set's registered name.
+        parties: the passive parties, and the label party's own columns.
+        y: ``(N,)`` labels.
+        class_names: K names.
+        metric: what the options ask for.
+        recipe: usual model and training.
+        test_rows: official test rows.
+        test_share: the share held out where there are none.
+        notes: what a reader must know.
+        where: names the file and the label column, for messages.
 
     Raises:
         DataError: when a class has too few rows, or official test rows leave a class without training rows.
         SpecError: when the metric does not suit the number of classes.
     """
     passive, active = parties
-    _check_classes(name, y, class_names, test_rows)
+    _check_classes(where or name, y, class_names, test_rows)
     return Dataset(
         name=name,
         passive=passive,
@@ -52,7 +65,7 @@ def assemble(
     )
 
 
-def _check_classes(name: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None) -> None:
+def _check_classes(where: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None) -> None:
     in_training = torch.ones(len(y), dtype=torch.bool)
     if test_rows is not None:
         in_training[test_rows] = False
@@ -62,8 +75,8 @@ def _check_classes(name: str, y: Tensor, class_names: Sequence[str], test_rows: 
     for class_name, count in zip(class_names, counts, strict=True):
         if count < least:
             raise DataError(
-                f"{name}: class {class_name!r} of the label has {count} row{'' if count == 1 else 's'} to train on; at least "
-                f"{least} are needed for a split into training and test rows: add rows or remove the class"
+                f"{where}: class {class_name!r} has {count} row{'' if count == 1 else 's'} to train on; a split into "
+                f"training and test rows needs at least {least}: add rows or remove the class"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,7 +20,6 @@ from tune_vfl.data.table import read_table
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import numpy_rng
 from tune_vfl.spec import Named, Training
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,8 @@ class BankOptions(PartyOptions):
 class Bank(Loader[BankOptions]):
     """41,188 x 20, categories as ordinal codes, all standardised; balanced by default, 1 row in 11 held out.
 
-    The recipe is that of LabObf, whose accuracies only make sense on balanced classes: 4,640 of each give 8,436 training
-    and 844 test rows, in the proportion of the paper's 10,000 and 1,000.
+    The recipe is that of LabObf, whose accuracies only make sense on balanced classes: 4,640 of each give 8,436
+    training and 844 test rows, in the proportion of the paper's 10,000 and 1,000.
     """
 
     summary = "41,188 bank clients x 20 columns, deposit subscribed or not; balanced to 9,280 rows by default"
@@ -59,7 +59,7 @@ class Bank(Loader[BankOptions]):
             raise DataError(
                 f"{path}: expected 20 columns and the label {LABEL!r}, got {len(frame.columns)}; fetch it again"
             )
-        y, class_names = encode_labels(frame[LABEL].tolist(), f"{path}: label column {LABEL!r}")
+        y, class_names = encode_labels(frame[LABEL], f"{path}: label column {LABEL!r}")
         rows, notes = _rows(y, class_names, balance=options.balance)
         frame = frame.drop(columns=LABEL).iloc[rows.numpy()]
         partition = by_share(list(frame.columns), options.split, options.passive_parties, str(path))

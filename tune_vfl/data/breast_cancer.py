@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.bundled import bundled_table
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.spec import Named, Training
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataset("breast_cancer")
 class BreastCancer(Loader[PartyOptions]):
-    """569 x 30, bundled with scikit-learn. The positive class is ``malignant``, the other way round than in scikit-learn."""
+    """569 x 30, bundled with scikit-learn; the positive class is ``malignant``, the other way round than there."""
 
     summary = "569 tumours x 30 measurements, binary, bundled with scikit-learn"
     reference = "Wolberg, Mangasarian, Street 1995, UCI Breast Cancer Wisconsin (Diagnostic)"
@@ -27,4 +27,11 @@ class BreastCancer(Loader[PartyOptions]):
 
         bunch = load_breast_cancer()
         recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=32, lr=1e-3))
-        return bundled_table("breast_cancer", bunch, 1 - bunch.target, ("benign", "malignant"), options, recipe)
+        return bundled_table(
+            "breast_cancer",
+            bunch,
+            y=1 - bunch.target,
+            class_names=("benign", "malignant"),
+            options=options,
+            recipe=recipe,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -10,13 +10,14 @@ from tune_vfl.data.assemble import assemble
 from tune_vfl.data.partition import matrix_parties
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tune_vfl.data.base import Dataset, Recipe
     from tune_vfl.data.options import PartyOptions
-    from collections.abc import Sequence
 
 
 def bundled_table(
-    name: str, bunch: Any, y: Any, class_names: Sequence[str], options: PartyOptions, recipe: Recipe
+    name: str, bunch: Any, *, y: Any, class_names: Sequence[str], options: PartyOptions, recipe: Recipe
 ) -> Dataset:
     """Build the data set of a numeric table of scikit-learn, its columns shared out in their order."""
     x = torch.tensor(bunch.data, dtype=torch.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -10,7 +11,6 @@ from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.partition import image_parties
 from tune_vfl.spec import Named, Training
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,10 +15,12 @@ from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
     import pandas as pd
 
-MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "?"})
-# Above this share of numbers, a column that also holds text is taken for a slip rather than for categories, and said so.
+MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>", "?"})
+# Above this share of numbers, a column that also holds text is taken for a slip rather than for categories, and said
+# so.
 _MOSTLY_NUMBERS = 0.5
 
 
@@ -49,13 +51,13 @@ class Block:
 def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encoding) -> Block:
     """Turn one column of text into numbers.
 
-    A column all of whose known values are numbers passes as it is, missing ones as NaN, with a 0/1 column ``name=missing``
-    beside it where any is missing. Any other column is categorical: a 0/1 column for every value in the file
-    (``name=value``), or codes in alphabetic order. 0/1 columns are not standardised: they are on one scale already, and
-    a rare category would be blown up to large values.
+    A column all of whose known values are numbers passes as it is, missing ones as NaN, with a 0/1 column
+    ``name=missing`` beside it where any is missing. Any other column is categorical: a 0/1 column for every value in
+    the file (``name=value``), or codes in alphabetic order. 0/1 columns are not standardised: they are on one scale
+    already, and a rare category would be blown up to large values.
 
     Args:
-        values: N strings.
+        values: N strings; the index counts the file's rows from 0.
         name: the column's name.
         where: the file, for messages.
         encoding: the options.
@@ -70,12 +72,12 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
     numbers = pd.to_numeric(known, errors="coerce").to_numpy(dtype=np.float64)
     numeric = ~np.isnan(numbers)
     if numeric.all():
-        return _numeric(numbers, missing, name, where)
+        return _numeric(numbers, missing, name, where, rows=values.index)
     notes = _mixed(known, numeric, name)
     texts = values.to_numpy(dtype=object)
     if encoding.codes == "ordinal":
         _, codes = np.unique(texts[~missing].astype(str), return_inverse=True)
-        return _with_notes(_numeric(codes.astype(np.float64), missing, name, where), notes)
+        return _with_notes(_numeric(codes.astype(np.float64), missing, name, where, rows=values.index), notes)
     return _with_notes(_one_hot(texts, missing, name, encoding.max_categories), notes)
 
 
@@ -87,15 +89,15 @@ def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> t
     if numeric.mean() <= _MOSTLY_NUMBERS:
         return ()
     first = known.iloc[int(np.argmin(numeric))]
+    slips = int((~numeric).sum())
     return (
-        (
-            f"column {name!r}: {int((~numeric).sum())} of {len(numeric)} values are no numbers (such as {first!r}), so all are "
-            "taken as categories"
-        ),
+        f"column {name!r}: {slips} of {len(numeric)} values are no numbers (such as {first!r}): all are categories",
     )
 
 
-def _numeric(numbers: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, where: str) -> Block:
+def _numeric(
+    numbers: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, where: str, *, rows: pd.Index[Any]
+) -> Block:
     filled = np.full(len(missing), np.nan)
     filled[~missing] = numbers
     with np.errstate(over="ignore"):
@@ -104,8 +106,8 @@ def _numeric(numbers: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name:
     if broken.any():
         row = int(np.argmax(broken))
         raise DataError(
-            f"{where}: column {name!r} holds {filled[row]:g} in row {row + 1}, which is not finite in 32 bits; correct it or "
-            "leave the field empty"
+            f"{where}: column {name!r} holds {filled[row]:g} in row {rows[row] + 1}, which is not finite in 32 bits; "
+            "correct it or leave the field empty"
         )
     if not missing.any():
         return Block(x[:, None], (name,), (True,))
@@ -117,17 +119,17 @@ def _numeric(numbers: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name:
 
 
 def _one_hot(texts: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, most: int) -> Block:
-    labels = np.where(missing, "missing", texts).astype(str)
-    categories, codes, counts = np.unique(labels[~missing], return_inverse=True, return_counts=True)
+    labels = np.where(missing, "missing", texts).astype(object)
+    categories, codes, counts = np.unique(labels[~missing].astype(str), return_inverse=True, return_counts=True)
     notes: tuple[str, ...] = ()
     if len(categories) > most:
         # The most frequent, in alphabetic order among equals.
         kept = np.lexsort((np.arange(len(categories)), -counts))[: most - 1]
         labels[~missing] = np.where(np.isin(codes, kept), labels[~missing], "other")
         notes = (
-            f"column {name!r}: {len(categories)} values, the {most - 1} most frequent kept and the rest joined as 'other'",
+            f"column {name!r}: {len(categories)} values, of which the rarer ones than the first {most - 1} are 'other'",
         )
-    found = np.unique(labels)
+    found = np.unique(labels.astype(str))
     x = (labels[:, None] == found[None, :]).astype(np.float32)
     return Block(x, tuple(f"{name}={value}" for value in found), (False,) * len(found), notes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import pandas as pd
 
 MOST_CLASSES = 1000
 # Narrower than for features: a class may well be called "None" or "?".
@@ -20,15 +20,15 @@ _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
 
 def encode_labels(
-    values: Sequence[Any], where: str, positive: str | float | bool | None = None
+    values: pd.Series[Any], where: str, positive: str | float | bool | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Number the classes of a label column.
 
-    Classes are in numeric order where all are numbers, else in alphabetic order, so that of 0 and 1 the class 1 is positive;
-    ``positive`` moves one of two classes to index 1.
+    Classes are in numeric order where all are numbers, else in alphabetic order, so that of 0 and 1 the class 1 is
+    positive; ``positive`` moves one of two classes to index 1.
 
     Args:
-        values: N labels, text or numbers.
+        values: N labels, text or numbers; the index counts the file's rows from 0.
         where: names the file and the column, for messages.
         positive: the positive one of two classes, as it stands in the file; YAML's true also means ``yes`` or ``1``.
 
@@ -36,10 +36,11 @@ def encode_labels(
         ``(N,)`` int64 classes, and K class names.
 
     Raises:
-        DataError: for missing, constant or continuous labels, more than 1,000 classes, or a ``positive`` that is no class.
+        DataError: for missing, constant or continuous labels, more than 1,000 classes, or a ``positive`` that is no
+            class.
     """
     texts = np.array([_text(v) for v in values], dtype=object)
-    _check_missing(texts, where)
+    _check_missing(texts, values.index, where)
     names, codes = _classes(texts, where)
     if len(names) == 1:
         raise DataError(
@@ -56,12 +57,12 @@ def _text(value: Any) -> str:
     return str(value).strip()
 
 
-def _check_missing(texts: np.ndarray[Any, Any], where: str) -> None:
-    missing = [row for row, text in enumerate(texts, start=1) if text in _MISSING]
+def _check_missing(texts: np.ndarray[Any, Any], rows: pd.Index[Any], where: str) -> None:
+    missing = [row + 1 for row, text in zip(rows, texts, strict=True) if text in _MISSING]
     if missing:
         raise DataError(
-            f"{where}: is missing in {len(missing)} of {len(texts)} rows (first in row {missing[0]}); remove these rows or fill in "
-            "their labels"
+            f"{where}: is missing in {len(missing)} of {len(texts)} rows (first in row {missing[0]}); remove these "
+            "rows or fill in their labels"
         )
 
 
@@ -85,16 +86,16 @@ def _check_numbers(numbers: np.ndarray[Any, Any], where: str) -> None:
     broken = numbers[numbers != np.round(numbers)]
     if len(broken):
         raise DataError(
-            f"{where}: is continuous (such as {broken[0]:g}), but a label must be a class; give a column of classes, or cut the "
-            "numbers into ranges"
+            f"{where}: is continuous (such as {broken[0]:g}), but a label must be a class; give a column of classes, "
+            "or cut the numbers into ranges"
         )
 
 
 def _check_count(classes: int, where: str) -> None:
     if classes > MOST_CLASSES:
         raise DataError(
-            f"{where}: has {classes} different values, more than {MOST_CLASSES} classes; is it continuous, or an id? give a "
-            "column of classes"
+            f"{where}: has {classes} different values, more than {MOST_CLASSES} classes; is it continuous, or an id? "
+            "give a column of classes"
         )
 
 

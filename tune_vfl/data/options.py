@@ -23,7 +23,7 @@ class PartyOptions(Strict):
 
 
 def choose_metric(asked: MetricChoice, num_classes: int) -> str:
-    """Return the utility metric: binary AUC, multi-class accuracy, top-5 above 50 classes, unless another was asked for.
+    """Return the utility metric: the one asked for, else binary AUC, multi-class accuracy, top-5 above 50 classes.
 
     Raises:
         SpecError: for ``auc`` on more than two classes, or ``top5`` on at most five, where it is always 1.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from tune_vfl.data.base import Columns
 from tune_vfl.errors import DataError
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def passive_names(parties: int) -> list[str]:
 
 
 def cut_points(n: int, share: float, parties: int, where: str) -> list[int]:
-    """Return where to cut ``n`` columns: ``parties + 1`` bounds of the passive parties, the last one where the rest begins.
+    """Return where to cut ``n`` columns: the ``parties + 1`` bounds of the passive parties; the rest follows.
 
     Below a share of 1 at least one column stays with the label party. Earlier parties are larger by at most one column.
 
@@ -85,38 +85,45 @@ def by_list(
         where: the file, for messages.
 
     Raises:
-        DataError: for a column that is missing, listed twice, given to two parties or reserved, and a party without columns.
+        DataError: for a column that is missing, listed twice, given to two parties or reserved, and a party without
+            columns.
     """
     owner: dict[str, str] = {}
     for party, columns in parties.items():
         if not columns and party != ACTIVE:
             raise DataError(f"{where}: party {party!r} has no columns; list at least one, or leave the party out")
+        check_listed(party, columns, header, reserved, where)
         for column in columns:
-            _check_column(column, party, owner, header, reserved, where)
+            if column in owner:
+                raise DataError(
+                    f"{where}: column {column!r} is given to two parties, {owner[column]!r} and {party!r}; give it to "
+                    "one"
+                )
             owner[column] = party
     passive = {name: tuple(columns) for name, columns in parties.items() if name != ACTIVE}
     if not passive:
-        raise DataError(f"{where}: no passive party; list at least one party beside {ACTIVE!r} with columns of its own")
+        raise DataError(f"{where}: no passive party; list at least one beside {ACTIVE!r}, with columns of its own")
     return Partition(passive=passive, active=tuple(parties.get(ACTIVE, ())))
 
 
-def _check_column(
-    column: str, party: str, owner: Mapping[str, str], header: Sequence[str], reserved: Mapping[str, str], where: str
+def check_listed(
+    party: str, columns: Sequence[str], header: Sequence[str], reserved: Mapping[str, str], where: str
 ) -> None:
-    if column in reserved:
-        raise DataError(
-            f"{where}: column {column!r} is {reserved[column]} and cannot be a feature of party {party!r}; remove it"
-        )
-    if column not in header:
-        raise DataError(
-            f"{where}: the header has no column {column!r}, which party {party!r} lists; it has: {shown(header)}"
-        )
-    if owner.get(column) == party:
-        raise DataError(f"{where}: party {party!r} lists column {column!r} twice; list it once")
-    if column in owner:
-        raise DataError(
-            f"{where}: column {column!r} is given to two parties, {owner[column]!r} and {party!r}; give it to one"
-        )
+    """Check one party's list of columns.
+
+    Raises:
+        DataError: for a column that is no feature, is not in the header, or is listed twice.
+    """
+    for place, column in enumerate(columns):
+        if column in reserved:
+            raise DataError(
+                f"{where}: column {column!r} is {reserved[column]} and no feature of party {party!r}; take it off the "
+                "list"
+            )
+        if column not in header:
+            raise DataError(f"{where}: the header has no column {column!r} of party {party!r}; it has: {shown(header)}")
+        if column in columns[:place]:
+            raise DataError(f"{where}: party {party!r} lists column {column!r} twice; list it once")
 
 
 def shown(names: Sequence[str], most: int = 20) -> str:

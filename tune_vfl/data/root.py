@@ -6,9 +6,9 @@ import os
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import DataError
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ def data_root() -> Path:
 
 @contextmanager
 def recorded() -> Iterator[list[Path]]:
-    """Collect the files that :func:`find` and :func:`locate` hand out meanwhile, so that a cache knows what to watch."""
+    """Collect the files that :func:`find` and :func:`locate` hand out meanwhile, for a cache to watch."""
     opened: list[Path] = []
     token = _opened.set(opened)
     try:
@@ -54,7 +54,8 @@ def find(root: Path, relative: str, hint: str = "") -> Path:
     if not path.is_file():
         told = f" It can be had from {hint}." if hint else ""
         raise DataError(
-            f"{path}: no such file; put {path.name} there, or point TUNE_VFL_DATA at the folder that holds {relative}.{told}"
+            f"{path}: no such file; put {path.name} there, or point TUNE_VFL_DATA at the folder that holds "
+            f"{relative}.{told}"
         )
     return _record(path)
 

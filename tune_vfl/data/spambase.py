@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 import torch
 from pydantic import Field
@@ -16,64 +17,18 @@ from tune_vfl.data.root import find
 from tune_vfl.data.table import read_table
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Training
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_WORDS = [
-    "make",
-    "address",
-    "all",
-    "3d",
-    "our",
-    "over",
-    "remove",
-    "internet",
-    "order",
-    "mail",
-    "receive",
-    "will",
-    "people",
-    "report",
-    "addresses",
-    "free",
-    "business",
-    "email",
-    "you",
-    "credit",
-    "your",
-    "font",
-    "000",
-    "money",
-    "hp",
-    "hpl",
-    "george",
-    "650",
-    "lab",
-    "labs",
-    "telnet",
-    "857",
-    "data",
-    "415",
-    "85",
-    "technology",
-    "1999",
-    "parts",
-    "pm",
-    "direct",
-    "cs",
-    "meeting",
-    "original",
-    "project",
-    "re",
-    "edu",
-    "table",
-    "conference",
-]
+_WORDS = (
+    "make address all 3d our over remove internet order mail receive will people report addresses free",
+    "business email you credit your font 000 money hp hpl george 650 lab labs telnet 857 data 415 85",
+    "technology 1999 parts pm direct cs meeting original project re edu table conference",
+)
 _RUNS = ("average", "longest", "total")
 FEATURES = (
-    *(f"word_freq_{word}" for word in _WORDS),
+    *(f"word_freq_{word}" for line in _WORDS for word in line.split()),
     *(f"char_freq_{char}" for char in ";([!$#"),
     *(f"capital_run_length_{kind}" for kind in _RUNS),
 )
@@ -99,7 +54,7 @@ class Spambase(Loader[SpambaseOptions]):
         """Read ``spambase/spambase.data``."""
         path = find(root, "spambase/spambase.data", "https://archive.ics.uci.edu/dataset/94/spambase")
         frame = read_table(path, names=[*FEATURES, "spam"])
-        y, class_names = encode_labels(frame["spam"].tolist(), f"{path}: label column 'spam'")
+        y, class_names = encode_labels(frame["spam"], f"{path}: label column 'spam'")
         features, _ = encode_party(frame, "all", FEATURES, str(path), Encoding())
         if features.names != FEATURES or len(class_names) != 2 or not torch.isfinite(features.x).all():
             raise DataError(

@@ -18,10 +18,10 @@ _COLUMNS_AT_ONCE = 64
 def split(dataset: Dataset, seed: int) -> Split:
     """Split a data set for one seed.
 
-    The official test rows where there are any, else a stratified share of every class. Sizes do not depend on the seed, so
-    that the splits of several seeds stack. Rows are in the data set's order. A missing value becomes the training mean of its
-    column; ``scaled`` columns get training mean 0 and training standard deviation 1 (a constant one becomes 0). Images are
-    untouched.
+    The official test rows where there are any, else a stratified share of every class. Sizes do not depend on the
+    seed, so that the splits of several seeds stack. Rows are in the data set's order. A missing value becomes the
+    training mean of its column; ``scaled`` columns get training mean 0 and training standard deviation 1 (a constant
+    one becomes 0). Images are untouched.
 
     Args:
         dataset: what to split.
@@ -69,8 +69,8 @@ def _held_out(dataset: Dataset, seed: int) -> Tensor:
     for k, n in enumerate(counts.tolist()):
         if n < 2:
             raise DataError(
-                f"dataset {dataset.name!r}: class {dataset.class_names[k]!r} has {n} row(s); a split into training and test "
-                "rows needs at least 2 of every class: remove the class or add rows"
+                f"dataset {dataset.name!r}: class {dataset.class_names[k]!r} has {n} row(s); a split into training and "
+                "test rows needs at least 2 of every class: remove the class or add rows"
             )
     rng = numpy_rng(seed, "split")
     labels = dataset.y.numpy()
@@ -94,7 +94,7 @@ def standardised(columns: Columns, train_rows: Tensor) -> Tensor:
     if len(columns.shape) != 1:
         return columns.x
     scaled = torch.zeros(columns.x.shape[1], dtype=torch.bool) if columns.scaled is None else columns.scaled
-    parts = zip(columns.x.split(_COLUMNS_AT_ONCE, dim=1), scaled.split(_COLUMNS_AT_ONCE), strict=True)
+    parts = zip(torch.split(columns.x, _COLUMNS_AT_ONCE, dim=1), torch.split(scaled, _COLUMNS_AT_ONCE), strict=True)
     return torch.cat([_standardise(x, s, train_rows) for x, s in parts], dim=1)
 
 
@@ -177,7 +177,8 @@ def _rows_of_each(
     if not 1 <= each < len(rows[scarce]):
         most = len(rows[scarce]) - 1
         raise DataError(
-            f"auxiliary labels: asked for {each} rows of each class, but class {scarce} has {len(rows[scarce])} training "
+            f"auxiliary labels: asked for {each} rows of each class, but class {scarce} has {len(rows[scarce])} "
+            "training "
             f"rows and at least one must stay unlabelled; give 1 to {most}" + (", or add rows" if most < 1 else "")
         )
     return np.concatenate([rng.permutation(r)[:each] for r in rows])

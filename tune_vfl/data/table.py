@@ -11,8 +11,9 @@ from typing import IO, TYPE_CHECKING
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
     import pandas as pd
 
 DELIMITERS = ",;\t"
@@ -99,9 +100,8 @@ def _check_rows(path: Path, delimiter: str, header: list[str], skip: int) -> int
             rows += 1
             if rows > 0 and len(row) != len(header):
                 raise DataError(
-                    f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns "
-                    f"({header[0]!r} to {header[-1]!r}) are expected; check its separators and quotes, or whether the file "
-                    "is cut off"
+                    f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns ({header[0]!r} "
+                    f"to {header[-1]!r}) are expected; check its separators and quotes, or whether the file is cut off"
                 )
     return rows
 
@@ -123,4 +123,4 @@ def _parse(path: Path, delimiter: str, header: list[str], *, has_header: bool) -
         )
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: cannot be read as a csv: {error}") from error
-    return frame.apply(lambda column: column.str.strip())
+    return pd.DataFrame({name: frame[name].str.strip() for name in header})

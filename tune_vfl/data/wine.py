@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.bundled import bundled_table
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.spec import Named, Training
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,4 +27,6 @@ class Wine(Loader[PartyOptions]):
 
         bunch = load_wine()
         recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=50, batch_size=32, lr=1e-3))
-        return bundled_table("wine", bunch, bunch.target, tuple(map(str, bunch.target_names)), options, recipe)
+        return bundled_table(
+            "wine", bunch, y=bunch.target, class_names=[*map(str, bunch.target_names)], options=options, recipe=recipe
+        )
