@@ -1,0 +1,188 @@
+"""The frontier of a study: everything a figure of it shows, computed before it is drawn."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reports import words
+from tune_vfl.tracking.standing import standing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.search.records import StudyRecord, TrialRecord
+
+
+class Point(NamedTuple):
+    """One trial with objectives.
+
+    Attributes:
+        number: its number; ``params``: its parameters.
+        label: the parameters that the search moved, in short: the bare value where only one moves.
+        utility, leakage: means over the seeds; ``*_std``: their standard deviations.
+        on_front, is_knee: its standing.
+        weak: attacks that were too weak to say anything about it.
+    """
+
+    number: int
+    params: dict[str, Any]
+    label: str
+    utility: float
+    leakage: float
+    utility_std: float
+    leakage_std: float
+    on_front: bool
+    is_knee: bool
+    weak: tuple[str, ...]
+
+
+class Undefended(NamedTuple):
+    """The same model and attacks without a defense."""
+
+    utility: float
+    leakage: float
+    utility_std: float
+    leakage_std: float
+
+
+class FrontierInfo(NamedTuple):
+    """What a figure of one study shows.
+
+    Attributes:
+        study: its name; ``title``: what it asked, in short; ``metric``: the utility's name in words.
+        points: ok trials by number.
+        front: the front's points by rising leakage, then by number.
+        knee: the front's best compromise; None without ok trials.
+        undefended: the baseline; None before it was measured.
+        floor: the utility of the best constant guess.
+        hypervolume: the area that the front dominates, bounded by (floor, leakage 1).
+        seeds: how many seeds a point is the mean of.
+        moved: the parameters that the search moved.
+    """
+
+    study: str
+    title: str
+    metric: str
+    points: tuple[Point, ...]
+    front: tuple[Point, ...]
+    knee: Point | None
+    undefended: Undefended | None
+    floor: float
+    hypervolume: float
+    seeds: int
+    moved: tuple[str, ...]
+
+
+class Limits(NamedTuple):
+    """The part of the plane that a figure shows: leakage along x, utility along y."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+
+def frontier_info(record: StudyRecord) -> FrontierInfo:
+    """Compute the frontier of a study; an empty or unfinished study gives an empty or partial one."""
+    now = standing(record.trials, record.reference_point)
+    moved = moving_params(record)
+    points = tuple(
+        _point(t, moved, on_front=now.ranks[t.number] == 0, is_knee=t.number == now.knee)
+        for t in sorted(record.ok, key=lambda t: t.number)
+    )
+    return FrontierInfo(
+        study=record.name,
+        title=f"{record.cell.defense} on {record.cell.dataset.name}",
+        metric=words.metric(record.cell.metric),
+        points=points,
+        front=tuple(sorted((p for p in points if p.on_front), key=lambda p: (p.leakage, p.number))),
+        knee=next((p for p in points if p.is_knee), None),
+        undefended=_undefended(record.baseline),
+        floor=record.reference_point[0],
+        hypervolume=now.hypervolume,
+        seeds=len(record.cell.seeds),
+        moved=tuple(moved),
+    )
+
+
+def moving_params(record: StudyRecord) -> list[str]:
+    """Return the parameters that were not fixed by the spec, in the order of the trials' own listing."""
+    names = dict.fromkeys(n for t in record.trials for n in t.params)
+    return [n for n in names if n not in record.cell.fixed]
+
+
+def _point(trial: TrialRecord, moved: Sequence[str], *, on_front: bool, is_knee: bool) -> Point:
+    outcome = trial.outcome
+    utility, leakage = outcome.objectives
+    return Point(
+        number=trial.number,
+        params=trial.params,
+        label=words.number(trial.params[moved[0]]) if _is_one(trial, moved) else words.setting(trial.params, moved),
+        utility=utility,
+        leakage=leakage,
+        utility_std=outcome.utility.std if outcome.utility else 0.0,
+        leakage_std=outcome.leakage_std or 0.0,
+        on_front=on_front,
+        is_knee=is_knee,
+        weak=tuple(name for name, score in outcome.attacks.items() if score.weak_attack),
+    )
+
+
+def _is_one(trial: TrialRecord, moved: Sequence[str]) -> bool:
+    return len(moved) == 1 and moved[0] in trial.params
+
+
+def _undefended(baseline: Outcome | None) -> Undefended | None:
+    if baseline is None or baseline.outcome != "ok":
+        return None
+    utility, leakage = baseline.objectives
+    spread = baseline.utility.std if baseline.utility else 0.0
+    return Undefended(utility, leakage, spread, baseline.leakage_std or 0.0)
+
+
+def staircase(front: Sequence[Point], right: float) -> list[tuple[float, float]]:
+    """Return the corners ``(leakage, utility)`` of what the front attains: between two points only the lower is had.
+
+    Args:
+        front: by rising leakage.
+        right: where the last step ends.
+    """
+    corners: list[tuple[float, float]] = []
+    for point in front:
+        if corners:
+            corners.append((point.leakage, corners[-1][1]))
+        corners.append((point.leakage, point.utility))
+    return [*corners, (max(right, corners[-1][0]), corners[-1][1])] if corners else []
+
+
+def limits(infos: Sequence[FrontierInfo]) -> Limits:
+    """Return what a figure of these studies must show: every point with its bars, and leakage from 0.
+
+    The floor is shown where that leaves the points at least half of the height.
+    """
+    marks = [(p.leakage, p.leakage_std, p.utility, p.utility_std) for i in infos for p in i.points]
+    marks += [
+        (u.leakage, u.leakage_std, u.utility, u.utility_std) for u in (i.undefended for i in infos) if u is not None
+    ]
+    if not marks:
+        return Limits((0.0, 1.0), (0.0, 1.0))
+    right = max(x + std for x, std, _, _ in marks)
+    bottom = min(y - std for *_, y, std in marks)
+    top = max(y + std for *_, y, std in marks)
+    floor = min((i.floor for i in infos), default=bottom)
+    if floor < bottom and bottom - floor <= top - bottom:
+        bottom = floor
+    height = max(top - bottom, 0.01)
+    # Room on the left too: a point without leakage must not be cut in half by the axis.
+    width = min(1.0, max(right, 0.1))
+    return Limits((-0.03 * width, width * 1.05), (bottom - 0.07 * height, top + 0.12 * height))
+
+
+def ticks(low: float, high: float, about: int = 6) -> list[float]:
+    """Return round numbers between two limits."""
+    raw = (high - low) / max(1, about)
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(k * step, 12) for k in range(first, last + 1)]

@@ -1,0 +1,95 @@
+"""Where to write labels so that none covers another, a point, or the edge. Units are those of the drawing (pixels)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Box(NamedTuple):
+    """A rectangle; y grows downwards."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def overlap(self, other: Box) -> float:
+        """Return the area shared with another box."""
+        across = min(self.x + self.width, other.x + other.width) - max(self.x, other.x)
+        down = min(self.y + self.height, other.y + other.height) - max(self.y, other.y)
+        return max(0.0, across) * max(0.0, down)
+
+    def inside(self, other: Box) -> bool:
+        """Whether this box lies within another."""
+        return (
+            self.x >= other.x
+            and self.y >= other.y
+            and self.x + self.width <= other.x + other.width
+            and self.y + self.height <= other.y + other.height
+        )
+
+
+class Wish(NamedTuple):
+    """A label that should stand beside a point; wishes come in order of importance."""
+
+    x: float
+    y: float
+    text: str
+    width: float
+    height: float
+
+
+class Placed(NamedTuple):
+    """A label and its box; ``anchor`` is the point that it belongs to."""
+
+    text: str
+    box: Box
+    anchor: tuple[float, float]
+
+
+# Above a front there is free space by definition, so labels are tried there first.
+_DIRECTIONS = ((0.0, -1.0), (-1.0, -1.0), (-1.0, 0.0), (1.0, -1.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (-1.0, 1.0))
+_DISTANCES = (9.0, 18.0, 30.0, 44.0)
+
+
+def place(wishes: Sequence[Wish], bounds: Box, obstacles: Sequence[Box] = ()) -> list[Placed]:
+    """Place each label at the nearest free spot around its point; a label without a free spot is left out.
+
+    Args:
+        wishes: the labels, most important first.
+        bounds: nothing is written outside.
+        obstacles: what must not be covered (points, lines of text).
+    """
+    taken = list(obstacles)
+    placed = []
+    for wish in wishes:
+        spot = next((box for box in _spots(wish) if box.inside(bounds) and _is_free(box, taken)), None)
+        if spot is not None:
+            taken.append(spot)
+            placed.append(Placed(wish.text, spot, (wish.x, wish.y)))
+    return placed
+
+
+def _spots(wish: Wish) -> list[Box]:
+    return [
+        Box(
+            wish.x + dx * distance + (dx - 1) / 2 * wish.width,
+            wish.y + dy * distance + (dy - 1) / 2 * wish.height,
+            wish.width,
+            wish.height,
+        )
+        for distance in _DISTANCES
+        for dx, dy in _DIRECTIONS
+    ]
+
+
+def _is_free(box: Box, taken: Sequence[Box]) -> bool:
+    return all(box.overlap(other) == 0 for other in taken)
+
+
+def around(points: Sequence[tuple[float, float]], radius: float) -> list[Box]:
+    """Return a box around each point, for use as obstacles."""
+    return [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in points]

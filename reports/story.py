@@ -1,0 +1,184 @@
+"""What a report says in words: the question, the answer, and what a reader must be warned of."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+from reports import words
+from reports.frontier import FrontierInfo, Point, frontier_info
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.search.records import StudyRecord
+    from tune_vfl.spec import Named
+
+# Below this leakage of the undefended model the attacks find too little for a defense to show anything.
+_NOTHING_TO_PROTECT = 0.05
+
+
+class Story(NamedTuple):
+    """The words about one study.
+
+    Attributes:
+        info: its frontier.
+        asked: what was asked; ``answer``: the answer in a sentence or two.
+        warnings: what would mislead a reader who did not know it.
+        remarks: marks to read the numbers by, and facts noted by the methods.
+        commands: ``(what it does, command line)``.
+    """
+
+    info: FrontierInfo
+    asked: str
+    answer: str
+    warnings: list[str]
+    remarks: list[str]
+    commands: list[tuple[str, str]]
+
+
+def story(record: StudyRecord) -> Story:
+    """Put a study into words."""
+    info = frontier_info(record)
+    return Story(
+        info=info,
+        asked=_asked(record),
+        answer=_answer(record, info),
+        warnings=[*_unfinished(record), *_weak(record, info), *_blind(record), *_chance(record)],
+        remarks=[*_upper_bounds(record), *_notes(record)],
+        commands=commands(record),
+    )
+
+
+def _asked(record: StudyRecord) -> str:
+    cell = record.cell
+    attacks = words.listed([a.name for a in cell.attacks])
+    seeds = words.count(len(cell.seeds), "seed")
+    return (
+        f"Which setting of {cell.defense} protects the labels of {cell.dataset.name} from {attacks} "
+        f"at the least cost in {words.metric(cell.metric)}? Model {cell.model.name}, each setting measured with {seeds}."
+    )
+
+
+def _answer(record: StudyRecord, info: FrontierInfo) -> str:
+    knee = info.knee
+    if knee is None:
+        counted = words.count(len(record.counted), "finished trial")
+        return f"No answer yet: none of {counted} came to a result." if record.counted else "No trial has finished yet."
+    share = f"{len(info.front)} of {words.count(len(info.points), 'measured setting')} are worth choosing from."
+    choice = f"The best compromise is {words.setting(knee.params)} (trial {knee.number})"
+    if info.undefended is None:
+        ends = f"{info.metric} {words.score(knee.utility)} at leakage {words.score(knee.leakage)}"
+        return f"{share} {choice}: {ends}; the undefended model was not measured."
+    return f"{share} {choice}: {_cost(info, knee)}"
+
+
+def _cost(info: FrontierInfo, knee: Point) -> str:
+    known = info.undefended
+    assert known is not None  # noqa: S101 - the caller asked
+    change, gain = knee.utility - known.utility, known.leakage - knee.leakage
+    costs = f"costs {-change:.3f} {info.metric}" if change < 0 else f"costs no {info.metric}"
+    brings = f"takes leakage from {known.leakage:.3f} to {knee.leakage:.3f}"
+    if gain <= 0:
+        brings = f"does not lower leakage ({known.leakage:.3f} undefended, {knee.leakage:.3f} with it)"
+    return f"it {costs} ({knee.utility:.3f} against {known.utility:.3f} undefended) and {brings}."
+
+
+def _unfinished(record: StudyRecord) -> list[str]:
+    if not record.running and not record.waiting:
+        return []
+    owed = words.count(record.running + record.waiting, "trial is", "trials are")
+    return [f"This study is not finished: {owed} still owed, and the front may move."]
+
+
+def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
+    """A weak attack must never read as a good defense."""
+    found = []
+    on_front = {p.number: t for p in info.front for t in record.ok if t.number == p.number}
+    for name in dict.fromkeys(name for p in info.front for name in p.weak):
+        numbers = [n for n, t in sorted(on_front.items()) if name in t.outcome.attacks and _is_weak(t.outcome, name)]
+        trials = f"trial{'s' if len(numbers) > 1 else ''} {words.listed([str(n) for n in numbers])}"
+        found.append(
+            f"Attack too weak: {name} on {trials} of the front found less than the same attack finds "
+            "on a model that was never trained. That says that the attack is too weak there, not that the defense is good."
+        )
+    knee = info.knee
+    if knee and knee.weak and len(knee.weak) == len(on_front[knee.number].outcome.attacks):
+        found.insert(0, "Every attack was too weak at the knee: its leakage says nothing about the defense.")
+    if info.undefended and info.undefended.leakage < _NOTHING_TO_PROTECT:
+        found.insert(
+            0,
+            f"The attacks find almost nothing even without a defense (leakage {info.undefended.leakage:.3f}): "
+            "this study cannot tell good settings from bad ones. Use stronger attacks or more auxiliary labels.",
+        )
+    return found
+
+
+def _is_weak(outcome: Outcome, name: str) -> bool:
+    return outcome.attacks[name].weak_attack
+
+
+def _blind(record: StudyRecord) -> list[str]:
+    """Say what was not looked at: a defense of gradients, tried by attacks on gradients alone."""
+    from tune_vfl.attacks.base import ATTACKS
+    from tune_vfl.defenses.base import DEFENSES
+
+    names = [a.name for a in record.cell.attacks]
+    if record.cell.defense not in DEFENSES or any(n not in ATTACKS for n in names):
+        return []
+    protects = DEFENSES[record.cell.defense].capabilities.protects
+    if set(protects) != {"gradients"} or any("bottom" in ATTACKS[n].capabilities.sees for n in names):
+        return []
+    return [
+        (
+            f"{record.cell.defense} protects gradients only, and only attacks that read gradients were run "
+            f"({words.listed(names)}). What the trained bottom model itself reveals was not measured: add the attack pmc."
+        )
+    ]
+
+
+def _chance(record: StudyRecord) -> list[str]:
+    if len(record.cell.seeds) > 1:
+        return []
+    return ["One seed: there are no error bars, and small differences between settings are chance."]
+
+
+def _upper_bounds(record: StudyRecord) -> list[str]:
+    outcomes = [t.outcome for t in record.ok] + ([record.baseline] if record.baseline else [])
+    names = dict.fromkeys(n for o in outcomes for n, s in o.attacks.items() if s.upper_bound)
+    return [
+        f"{name}: an upper bound. It uses an oracle, or a variant that the attacker could not have chosen."
+        for name in names
+    ]
+
+
+def _notes(record: StudyRecord) -> list[str]:
+    outcomes = [t.outcome for t in record.trials] + ([record.baseline] if record.baseline else [])
+    return list(dict.fromkeys(note for o in outcomes for note in o.notes))
+
+
+def commands(record: StudyRecord) -> list[tuple[str, str]]:
+    """Return what a reader can type next."""
+    study = shlex.quote(record.name)
+    return [
+        ("export the knee for other code", f"tune-vfl export {study} --select knee -o best.json"),
+        ("print this front", f"tune-vfl frontier {study} --format csv"),
+        ("spend more trials", f"tune-vfl resume {study} --trials {2 * record.spec.budget.trials}"),
+        ("run it again, under another name", f"tune-vfl search {study}.yaml --name {study}-again"),
+    ]
+
+
+def options(thing: Named) -> str:
+    """Return a named thing with its options, for the table of what was run."""
+    return f"{thing.name} ({words.setting(thing.options)})" if thing.options else thing.name
+
+
+def answers(stories: Sequence[Story]) -> str:
+    """Return the headline of a page: one study's answer, or how many studies lie side by side."""
+    if len(stories) == 1:
+        return stories[0].answer
+    best = [s for s in stories if s.info.front]
+    counts = f"{words.count(len(best), 'study has', 'studies have')} a front."
+    same = len({(s.info.metric, s.info.undefended) for s in stories}) == 1
+    return counts if same else counts + " Their data or models differ: compare shapes, not heights."

@@ -1,0 +1,171 @@
+"""A study's tables as frames, and their CSV, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from reports import words
+from tune_vfl.outcome import OUTCOMES, Outcome
+from tune_vfl.tracking.standing import standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tune_vfl.search.records import StudyRecord, TrialRecord
+
+
+def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
+    """Return a row per front point, by rising leakage within a study."""
+    rows = []
+    for record in records:
+        now = standing(record.trials, record.reference_point)
+        chosen = [t for t in record.ok if now.ranks[t.number] == 0]
+        for trial in sorted(chosen, key=lambda t: (t.outcome.objectives[1], t.number)):
+            rows.append({**_head(record, trial), "knee": trial.number == now.knee, **_scores(trial.outcome)})
+    return pd.DataFrame(rows, columns=_columns(rows, ["study", "number", "knee", "utility", "leakage"]))
+
+
+def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
+    """Return a row per finished trial, preempted ones included, by number within a study."""
+    rows = []
+    for record in records:
+        ranks = standing(record.trials, record.reference_point).ranks
+        for trial in sorted(record.trials, key=lambda t: t.number):
+            outcome = trial.outcome
+            end = {"outcome": outcome.outcome, "reason": outcome.reason, "rank": ranks.get(trial.number)}
+            took = {"seconds": (trial.finished - trial.started).total_seconds(), "retry_of": trial.retry_of}
+            rows.append({**_head(record, trial), **end, **_scores(outcome), **took})
+    frame = pd.DataFrame(rows, columns=_columns(rows, ["study", "number", "outcome", "reason", "rank"]))
+    whole = [c for c in ("rank", "retry_of") if c in frame]
+    return frame.astype(dict.fromkeys(whole, "Int64"))
+
+
+def outcomes_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
+    """Return a row per study and kind of outcome that occurred, with the reasons given, the commonest first."""
+    rows = []
+    for record in records:
+        for kind in OUTCOMES:
+            ended = [t for t in record.trials if t.outcome.outcome == kind]
+            if ended:
+                reasons = pd.Series([t.outcome.reason for t in ended if t.outcome.reason], dtype=str).value_counts()
+                said = "; ".join(f"{reason} ({n})" if n > 1 else str(reason) for reason, n in reasons.items())
+                rows.append({"study": record.name, "outcome": kind, "trials": len(ended), "reasons": said})
+    return pd.DataFrame(rows, columns=["study", "outcome", "trials", "reasons"])
+
+
+def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
+    """Return a row per front point and attack, and per attack on the undefended model (no number)."""
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        now = standing(record.trials, record.reference_point)
+        ends = [(t.number, t.outcome) for t in record.ok if now.ranks[t.number] == 0]
+        undefended = [(None, record.baseline)] if record.baseline else []
+        rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]
+    names = ["metric", "success", "success_std", "advantage", "advantage_std", "floor", "guess", "r_lower"]
+    marks = ["variant", "upper_bound", "weak_attack"]
+    frame = pd.DataFrame(rows, columns=["study", "number", "attack", *names, *marks])
+    return frame.astype({"number": "Int64", "r_lower": "Float64"})
+
+
+def _attack_rows(study: str, number: int | None, outcome: Outcome) -> list[dict[str, Any]]:
+    kept = (
+        "metric",
+        "advantage",
+        "advantage_std",
+        "floor",
+        "guess",
+        "r_lower",
+        "variant",
+        "upper_bound",
+        "weak_attack",
+    )
+    return [
+        {"study": study, "number": number, "attack": name, "success": score.mean, "success_std": score.std}
+        | {field: getattr(score, field) for field in kept}
+        for name, score in outcome.attacks.items()
+    ]
+
+
+def _head(record: StudyRecord, trial: TrialRecord) -> dict[str, Any]:
+    return {"study": record.name, "number": trial.number, **{f"defense.{k}": v for k, v in trial.params.items()}}
+
+
+def _scores(outcome: Outcome) -> dict[str, float | None]:
+    if outcome.outcome != "ok" or outcome.utility is None:
+        return {}
+    utility, leakage = outcome.objectives
+    spreads = {"utility_std": outcome.utility.std, "leakage": leakage, "leakage_std": outcome.leakage_std}
+    return {"utility": utility, **spreads, **{f"attack.{name}": score.mean for name, score in outcome.attacks.items()}}
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], least: Sequence[str]) -> list[str]:
+    """Return the columns of all rows in order of appearance; an empty table keeps its usual ones."""
+    return list(dict.fromkeys(name for row in rows for name in row)) or list(least)
+
+
+def tables(records: Sequence[StudyRecord]) -> dict[str, pd.DataFrame]:
+    """Return every table by name."""
+    return {
+        "front": front_frame(records),
+        "trials": trials_frame(records),
+        "outcomes": outcomes_frame(records),
+        "attacks": attacks_frame(records),
+    }
+
+
+def to_markdown(frame: pd.DataFrame) -> str:
+    """Return a frame as a Markdown table, numbers in at most three significant digits, missing ones as a dash."""
+    lines = [list(map(str, frame.columns)), ["---"] * len(frame.columns), *_cells(frame)]
+    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in escaped) + "\n"
+
+
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " ", "–": "--", "±": r"$\pm$",
+    "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+
+
+def to_latex(frame: pd.DataFrame) -> str:
+    """Return a frame as a LaTeX ``tabular`` that needs the booktabs package; numbers are set to the right."""
+    sides = "".join("r" if pd.api.types.is_numeric_dtype(frame[c]) else "l" for c in frame.columns)
+    rows = [
+        " & ".join(_tex(cell) for cell in line) + r" \\" for line in [list(map(str, frame.columns)), *_cells(frame)]
+    ]
+    body = [rows[0], r"\midrule", *rows[1:]]
+    lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}"]
+    return "% needs \\usepackage{booktabs}\n" + "\n".join(lines) + "\n"
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(letter, letter) for letter in text)
+
+
+def _cells(frame: pd.DataFrame) -> list[list[str]]:
+    return [[cell(value) for value in row] for row in frame.itertuples(index=False, name=None)]
+
+
+def cell(value: Any) -> str:
+    """Return one value as a reader sees it."""
+    if value is None or value is pd.NA or (isinstance(value, float) and value != value):  # noqa: PLR0124 - NaN
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return words.number(value)
+
+
+def write_tables(records: Sequence[StudyRecord], folder: Path) -> list[Path]:
+    """Write every table as ``NAME.csv`` (full precision), ``NAME.md`` and ``NAME.tex``; return the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for name, frame in tables(records).items():
+        texts = {"csv": frame.to_csv(index=False), "md": to_markdown(frame), "tex": to_latex(frame)}
+        for kind, text in texts.items():
+            path = folder / f"{name}.{kind}"
+            path.write_text(text, encoding="utf-8")
+            files.append(path)
+    return files
