@@ -57,7 +57,8 @@ def _asked(record: StudyRecord) -> str:
     seeds = words.count(len(cell.seeds), "seed")
     return (
         f"Which setting of {cell.defense} protects the labels of {cell.dataset.name} from {attacks} "
-        f"at the least cost in {words.metric(cell.metric)}? Model {cell.model.name}, each setting measured with {seeds}."
+        f"at the least cost in {words.metric(cell.metric)}? "
+        f"Model {cell.model.name}, each setting measured with {seeds}."
     )
 
 
@@ -101,7 +102,8 @@ def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
         trials = f"trial{'s' if len(numbers) > 1 else ''} {words.listed([str(n) for n in numbers])}"
         found.append(
             f"Attack too weak: {name} on {trials} of the front found less than the same attack finds "
-            "on a model that was never trained. That says that the attack is too weak there, not that the defense is good."
+            "on a model that was never trained. "
+            "That says that the attack is too weak there, not that the defense is good."
         )
     knee = info.knee
     if knee and knee.weak and len(knee.weak) == len(on_front[knee.number].outcome.attacks):
@@ -133,7 +135,8 @@ def _blind(record: StudyRecord) -> list[str]:
     return [
         (
             f"{record.cell.defense} protects gradients only, and only attacks that read gradients were run "
-            f"({words.listed(names)}). What the trained bottom model itself reveals was not measured: add the attack pmc."
+            f"({words.listed(names)}). "
+            "What the trained bottom model itself reveals was not measured: add the attack pmc."
         )
     ]
 

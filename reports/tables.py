@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point, by rising leakage within a study."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for record in records:
         now = standing(record.trials, record.reference_point)
         chosen = [t for t in record.ok if now.ranks[t.number] == 0]
-        for trial in sorted(chosen, key=lambda t: (t.outcome.objectives[1], t.number)):
-            rows.append({**_head(record, trial), "knee": trial.number == now.knee, **_scores(trial.outcome)})
+        chosen.sort(key=lambda t: (t.outcome.objectives[1], t.number))
+        rows += [{**_head(record, t), "knee": t.number == now.knee, **_scores(t.outcome)} for t in chosen]
     return pd.DataFrame(rows, columns=_columns(rows, ["study", "number", "knee", "utility", "leakage"]))
 
 
