@@ -135,7 +135,7 @@ def summarize(
     score = defined[best]
     lower = None if r_lower is None else float(np.mean(r_lower))
     floor = max(guess, lower if lower is not None else guess)
-    per_seed = [metric.advantage(v, floor, clip=False) for v in score.values]
+    per_seed = [(v - floor) / (1 - floor) for v in score.values] if floor < 1 else [0.0]
     chosen = _chosen(variants, defined, members)
     beside = {k: float(np.nanmean([v[m] for m in members])) for k, v in variants[best].beside.items()}
     return AttackScore(

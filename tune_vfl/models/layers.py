@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from tune_vfl.seeds import Stream
 
+NARROW = 16
+"""Batched products whose result has fewer columns than this are 2-5x slower on a CPU than the same one transposed."""
+
 
 class Linear(nn.Module):
     """Affine map; each member of a pack has its own weights.
@@ -34,6 +37,9 @@ class Linear(nn.Module):
         """Map ``(*trials, B, d_in)`` to ``(*trials, B, d_out)``."""
         if self.weight.dim() == 2:
             return F.linear(x, self.weight, self.bias)
+        if self.weight.shape[-2] < NARROW:
+            columns = torch.baddbmm(self.bias.unsqueeze(-1), self.weight, x.transpose(-1, -2))
+            return columns.transpose(-1, -2)
         return torch.baddbmm(self.bias.unsqueeze(-2), x, self.weight.transpose(-1, -2))
 
 

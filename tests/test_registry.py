@@ -1,0 +1,35 @@
+"""The registry fails loudly."""
+
+from __future__ import annotations
+
+import pytest
+
+from tune_vfl.errors import TuneVflError, UnknownNameError
+from tune_vfl.registry import Registry
+
+
+class Thing:
+    name: str
+
+
+def test_collision_raises() -> None:
+    registry: Registry[Thing] = Registry("thing", "tune_vfl.metrics")
+    registry.register("a")(type("One", (Thing,), {}))
+    with pytest.raises(TuneVflError, match="registered twice"):
+        registry.register("a")(type("Two", (Thing,), {}))
+
+
+def test_unknown_name_answers_with_the_known_and_the_nearest() -> None:
+    registry: Registry[Thing] = Registry("thing", "tune_vfl.metrics")
+    registry.register("marvell")(type("One", (Thing,), {}))
+    with pytest.raises(UnknownNameError, match=r"unknown thing 'marvel'\. Did you mean 'marvell'\? Known: marvell\."):
+        registry["marvel"]
+    assert "marvell" in registry
+    assert "nothing" not in registry
+
+
+def test_registered_class_knows_its_name() -> None:
+    registry: Registry[Thing] = Registry("thing", "tune_vfl.metrics")
+    cls = registry.register("b")(type("One", (Thing,), {}))
+    assert cls.name == "b"
+    assert list(registry) == ["b"]
