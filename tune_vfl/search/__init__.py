@@ -1,1 +1,45 @@
-"""Placeholder."""
+"""A study: ask, run, record, resume.
+
+``tune_vfl.search`` is this package and, as ``from tune_vfl import search`` promises, also the function that runs a search:
+calling the package calls :func:`tune_vfl.search.api.search`. Nothing heavy is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tune_vfl.search.api import load_study, resume, search, studies
+    from tune_vfl.search.study import Study
+
+__all__ = ["Study", "load_study", "resume", "search", "studies"]
+
+_HOME = {
+    "search": "tune_vfl.search.api",
+    "resume": "tune_vfl.search.api",
+    "load_study": "tune_vfl.search.api",
+    "studies": "tune_vfl.search.api",
+    "Study": "tune_vfl.search.study",
+}
+
+
+class _Callable(ModuleType):
+    """This package, which can be called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a search: :func:`tune_vfl.search.api.search`."""
+        from tune_vfl.search.api import search
+
+        return search(*args, **kwargs)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+sys.modules[__name__].__class__ = _Callable

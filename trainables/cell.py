@@ -1,0 +1,67 @@
+"""The real trainable: train the cell of a study under a pack of settings, and attack what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainables.base import PackTrainable
+from tune_vfl.cell import Cell, References
+from tune_vfl.outcome import Outcome
+
+
+class CellTrainable(PackTrainable):
+    """Evaluates packs through :func:`tune_vfl.evaluation.evaluate_pack`, on one thread."""
+
+    @classmethod
+    def prepare_worker(cls) -> None:
+        """Keep this process to one thread: two of them beat one process with two threads."""
+        os.environ["OMP_NUM_THREADS"] = "1"
+        import torch
+
+        torch.set_num_threads(1)
+
+    @classmethod
+    def evaluate(
+        cls, cell: Cell, params: Sequence[Mapping[str, Any]], references: References, options: Mapping[str, Any]
+    ) -> list[Outcome]:
+        """Train and attack."""
+        cls.prepare_worker()
+        from tune_vfl.evaluation import evaluate_pack
+
+        return evaluate_pack(cell, params, references)
+
+    @classmethod
+    def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:
+        """Measure R_lower of every attack that has one, and what a constant guess scores on the test labels."""
+        cls.prepare_worker()
+        from tune_vfl.evaluation import measure_references
+
+        return measure_references(cell), guess_utility(cell)
+
+    @classmethod
+    def most_per_pack(cls, cell: Cell) -> int:
+        """Return how many trials' recordings fit into memory, 1 where model or defense does not stack."""
+        from tune_vfl.evaluation import stacks, trials_that_fit
+
+        return trials_that_fit(cell) if stacks(cell) else 1
+
+
+def guess_utility(cell: Cell) -> float:
+    """Return the utility of always answering with the training labels' shares, a mean over the seeds."""
+    import numpy as np
+
+    from tune_vfl.data import load
+    from tune_vfl.metrics.utility import utility
+    from tune_vfl.protocol.members import Pack
+    from tune_vfl.training import split_of
+
+    dataset = load(cell.dataset)
+    values = []
+    for seed in cell.seeds:
+        split = split_of(dataset, Pack((seed,), None))
+        shares = np.bincount(split.y_train.reshape(-1).numpy(), minlength=cell.num_classes) / split.y_train.numel()
+        labels = split.y_test.reshape(-1).numpy()
+        values.append(utility(cell.metric, np.tile(shares, (len(labels), 1)), labels))
+    return float(np.mean(values))

@@ -1,0 +1,158 @@
+"""A trainable in closed form: search, resume, faults and reports are tested and timed with it in seconds.
+
+One parameter trades utility for leakage along a known curve; every other parameter only wastes utility. It is chosen by code,
+never by a spec.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from trainables.base import PackTrainable, nap
+from tune_vfl.cell import Cell, References
+from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.seeds import numpy_rng
+from tune_vfl.spec import Named, Strict, StudySpec, Training
+
+GUESS = 0.5
+
+
+class Simulation(Strict):
+    """What the simulated trainable does.
+
+    Attributes:
+        parameter: the one that trades.
+        low, high, log: its range and scale; ``t`` goes from 0 at ``low`` to 1 at ``high``.
+        noise: standard deviation from seed to seed.
+        sleep: seconds of pretended work per trial.
+        nan_above: above this ``t`` the utility is NaN.
+        diverge_above, raise_above, oom_above, exit_above: above this ``t`` the trial diverges, raises, runs out of memory,
+            or takes its worker process with it.
+        exit_once: a file; the first trial that does not find it makes it and takes its worker with it.
+        journal: a file; every trial that starts appends its parameters as a line.
+    """
+
+    parameter: str = "scale"
+    low: float = 1e-5
+    high: float = 1e-1
+    log: bool = True
+    noise: float = Field(0.0, ge=0)
+    sleep: float = Field(0.0, ge=0)
+    nan_above: float = math.inf
+    diverge_above: float = math.inf
+    raise_above: float = math.inf
+    oom_above: float = math.inf
+    exit_above: float = math.inf
+    exit_once: str | None = None
+    journal: str | None = None
+
+    def position(self, params: Mapping[str, Any]) -> float:
+        """Return ``t`` in [0, 1]."""
+        value = float(params.get(self.parameter, self.low))
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+
+def closed_form(t: float, waste: float = 0.0) -> tuple[float, float]:
+    """Return ``(utility, leakage)``: (0.95 - 0.45 t^2 - 0.3 waste, (1 - t)^2). Without waste every t is on the front."""
+    return 0.95 - 0.45 * t * t - 0.3 * waste, (1 - t) ** 2
+
+
+class SimulatedTrainable(PackTrainable):
+    """Answers by :func:`closed_form`, with noise and faults as :class:`Simulation` says."""
+
+    @classmethod
+    def evaluate(
+        cls, cell: Cell, params: Sequence[Mapping[str, Any]], references: References, options: Mapping[str, Any]
+    ) -> list[Outcome]:
+        """Pretend to train."""
+        simulation = Simulation.model_validate(dict(options))
+        return [simulate(simulation, cell, p) for p in params]
+
+    @classmethod
+    def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:
+        """Nothing to measure."""
+        return References(), GUESS
+
+    @classmethod
+    def most_per_pack(cls, cell: Cell) -> int:
+        """Everything stacks."""
+        return 64
+
+
+def simulate(simulation: Simulation, cell: Cell, params: Mapping[str, Any]) -> Outcome:
+    """Return one trial's outcome. The undefended model is the curve at t = 0."""
+    if simulation.journal:
+        with Path(simulation.journal).open("a", encoding="utf-8") as journal:
+            journal.write(f"{dict(params)}\n")
+    nap(simulation.sleep)
+    t = 0.0 if cell.defense == "none" else simulation.position(params)
+    _misbehave(simulation, t)
+    if t > simulation.diverge_above:
+        return Outcome.failed("diverged", "the simulated loss became NaN")
+    others = [float(v) for k, v in params.items() if k != simulation.parameter and isinstance(v, (int, float))]
+    utility, leakage = closed_form(t, sum(others) / len(others) if others else 0.0)
+    draws = [simulation.noise * float(numpy_rng(s, "simulated").standard_normal()) for s in cell.seeds]
+    utilities = [math.nan if t > simulation.nan_above else utility + d for d in draws]
+    return _outcome(utilities, [min(1.0, max(0.0, leakage + d)) for d in draws], simulation.sleep)
+
+
+def _misbehave(simulation: Simulation, t: float) -> None:
+    if simulation.exit_once and not Path(simulation.exit_once).exists():
+        Path(simulation.exit_once).touch()
+        os._exit(1)
+    if t > simulation.exit_above:
+        os._exit(1)
+    if t > simulation.oom_above:
+        raise MemoryError("the simulated memory is full")
+    if t > simulation.raise_above:
+        raise RuntimeError("the simulated training broke")
+
+
+def _outcome(utilities: list[float], leakages: list[float], seconds: float) -> Outcome:
+    utility = Score.of("auc", utilities)
+    attack = AttackScore.of("leak_auc", [GUESS + (1 - GUESS) * v for v in leakages])
+    advantage = Score.of("advantage", leakages)
+    attack = attack.model_copy(
+        update={"advantage": advantage.mean, "advantage_std": advantage.std, "floor": GUESS, "guess": GUESS}
+    )
+    values: dict[str, Any] = {
+        "outcome": "ok",
+        "utility": utility,
+        "attacks": {"norm": attack},
+        "leakage": advantage.mean,
+        "leakage_std": advantage.std,
+        "seconds": {"train": seconds},
+    }
+    # Built without validation: a NaN must get as far as the ledger, whose task it is to stop it.
+    return Outcome.model_construct(reason="", notes=[], logged={}, **values)
+
+
+def simulated_spec(study: str, **fields: Any) -> StudySpec:
+    """Return a spec that the simulated trainable can run: laplace on a data set that is never loaded."""
+    base = {"study": study, "dataset": "breast_cancer", "defense": "laplace", "attacks": ["norm"]}
+    return StudySpec.model_validate({**base, **fields})
+
+
+def simulated_cell(spec: StudySpec) -> Cell:
+    """Resolve a spec without looking at data."""
+    return Cell(
+        dataset=spec.dataset,
+        model=spec.model or Named(name="mlp"),
+        training=spec.training.over(Training()),
+        defense=spec.defense.name,
+        fixed=spec.defense.params,
+        attacks=spec.attacks,
+        seeds=tuple(range(spec.budget.seeds)),
+        metric="auc",
+        num_classes=2,
+        mode="split",
+        trial_minutes=spec.budget.trial_minutes,
+    )

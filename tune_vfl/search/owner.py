@@ -1,0 +1,59 @@
+"""Who asked a trial: enough to tell, after a crash, whether the asker still lives."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_LIVING: set[str] = set()
+
+
+def new_session() -> str:
+    """Return an id for one run of a search in this process, counted as living until :func:`end_session`."""
+    session = uuid.uuid4().hex
+    _LIVING.add(session)
+    return session
+
+
+def end_session(session: str) -> None:
+    """Mark a session as over: what it left running is an orphan."""
+    _LIVING.discard(session)
+
+
+def this_owner(session: str) -> dict[str, Any]:
+    """Return the owner of what ``session`` asks from now on."""
+    return {"host": platform.node(), "pid": os.getpid(), "start": _start_of(os.getpid()), "session": session}
+
+
+def is_alive(owner: Mapping[str, Any] | None) -> bool:
+    """Return whether the asker may still answer.
+
+    On another host this cannot be seen and the answer is False: the caller holds the study's lock, which that process
+    would hold if it lived.
+    """
+    if not owner or owner.get("host") != platform.node():
+        return False
+    pid = int(owner.get("pid", -1))
+    if pid == os.getpid():
+        return owner.get("session") in _LIVING
+    return _start_of(pid) is not None and _start_of(pid) == owner.get("start")
+
+
+def _start_of(pid: int) -> str | None:
+    # The start time tells a process from a later one with the same number; ticks count from the boot.
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None if Path("/proc/self/stat").exists() else _start_by_ps(pid)
+    return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
+
+
+def _start_by_ps(pid: int) -> str | None:
+    answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    return answer.stdout.strip() or None

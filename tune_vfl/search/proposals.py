@@ -1,0 +1,171 @@
+"""What to ask next: lost trials again, published settings, then what the sampler proposes, never a point twice.
+
+The sampler works on a copy of the study in memory, which is fast, and which also learns what the ledger must not hold:
+a proposal that repeats a known point is answered from the ledger instead of being run.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.search.ledger import Ledger
+from tune_vfl.search.records import TrialRecord
+from tune_vfl.search.samplers import make_sampler, sampler_seed
+from tune_vfl.search.space import point_key
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+# After so many repeated proposals in a row the sampler has nothing new to say about a finite space.
+_PATIENCE = 20
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A trial that the ledger holds as running."""
+
+    number: int
+    params: dict[str, Any]
+
+
+class Proposals:
+    """Asks for one study. Not safe to share between threads.
+
+    Args:
+        ledger: the study's, recovered.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        import optuna
+
+        spec = ledger.spec
+        held = ledger.trials()
+        self._ledger = ledger
+        self._distributions = ledger.space.distributions()
+        self._mirror = optuna.create_study(
+            directions=["maximize", "minimize"],
+            sampler=make_sampler(
+                spec.sampler.name, seed=spec.sampler.seed, position=len(held), budget=spec.budget.trials
+            ),
+        )
+        self._random = random.Random(sampler_seed(spec.sampler.seed, len(held)))  # noqa: S311 - an order, no secret
+        self._mirrored: dict[int, int] = {}
+        self._known: dict[str, int] = {}
+        self._pending: dict[str, int] = {}
+        self._planned = self._plan()
+        for trial in held:
+            self._remember(trial)
+
+    def ask(self, count: int, pack: str = "") -> list[Asked]:
+        """Ask for up to ``count`` trials and write them; fewer when the budget or the space runs out.
+
+        A lost trial whose worker died is asked again alone, so that it can take nobody with it.
+        """
+        asked: list[Asked] = []
+        for lost in self._ledger.owed_retries()[:count]:
+            alone = lost.user_attrs.get("lost") == "worker"
+            if alone and asked:
+                break
+            asked.append(self._begin(self._ledger.params_of(lost), pack, retry_of=lost.number))
+            if alone:
+                return asked
+        while len(asked) < count:
+            params = self._next_new()
+            if params is None:
+                break
+            asked.append(self._begin(params, pack))
+        return asked
+
+    def learn(self, record: TrialRecord) -> None:
+        """Tell the sampler how a trial ended."""
+        import optuna
+
+        position = self._mirrored.pop(record.number, None)
+        if position is not None and record.outcome.outcome == "ok":
+            self._mirror.tell(position, record.outcome.objectives)
+        elif position is not None:
+            self._mirror.tell(position, state=optuna.trial.TrialState.FAIL)
+
+    def _begin(self, params: dict[str, Any], pack: str, retry_of: int | None = None) -> Asked:
+        """Write a trial; its copy in memory was made by the proposal, or is made here."""
+        position = self._pending.pop(point_key(params), None) if retry_of is None else None
+        if position is None:
+            self._mirror.enqueue_trial(params)
+            position = self._mirror.ask(self._distributions).number
+        attrs = self._mirror.get_trials(deepcopy=False)[position].system_attrs
+        kept = {k: v for k, v in attrs.items() if k != "fixed_params"}
+        number = self._ledger.begin(params, pack=pack, retry_of=retry_of, sampler_attrs=kept)
+        self._mirrored[number] = position
+        self._known[point_key(params)] = number
+        return Asked(number, params)
+
+    def _remember(self, trial: FrozenTrial) -> None:
+        """Copy a trial that the ledger held at the start."""
+        from optuna.trial import TrialState, create_trial
+
+        params = self._ledger.params_of(trial)
+        self._known[point_key(params)] = trial.number
+        if not trial.state.is_finished() or not self._ledger.space.holds(params):
+            return
+        complete = trial.state == TrialState.COMPLETE
+        self._mirror.add_trial(
+            create_trial(
+                state=trial.state if complete else TrialState.FAIL,
+                values=trial.values if complete else None,
+                params=params,
+                distributions=self._distributions,
+                system_attrs=dict(trial.system_attrs),
+            )
+        )
+
+    def _plan(self) -> Iterator[dict[str, Any]]:
+        """Yield the points that come before, or instead of, the sampler's."""
+        ledger = self._ledger
+        if ledger.spec.sampler.name != "grid":
+            yield from (dict(p.params) for p in ledger.space.published)
+            return
+        grid = [ledger.space.typed(p) for p in ledger.space.grid(ledger.spec.budget.trials)]
+        order = random.Random(sampler_seed(ledger.spec.sampler.seed, 0))  # noqa: S311 - an order, no secret
+        order.shuffle(grid)
+        yield from grid
+
+    def _next_new(self) -> dict[str, Any] | None:
+        """Return a point that nobody has asked, or None when there is none left."""
+        for params in self._planned:
+            if point_key(params) not in self._known:
+                return params
+        if self._ledger.spec.sampler.name == "grid" or len(self._known) >= self._ledger.space.size:
+            return None
+        for _ in range(_PATIENCE):
+            params = self._propose()
+            if params is not None:
+                return params
+        return self._unseen()
+
+    def _propose(self) -> dict[str, Any] | None:
+        """Let the sampler propose; a point that is known is answered from the ledger, and None returned."""
+        import optuna
+
+        trial = self._mirror.ask(self._distributions)
+        params = self._ledger.space.typed(trial.params)
+        number = self._known.get(point_key(params))
+        if number is None:
+            self._pending[point_key(params)] = trial.number
+            return params
+        known = next((t for t in self._ledger.record().counted if t.number == number), None)
+        if known is not None and known.outcome.outcome == "ok":
+            self._mirror.tell(trial, known.outcome.objectives)
+        else:
+            self._mirror.tell(trial, state=optuna.trial.TrialState.FAIL)
+        return None
+
+    def _unseen(self) -> dict[str, Any] | None:
+        """Return a random point of a finite space that nobody has asked."""
+        if math.isinf(self._ledger.space.size):
+            return None
+        left = [p for p in self._ledger.space.points() if point_key(p) not in self._known]
+        return self._random.choice(left) if left else None

@@ -1,0 +1,242 @@
+"""Run a study: whatever its ledger still lacks."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.errors import TuneVflError
+from tune_vfl.outcome import Outcome
+from tune_vfl.search import cluster
+from tune_vfl.search.interrupt import on_interrupt
+from tune_vfl.search.ledger import Ledger
+from tune_vfl.search.listeners import Dispatcher, Listener
+from tune_vfl.search.packs import pack_size, worker_count
+from tune_vfl.search.progress import ProgressReport
+from tune_vfl.search.records import StudyRecord, TrialRecord
+from tune_vfl.search.storage import ledger_url, study_lock
+
+if TYPE_CHECKING:
+    from tune_vfl.cell import Cell, References
+    from tune_vfl.search.searcher import LedgerSearcher, Plan, Watcher
+    from tune_vfl.search.space import Space
+    from tune_vfl.spec import StudySpec
+    from trainables.base import PackTrainable
+
+# A baseline of one of these outcomes says nothing about the model: the next run measures it again.
+_MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a study runs: the real trainable by default, another one for tests and benchmarks."""
+
+    trainable: type[PackTrainable]
+    options: Mapping[str, Any]
+
+    @classmethod
+    def real(cls) -> Work:
+        """Return the real thing."""
+        from trainables.cell import CellTrainable
+
+        return cls(CellTrainable, {})
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended: the study, and whether it was stopped before its budget was used up."""
+
+    record: StudyRecord
+    stopped: bool
+
+
+def run_study(
+    spec: StudySpec,
+    cell: Cell,
+    space: Space,
+    *,
+    trials: int | None = None,
+    listeners: Sequence[Listener] = (),
+    progress: bool = True,
+    work: Work | None = None,
+) -> Ended:
+    """Run a study, from its start or from where it was left.
+
+    Args:
+        spec: as the user gave it.
+        cell: as it was resolved.
+        space: what is searched.
+        trials: a new budget of finished trials; None keeps the study's.
+        listeners: who is told in a thread of their own.
+        progress: show it on stderr.
+        work: None is the real thing.
+
+    Raises:
+        StudyError: when the name belongs to another spec, or another process runs this study.
+        SpecError: when no pack finds room on the machine.
+        KeyboardInterrupt: after a second Ctrl-C.
+    """
+    with cluster.quiet_tune(), study_lock(ledger_url(spec.storage), spec.study):
+        ledger = Ledger.create_or_open(spec, cell, space)
+        try:
+            if trials is not None:
+                ledger.extend(trials)
+            return _Run(ledger, work or Work.real(), spec).run(listeners, progress=progress)
+        finally:
+            ledger.close()
+
+
+class _Tee:
+    """Tells finished trials to the listeners."""
+
+    def __init__(self, ledger: Ledger, dispatcher: Dispatcher) -> None:
+        self._ledger, self._dispatcher = ledger, dispatcher
+
+    def on_ask(self, count: int) -> None:
+        """Nothing to tell."""
+
+    def on_tell(self, record: TrialRecord) -> None:
+        """Pass the trial on."""
+        self._dispatcher.on_trial(record)
+
+    def on_baseline(self, outcome: Outcome) -> None:
+        """Pass the study on, now with its baseline."""
+        self._dispatcher.on_study(self._ledger.record())
+
+
+class _Run:
+    """One run of a study, its lock held."""
+
+    def __init__(self, ledger: Ledger, work: Work, spec: StudySpec) -> None:
+        self._ledger, self._work = ledger, work
+        # What only says how to run comes from the spec of this run, not from the one the study began with.
+        self._resources, self._minutes = spec.resources, spec.budget.minutes
+
+    def run(self, listeners: Sequence[Listener], *, progress: bool) -> Ended:
+        lost = self._ledger.recover()
+        record = self._ledger.record()
+        dispatcher = Dispatcher(listeners)
+        try:
+            if not record.waiting and not self._baseline_owed():
+                dispatcher.on_study(record)
+                return Ended(record, stopped=False)
+            return self._search(record, dispatcher, len(lost), progress=progress)
+        finally:
+            dispatcher.close()
+
+    def _baseline_owed(self) -> bool:
+        baseline = self._ledger.baseline
+        return baseline is None or baseline.outcome in _MEASURE_AGAIN
+
+    def _search(self, record: StudyRecord, dispatcher: Dispatcher, lost: int, *, progress: bool) -> Ended:
+        begun = time.monotonic()
+        resources = cluster.connect()
+        if self._ledger.references is None:
+            self._measure()
+            record = self._ledger.record()
+        dispatcher.on_study(record)
+        report = ProgressReport(record) if progress else None
+        if report and lost:
+            report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
+        watchers: tuple[Watcher, ...] = (_Tee(self._ledger, dispatcher), *([report] if report else []))
+        stopped = self._fit(self._plan(resources, record, begun), watchers, report)
+        ended = Ended(self._ledger.record(), stopped=stopped)
+        dispatcher.on_study(ended.record)
+        if report:
+            report.close()
+            self._say_how_to_go_on(ended, report)
+        return ended
+
+    def _plan(self, resources: Mapping[str, float], record: StudyRecord, begun: float) -> Plan:
+        from tune_vfl.search.searcher import Plan
+
+        owed = self._baseline_owed()
+        trials = max(1, record.waiting)
+        workers = worker_count(self._resources, resources, most=trials + owed, grows=cluster.grows())
+        most = self._work.trainable.most_per_pack(self._ledger.cell) if self._resources.pack == "auto" else 1
+        size = pack_size(self._resources, trials=trials, seeds=len(self._ledger.cell.seeds), workers=workers, most=most)
+        deadline = begun + self._minutes * 60 if self._minutes else None
+        return Plan(size, workers, deadline, self._work.options, baseline=owed)
+
+    def _measure(self) -> None:
+        """Measure what belongs to the study and not to a trial, in a worker."""
+        import ray
+
+        task = ray.remote(num_cpus=self._resources.cpu, num_gpus=self._resources.gpu, max_retries=2)(_measured)
+        answer = ray.get(
+            task.remote(self._work.trainable, self._ledger.cell.model_dump_json(), dict(self._work.options))
+        )
+        references, guess = answer
+        self._ledger.set_references(references, (guess, 1.0))
+
+    def _fit(self, plan: Plan, watchers: tuple[Watcher, ...], report: ProgressReport | None) -> bool:
+        from tune_vfl.search.searcher import LedgerSearcher
+
+        searcher = LedgerSearcher(self._ledger, plan, watchers)
+
+        def stop() -> None:
+            searcher.stop()
+            if report:
+                report.say("stopping: running packs finish and are kept; press Ctrl-C again to leave at once")
+
+        name = self._ledger.spec.study
+        try:
+            with on_interrupt(stop):
+                self._tune(searcher, plan.workers)
+        except KeyboardInterrupt:
+            if report:
+                report.say(f"left at once; 'tune-vfl resume {name}' asks again what was running")
+            raise
+        if searcher.hopeless:
+            raise TuneVflError(
+                f"study {name!r}: workers die one after the other before they answer; "
+                "run 'tune-vfl doctor', or give each more room (resources.concurrency: 1, resources.pack: 1)"
+            )
+        return searcher.stopped
+
+    def _tune(self, searcher: LedgerSearcher, workers: int) -> None:
+        from ray import tune
+
+        folder = tempfile.mkdtemp(prefix="tune-vfl-")
+        try:
+            tuner = tune.Tuner(
+                tune.with_resources(self._work.trainable, {"cpu": self._resources.cpu, "gpu": self._resources.gpu}),
+                tune_config=tune.TuneConfig(
+                    search_alg=searcher,
+                    num_samples=-1,
+                    max_concurrent_trials=workers,
+                    reuse_actors=True,
+                    trial_dirname_creator=_trial_id,
+                    trial_name_creator=_trial_id,
+                ),
+                run_config=tune.RunConfig(
+                    name="search",
+                    storage_path=folder,
+                    verbose=0,
+                    failure_config=tune.FailureConfig(max_failures=0),
+                    checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                ),
+            )
+            tuner.fit()
+        finally:
+            shutil.rmtree(Path(folder), ignore_errors=True)
+
+    def _say_how_to_go_on(self, ended: Ended, report: ProgressReport) -> None:
+        if ended.record.waiting:
+            why = "stopped" if ended.stopped else "out of time"
+            report.say(f"{why}; {ended.record.waiting} trials are owed: 'tune-vfl resume {ended.record.name}'")
+
+
+def _trial_id(trial: Any) -> str:
+    return str(trial.trial_id)
+
+
+def _measured(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> tuple[References, float]:
+    from tune_vfl.cell import Cell
+
+    return trainable.measure(Cell.model_validate_json(cell), options)

@@ -1,0 +1,202 @@
+"""Ray Tune's searcher over the ledger: hands out packs, and tells the ledger what came back or who died.
+
+It exists only in the driver. Ray pickles it once, for a restore that never happens: a resumed search is a new one for what
+the ledger still lacks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from ray.tune.search.searcher import Searcher
+
+from tune_vfl.cell import Cell, References
+from tune_vfl.outcome import Outcome
+from tune_vfl.search.clean import read_outcome
+from tune_vfl.search.ledger import MAX_WORKER_LOSSES, Ledger
+from tune_vfl.search.packs import shortened
+from tune_vfl.search.proposals import Proposals
+from tune_vfl.search.records import TrialRecord
+
+# So many packs lost in a row, without one that answered, mean that no worker can live here.
+_MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
+
+DIED = "its worker process died"
+
+
+class Watcher(Protocol):
+    """Who wants to know how the search goes; called in the driver's own thread, must be quick."""
+
+    def on_ask(self, count: int) -> None:
+        """So many trials were handed out."""
+
+    def on_tell(self, record: TrialRecord) -> None:
+        """A trial was finished."""
+
+    def on_baseline(self, outcome: Outcome) -> None:
+        """The undefended model was measured."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one run of a search is carried out.
+
+    Attributes:
+        pack: trials a pack.
+        workers: packs at once.
+        deadline: the moment (``time.monotonic``) after which nothing new is asked.
+        options: the trainable's.
+        baseline: the undefended model is to be measured.
+    """
+
+    pack: int
+    workers: int
+    deadline: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    baseline: bool = False
+
+
+class LedgerSearcher(Searcher):  # type: ignore[misc]
+    """Suggests packs until the ledger is full.
+
+    Args:
+        ledger: recovered, with its references measured.
+        plan: how to go about it.
+        watchers: who is told.
+    """
+
+    _living: WeakValueDictionary[str, LedgerSearcher] = WeakValueDictionary()
+
+    def __init__(self, ledger: Ledger, plan: Plan, watchers: tuple[Watcher, ...] = ()) -> None:
+        super().__init__(metric=None, mode=None)
+        self._ledger, self._plan, self._watchers = ledger, plan, watchers
+        self._proposals = Proposals(ledger)
+        record = ledger.record()
+        self._owed = record.waiting
+        self._flying: dict[str, list[int]] = {}
+        self._baseline = "owed" if plan.baseline else "done"
+        self._baseline_losses = 0
+        self._losses_in_a_row = 0
+        self._pack = plan.pack
+        self._fixed = self._fixed_config()
+        self.stopped = False
+        self._living[ledger.session] = self
+
+    def __reduce__(self) -> tuple[Callable[[str], LedgerSearcher], tuple[str]]:
+        """Travel as a name: database and locks stay in this process."""
+        return (_living, (self._ledger.session,))
+
+    def stop(self) -> None:
+        """Ask nothing more; what runs is still told."""
+        self.stopped = True
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether workers die one after the other."""
+        return self._losses_in_a_row >= _MAX_LOSSES_IN_A_ROW
+
+    def _over(self) -> bool:
+        late = self._plan.deadline is not None and time.monotonic() > self._plan.deadline
+        return self.stopped or late or self.hopeless
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """Return the next pack, None while only running packs may bring more work, FINISHED at the end."""
+        if self._over():
+            return str(Searcher.FINISHED)
+        if self._baseline == "owed":
+            self._baseline = "flying"
+            self._flying[trial_id] = []
+            return self._config([{}], self._undefended)
+        asked = self._proposals.ask(min(self._pack, self._owed), trial_id) if self._owed > 0 else []
+        if not asked:
+            # A running pack may still be lost, and is then asked again: finished is only what has nothing in flight.
+            return None if self._flying else str(Searcher.FINISHED)
+        self._owed -= len(asked)
+        self._flying[trial_id] = [a.number for a in asked]
+        for watcher in self._watchers:
+            watcher.on_ask(len(asked))
+        return self._config([a.params for a in asked], self._cell)
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Tell a pack's outcomes."""
+        self.on_trial_complete(trial_id, result)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Tell a pack's outcomes, or that it was lost. A second call for the same pack changes nothing."""
+        numbers = self._flying.pop(trial_id, None)
+        if numbers is None:
+            return
+        sent = (result or {}).get("outcomes")
+        if error or sent is None:
+            self._losses_in_a_row += 1
+            self._lost(numbers)
+            return
+        self._losses_in_a_row = 0
+        if numbers:
+            for number, raw in zip(numbers, sent, strict=True):
+                self._told(self._ledger.tell(number, read_outcome(raw)))
+        else:
+            self._keep_baseline(read_outcome(sent[0]))
+
+    def _lost(self, numbers: list[int]) -> None:
+        if not numbers:
+            self._baseline_losses += 1
+            if self._baseline_losses < MAX_WORKER_LOSSES:
+                self._baseline = "owed"
+            else:
+                self._keep_baseline(Outcome.failed("error", f"{DIED} {self._baseline_losses} times"))
+        for number in numbers:
+            self._told(self._ledger.lose(number, "worker", DIED))
+
+    def _told(self, record: TrialRecord | None) -> None:
+        if record is None:
+            return
+        self._owed += record.outcome.outcome == "preempted"
+        self._proposals.learn(record)
+        self._pack = shortened(self._pack, sum(record.outcome.seconds.values()))
+        for watcher in self._watchers:
+            watcher.on_tell(record)
+
+    def _keep_baseline(self, outcome: Outcome) -> None:
+        self._baseline = "done"
+        self._ledger.set_baseline(outcome)
+        for watcher in self._watchers:
+            watcher.on_baseline(outcome)
+
+    @property
+    def _cell(self) -> str:
+        return self._ledger.cell.model_dump_json()
+
+    @property
+    def _undefended(self) -> str:
+        return undefended(self._ledger.cell).model_dump_json()
+
+    def _fixed_config(self) -> dict[str, Any]:
+        references = self._ledger.references or References()
+        return {
+            "references": references.model_dump_json(),
+            "options": dict(self._plan.options),
+            "gate": {"key": f"gate/{self._ledger.session}", "count": self._plan.workers},
+        }
+
+    def _config(self, params: list[dict[str, Any]], cell: str) -> dict[str, Any]:
+        return {**self._fixed, "cell": cell, "params": params}
+
+    def save(self, checkpoint_path: str) -> None:
+        """Keep nothing: the ledger is the only record."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Restore nothing."""
+
+
+def _living(session: str) -> LedgerSearcher:
+    return LedgerSearcher._living[session]
+
+
+def undefended(cell: Cell) -> Cell:
+    """Return the cell without its defense: the baseline."""
+    return cell.model_copy(update={"defense": "none", "fixed": {}})
