@@ -112,6 +112,12 @@ def test_rows_without_an_answer_are_wrong_for_every_label():
     assert leakage.top1(scores, np.array([0, 1, 1])) == pytest.approx(1 / 3)
 
 
+def test_binary_scores_predict_by_the_middle_of_their_range_unless_they_are_hard():
+    assert leakage.predictions(np.array([3.0, 5.0, 9.0])).tolist() == [0, 0, 1]
+    assert leakage.predictions(np.array([1.0, 1.0])).tolist() == [1, 1]
+    assert leakage.predictions(np.array([True, False])).tolist() == [1, 0]
+
+
 def test_top5_counts_ties_like_argmax():
     scores = np.tile(np.r_[1.0, np.zeros(7)], (8, 1))
     assert leakage.top5(scores, np.arange(8)) == 5 / 8
@@ -130,6 +136,7 @@ def test_advantage_is_zero_at_the_floor_and_one_at_certainty(success, floor):
     value = leakage.advantage(success, floor)
     assert 0 <= value <= 1
     assert leakage.advantage(floor, floor) == 0
+    assert leakage.advantage(0.25, 0.5, clip=False) == -0.5
     if floor < 1:
         assert leakage.advantage(1.0, floor) == pytest.approx(1.0)
         assert (value > 0) <= (success > floor)

@@ -75,14 +75,18 @@ def predictions(scores: Floats) -> Labels:
     """Predicted labels ``(n,)``, -1 where there is none.
 
     Class scores ``(n, K)`` predict their largest entry, the first on ties; a row of equal entries, or with one that is
-    not finite, predicts nothing. Binary scores ``(n,)`` predict 1 in the upper half of their range (min-max scaled above
-    1/2), a convention that knows no label; scores that are all equal predict 0.
+    not finite, predicts nothing. Binary scores ``(n,)`` predict 1 in the upper half of their range (min-max scaled
+    above 1/2), a convention that knows no label; scores that are all 0 or 1 (or bool) are predictions already.
     """
     if scores.ndim == 1:
-        low, high = (scores.min(), scores.max()) if len(scores) else (0.0, 0.0)
-        return (scores > low + (high - low) / 2).astype(np.int64)
+        scores = np.asarray(scores, dtype=np.float64)
+        if not len(scores) or np.isin(scores, (0.0, 1.0)).all():
+            return scores.astype(np.int64)
+        upper: Labels = (scores > (scores.min() + scores.max()) / 2).astype(np.int64)
+        return upper
     silent = ~np.isfinite(scores).all(1) | (scores == scores[:, :1]).all(1)
-    return np.where(silent, -1, scores.argmax(1))
+    said: Labels = np.where(silent, -1, scores.argmax(1))
+    return said
 
 
 def top1(scores: Floats, y: Labels) -> float:
@@ -118,11 +122,14 @@ def majority_share(y: Labels) -> float:
     return float(np.unique(y, return_counts=True)[1].max() / len(y)) if len(y) else float("nan")
 
 
-def advantage(success: float, floor: float) -> float:
-    """``(success - floor) / (1 - floor)``, clipped to [0, 1]: what an attack adds to a guess that needs no VFL.
+def advantage(success: float, floor: float, *, clip: bool = True) -> float:
+    """``(success - floor) / (1 - floor)``: what an attack adds to a guess without VFL; in [0, 1] with ``clip``.
 
     A floor of 1 leaves nothing to gain: 0. NaN in, NaN out.
     """
     if np.isnan(success) or np.isnan(floor):
         return float("nan")
-    return float(np.clip((success - floor) / (1 - floor), 0.0, 1.0)) if floor < 1 else 0.0
+    if floor >= 1:
+        return 0.0
+    gained = (success - floor) / (1 - floor)
+    return min(max(gained, 0.0), 1.0) if clip else gained

@@ -40,7 +40,7 @@ def auc(scores: Floats, y: Labels) -> float:
 
 
 def positive_margin(scores: Floats) -> NDArray[np.float64]:
-    """``s1 - s0`` of ``(n, 2)`` class scores, in float64: single-precision probabilities near 0 and near 1 stay apart."""
+    """``s1 - s0`` of ``(n, 2)`` class scores in float64, which keeps float32 probabilities near 0 and 1 apart."""
     margin: NDArray[np.float64] = scores[:, 1].astype(np.float64) - scores[:, 0]
     return margin
 

@@ -1,0 +1,83 @@
+"""Passive model completion: a head on the attacker's own bottom model, trained with a few labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
+from tune_vfl.attacks.completion import Completion
+from tune_vfl.spec import Strict
+
+if TYPE_CHECKING:
+    from tune_vfl.protocol.view import Answer, View
+
+Variant = Literal["logreg", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "fidelity", "supervised"]
+SEARCH: tuple[Variant, ...] = ("logreg", "head_only", "mixmatch_frozen", "mixmatch_unfrozen")
+
+
+def _listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+class PmcParams(Strict):
+    """Parameters of :class:`Pmc`."""
+
+    variants: Annotated[tuple[Variant, ...], BeforeValidator(_listed)] = Field(
+        SEARCH,
+        min_length=1,
+        description="logreg: logistic regression on embeddings; head_only: the head by cross-entropy; mixmatch_frozen: "
+        "the head by MixMatch; mixmatch_unfrozen: head and bottom by MixMatch; fidelity: the same at the published "
+        "length (25 x 1024 steps); supervised: head and bottom by cross-entropy",
+    )
+    steps: int | None = Field(
+        None, ge=1, description="steps of every trained variant in place of its own (1600 frozen, 400 unfrozen, 25600)"
+    )
+    ema_decay: float | None = Field(
+        None, ge=0, lt=1, description="decay of MixMatch's averaged model in place of 0.99 (fidelity: 0.999)"
+    )
+    lr: float = Field(2e-3, gt=0, description="learning rate of Adam")
+    batch_size: int = Field(16, ge=2, description="rows of each kind in a step; fewer where there are fewer")
+    head_layers: int = Field(1, ge=1, le=5, description="linear layers of the head")
+    epochs: int = Field(200, ge=1, description="passes over the labelled rows of head_only and supervised")
+    validate_folds: int = Field(
+        0,
+        ge=0,
+        le=10,
+        description="cross-validate every variant on the labelled rows with this many folds (costs as many trainings); "
+        "0: only logreg, which does so anyway",
+    )
+    aux: Literal["per_class", "random"] = Field("per_class", description="how the labelled rows are drawn")
+    aux_per_class: int | None = Field(None, ge=1, description="labelled rows a class; none: the data set's recipe")
+    aux_total: int | None = Field(None, ge=2, description="labelled rows in all for aux: random")
+
+
+@attack("pmc")
+class Pmc(Attack[PmcParams]):
+    """Completes the trained bottom model with an inference head and reads labels off it; a variant per way of training.
+
+    Every variant answers class probabilities for all training rows, of which the labelled ones are not counted, and for
+    the test rows. Variants with a cross-validated accuracy on the labelled rows are those that the attacker can choose
+    among. Frozen variants train on embeddings computed once, so their MixMatch mixes embeddings; the others mix inputs.
+    """
+
+    summary = "complete the attacker's bottom model with a head trained on a few labels"
+    reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
+    Params = PmcParams
+    capabilities = AttackCapabilities(sees=frozenset({"features", "bottom", "auxiliary"}))
+    quick = {"steps": 60}  # noqa: RUF012 - a constant
+
+    def auxiliary_request(self) -> AuxiliaryRequest:
+        """Return how many labelled rows it wants and how they are drawn."""
+        p = self.params
+        return AuxiliaryRequest(how=p.aux, per_class=p.aux_per_class, total=p.aux_total)
+
+    def run(self, view: View) -> dict[str, Answer]:
+        """Return an answer per variant: scores ``(*trials, N, K)``.
+
+        Raises:
+            SpecError: with fewer labelled rows than classes, or none that is unlabelled.
+        """
+        completion = Completion(view, self.params)
+        return {variant: completion.answer(variant) for variant in dict.fromkeys(self.params.variants)}

@@ -1,0 +1,184 @@
+"""Worlds made up for tests: rows, labels, gradients and a bottom model, and the views that attacks get of them.
+
+A separable world gives labels away to any reader of gradients or embeddings; in the other one they are drawn apart from
+everything that an attacker sees.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from tune_vfl.models.layers import select_member, stack_of
+from tune_vfl.protocol.view import Auxiliary, ClassOracle, Features, Grant, Moment, Recording, View
+from tune_vfl.seeds import Streams
+
+EVERYTHING: frozenset[Grant] = frozenset(get_args(Grant))
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Everything that exists in one made-up run, or in a pack of them.
+
+    Attributes:
+        seeds: an int, or one per member.
+        num_classes: K.
+        y_train, y_test: ``(*trials, n)`` true labels.
+        features: the attacker's.
+        bottom: the attacker's bottom model.
+        recordings: what it received.
+        auxiliary: rows whose labels it knows.
+    """
+
+    seeds: int | tuple[int, ...]
+    num_classes: int
+    y_train: Tensor
+    y_test: Tensor
+    features: Features
+    bottom: nn.Module
+    recordings: dict[Moment, Recording]
+    auxiliary: Auxiliary
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The leading axes of every tensor."""
+        return () if isinstance(self.seeds, int) else (len(self.seeds),)
+
+    def view(self, attack: str, grants: Collection[Grant] = EVERYTHING) -> View:
+        """Return the view of an attack that is granted ``grants``."""
+        return View(
+            attack=attack,
+            lead=self.lead,
+            num_classes=self.num_classes,
+            streams=Streams(self.seeds if isinstance(self.seeds, int) else list(self.seeds)),
+            held_recordings=self.recordings if "gradients" in grants else None,
+            held_features=self.features if "features" in grants else None,
+            held_bottom=(lambda: copy.deepcopy(self.bottom)) if "bottom" in grants else None,
+            held_auxiliary=self.auxiliary if "auxiliary" in grants else None,
+            held_positive_hints=self._hints if "positive_hints" in grants else None,
+            held_class_oracle=ClassOracle(of=self._statistics) if "class_oracle" in grants else None,
+            held_class_prior=self._shares() if "class_prior" in grants else None,
+        )
+
+    def member(self, index: int) -> World:
+        """Return one member of a pack, without leading axes."""
+        if isinstance(self.seeds, int):
+            raise TypeError("a single world has no members")
+
+        def recorded(r: Recording) -> Recording:
+            return Recording(r.ids[index], r.gradients[index], r.batches)
+
+        return World(
+            seeds=self.seeds[index],
+            num_classes=self.num_classes,
+            y_train=self.y_train[index],
+            y_test=self.y_test[index],
+            features=Features(self.features.train[index], self.features.test[index]),
+            bottom=select_member(self.bottom, index),
+            recordings={m: recorded(r) for m, r in self.recordings.items()},
+            auxiliary=Auxiliary(self.auxiliary.ids[index], self.auxiliary.labels[index]),
+        )
+
+    def _shares(self) -> Tensor:
+        return torch.nn.functional.one_hot(self.y_train, self.num_classes).float().mean(-2)
+
+    def _statistics(self, values: Tensor, ids: Tensor, kind: Literal["mean", "median"]) -> Tensor:
+        labels = self.y_train.gather(-1, ids)
+        centres = []
+        for c in range(self.num_classes):
+            mine = values.masked_fill((labels != c).unsqueeze(-1), torch.nan)
+            centres.append(mine.nanmean(-2) if kind == "mean" else mine.nanquantile(0.5, dim=-2))
+        return torch.stack(centres, -2)
+
+    def _hints(self, recording: Recording, count: int) -> Tensor:
+        """The first ``count`` positives of each batch: rows are in random order already."""
+        positive = self.y_train.gather(-1, recording.ids) == 1
+        hints = []
+        for start, stop in recording.batches:
+            block = positive[..., start:stop]
+            at = torch.where(block, torch.arange(start, stop), recording.ids.shape[-1]).sort(-1).values[..., :count]
+            hints.append(torch.where(at < recording.ids.shape[-1], at, -1))
+        return torch.stack(hints, -2)
+
+
+def make_world(
+    seeds: int | Sequence[int],
+    *,
+    num_classes: int = 2,
+    separable: bool = True,
+    width: int = 4,
+    rows: int = 600,
+    test_rows: int = 200,
+    batch: int = 64,
+    aux_per_class: int = 10,
+) -> World:
+    """Make up a world.
+
+    Args:
+        seeds: an int for one, one per member for a pack.
+        num_classes: K; one class in three is positive when K is 2.
+        separable: whether features and gradients depend on the labels.
+        width: d of the gradients; K of them (or 1 for a binary target) are ``p - y``, others have a direction of their
+            own on which they are.
+        rows: training rows.
+        test_rows: test rows.
+        batch: rows in a batch.
+        aux_per_class: labelled rows a class.
+    """
+    many = [seeds] if isinstance(seeds, int) else list(seeds)
+    parts = [_rows(s, num_classes, separable, width, rows + test_rows, aux_per_class, rows) for s in many]
+    y, x, gradients, order, at = (torch.stack(p) if not isinstance(seeds, int) else p[0] for p in zip(*parts, strict=True))
+    whole = seeds if isinstance(seeds, int) else tuple(seeds)
+    stream = Streams(seeds)["bottom"]
+    batches = tuple((s, min(s + batch, rows)) for s in range(0, rows, batch))
+    y_train = y[..., :rows]
+    epoch = Recording(order, gradients, batches)
+    first = Recording(order[..., :batch], gradients[..., :batch, :], batches[:1])
+    return World(
+        seeds=whole,
+        num_classes=num_classes,
+        y_train=y_train,
+        y_test=y[..., rows:],
+        features=Features(x[..., :rows, :], x[..., rows:, :]),
+        bottom=nn.Sequential(*stack_of([x.shape[-1], 12, 6], nn.ReLU, stream=stream)),
+        recordings={"first_batch": first, "epoch0": epoch, "last": epoch},
+        auxiliary=Auxiliary(at, y_train.gather(-1, at)),
+    )
+
+
+def _rows(
+    seed: int, num_classes: int, separable: bool, width: int, count: int, aux_per_class: int, rows: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """One member's labels, features, gradients in the order they were sent, that order, and its labelled rows."""
+    g = torch.Generator().manual_seed(seed)
+    share = torch.ones(num_classes)
+    share[0] = 2.0 if num_classes == 2 else 1.0
+    y = torch.multinomial(share, count, replacement=True, generator=g)
+    y[: num_classes * aux_per_class] = torch.arange(num_classes).repeat(aux_per_class)
+    shown = y if separable else y[torch.randperm(count, generator=g)]
+    x = torch.eye(num_classes)[shown] * 4 + torch.randn(count, num_classes, generator=g)
+    order = torch.randperm(rows, generator=g)
+    gradients = _gradients(shown[order], num_classes, width, g)
+    return y, x, gradients, order, torch.arange(num_classes * aux_per_class)
+
+
+def _gradients(y: Tensor, num_classes: int, width: int, g: torch.Generator) -> Tensor:
+    """Gradients of a model that leans towards class 0: ``p - y``, or that times a direction plus a little noise."""
+    logits = torch.randn(len(y), num_classes, generator=g) * 0.3
+    logits[:, 0] += 1.0 if num_classes == 2 else 0.0
+    residual = logits.softmax(-1) - torch.eye(num_classes)[y]
+    if width == num_classes:
+        return residual / 32
+    if num_classes != 2:
+        raise ValueError(f"gradients of {num_classes} classes have width {num_classes}, got {width}")
+    if width == 1:
+        return residual[:, 1:] / 32
+    direction = torch.randn(width, generator=g)
+    return (residual[:, 1:] * direction + 0.05 * torch.randn(len(y), width, generator=g)) / 32
+
+
