@@ -10,6 +10,9 @@ from tune_vfl.errors import DataError
 SPARSE = 64
 """A table may have this many places per row (and a million more) before its ids count as no row numbers."""
 
+UNKNOWN = 2**62
+"""Where an id is that was not in the set-up: outside of all rows, so that using it raises."""
+
 
 class RowTable:
     """Where the row with an id is: a dense table from ids to positions, per member.
@@ -29,8 +32,7 @@ class RowTable:
                 "number the rows and hand those numbers to the defense"
             )
         self.count = count
-        # An id that was not in the set-up points outside of the rows, so that using it raises.
-        places = torch.full((*ids.shape[:-1], largest + 1), count, dtype=torch.int64, device=ids.device)
+        places = torch.full((*ids.shape[:-1], largest + 1), UNKNOWN, dtype=torch.int64, device=ids.device)
         self._places = places.scatter_(-1, ids, torch.arange(count, device=ids.device).expand_as(ids))
 
     def positions(self, ids: Tensor) -> Tensor:

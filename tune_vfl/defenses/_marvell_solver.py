@@ -25,9 +25,7 @@ Numbers: TypeAlias = NDArray[np.float64]
 NO_VARIANCE = 1e-12
 """Smallest class variance, in units of G: keeps the divergence finite, moves a solution by about this much at most."""
 POINTS = 128
-ROUNDS = 3
-"""Nested grids, each 63 times finer than the one before: few and wide, as each costs some thirty calls at any width."""
-_LOG_GRID = np.concatenate([[0.0], np.logspace(-8, 0, POINTS - 1)])
+_LOG_GRID = np.concatenate([[0.0], np.logspace(-6, 0, POINTS - 1)])
 _GRID = np.linspace(0.0, 1.0, POINTS)
 
 
@@ -79,23 +77,26 @@ def _along(problem: _Problem, x: Numbers) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def _best_across(problem: _Problem) -> Numbers:
-    """Return the best variance across the difference for class 0, ``(T, 1)``: nested grids, the first one logarithmic.
+    """Return the best variance across the difference for class 0, ``(T, 1)``.
 
-    More than v - u never pays: it takes budget from the other direction and drives the classes apart again.
+    A logarithmic grid, an even one around its best point, and a parabola through the best three: few and wide steps,
+    as each takes some thirty calls at any width. More than v - u never pays: it takes budget from the other direction
+    and drives the classes apart again.
     """
-    p = problem.p
-    low = np.zeros_like(p)
-    high = np.minimum(problem.v - problem.u, problem.budget / ((1 - p) * problem.d))
-    grid = _LOG_GRID
-    points, best = low, np.zeros(len(p), dtype=np.int64)
-    rows = np.arange(len(p))
-    for _ in range(ROUNDS):
-        points = low + (high - low) * grid
-        best = _along(problem, points)[2].argmin(-1)
-        low = points[rows, np.maximum(best - 1, 0)][:, None]
-        high = points[rows, np.minimum(best + 1, POINTS - 1)][:, None]
-        grid = _GRID
-    return points[rows, best][:, None]
+    rows = np.arange(len(problem.p))
+    high = np.minimum(problem.v - problem.u, problem.budget / ((1 - problem.p) * problem.d))
+    points = high * _LOG_GRID
+    best = _along(problem, points)[2].argmin(-1)
+    low = points[rows, np.maximum(best - 1, 0)]
+    step = (points[rows, np.minimum(best + 1, POINTS - 1)] - low) / (POINTS - 1)
+    leaks = _along(problem, low[:, None] + (step * (POINTS - 1))[:, None] * _GRID)[2]
+    best = leaks.argmin(-1)
+    inner = np.minimum(np.maximum(best, 1), POINTS - 2)
+    left, middle, right = leaks[rows, inner - 1], leaks[rows, inner], leaks[rows, inner + 1]
+    curved = np.maximum(left - 2 * middle + right, 1e-300)
+    shift = np.minimum(np.maximum((left - right) / (2 * curved), -1), 1)
+    found: Numbers = low + step * (inner + shift)
+    return found[:, None]
 
 
 def solve(*, u: Numbers, v: Numbers, gap: Numbers, p: Numbers, budget: Numbers, d: int) -> NoiseVariances:
