@@ -15,7 +15,7 @@ from tune_vfl.data.base import Dataset
 from tune_vfl.defenses.base import DEFENSES, Defense, Mode
 from tune_vfl.errors import SpecError
 from tune_vfl.models.base import MODELS, Architecture, ModelOptions
-from tune_vfl.spec import Named, Strict, StudySpec, explain
+from tune_vfl.spec import ModelSpec, Named, Strict, StudySpec, explain
 
 S = TypeVar("S", bound=Strict)
 
@@ -110,14 +110,14 @@ def build_architecture(named: Named) -> Architecture[ModelOptions]:
     return cls(options_of(cls.Options, named.options, f"model {named.name}"))
 
 
-def _architecture(asked: Named | None, dataset: Dataset) -> Architecture[ModelOptions]:
+def _architecture(asked: ModelSpec, dataset: Dataset) -> Architecture[ModelOptions]:
     """The spec's model laid over the data set's own; another architecture starts from its own defaults."""
     recipe = dataset.recipe.model
-    name = asked.name if asked else recipe.name
-    options = {**(recipe.options if name == recipe.name else {}), **(asked.options if asked else {})}
+    name = asked.name or recipe.name
+    options = {**(recipe.options if name == recipe.name else {}), **asked.options}
     if options.get("top") == "none":
         outputs = MODELS[name](options_of(MODELS[name].Options, options, f"model {name}")).outputs(dataset.num_classes)
-        wanted = (asked.options if asked else {}).get("embedding_dim", outputs)
+        wanted = asked.options.get("embedding_dim", outputs)
         if wanted != outputs:
             raise SpecError(f"model.embedding_dim: without a top model it must be the {outputs} logits, got {wanted}")
         options.update(embedding_dim=outputs)

@@ -40,6 +40,24 @@ class Named(BaseModel):
         return dict(self.model_extra or {})
 
 
+class ModelSpec(BaseModel):
+    """An architecture's name and options; without a name the options go to the data set's own architecture."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but the name."""
+        return dict(self.model_extra or {})
+
+
 class Training(Strict):
     """How the undefended parts are trained. Fields not given in a spec take the dataset's own recipe.
 
@@ -117,7 +135,7 @@ class StudySpec(Strict):
 
     study: str = Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     dataset: Named
-    model: Named | None = None
+    model: ModelSpec = Field(default_factory=lambda: ModelSpec())
     training: Training = Field(default_factory=lambda: Training())
     defense: DefenseSpec
     attacks: Annotated[tuple[Named, ...], BeforeValidator(_as_list)] = Field(min_length=1)
