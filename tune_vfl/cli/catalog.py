@@ -1,0 +1,178 @@
+"""``tune-vfl list``: what there is, with capabilities and reference."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from tune_vfl.cli.options import Json
+from tune_vfl.cli.output import emit_json, emit_table
+from tune_vfl.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+SCHEMA = "tune-vfl/list/1"
+Entry = dict[str, Any]
+
+SAMPLERS = {
+    "tpe": "tree-structured Parzen estimator for several objectives: the default",
+    "nsga2": "genetic: cheap to ask, for hundreds of trials",
+    "random": "uniform draws",
+    "grid": "every listed value of every parameter once",
+    "gp": "Gaussian process: fewest trials, slow to ask",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("list")(list_kind)
+
+
+def list_kind(
+    kind: Annotated[str, typer.Argument(help="datasets, models, defenses, attacks, spaces or samplers.")],
+    json: Json = False,
+) -> None:
+    """List what there is: datasets, models, defenses, attacks, spaces or samplers.
+
+    Example: `tune-vfl list defenses`
+    """
+    if kind not in _KINDS:
+        import difflib
+
+        near = difflib.get_close_matches(kind, _KINDS, n=1, cutoff=0.4)
+        raise UnknownNameError("kind", kind, list(_KINDS), near[0] if near else None)
+    entries = _KINDS[kind]()
+    if json:
+        emit_json({"schema": SCHEMA, "kind": kind, "items": entries})
+        return
+    columns = _COLUMNS[kind]
+    emit_table(columns, [[_shown(entry.get(column)) for column in columns] for entry in entries])
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, list):
+        return ", ".join(str(v) for v in value)
+    return value
+
+
+def _fields(model: type[BaseModel]) -> Entry:
+    """Return the options of a registered thing: name to type, default, description and limits, as JSON schema has them."""
+    schema = model.model_json_schema()
+    required = set(schema.get("required", ()))
+    return {
+        name: {**{k: v for k, v in field.items() if k != "title"}, "required": name in required}
+        for name, field in schema.get("properties", {}).items()
+    }
+
+
+def _plain(capabilities: Any) -> Entry:
+    values = {f.name: getattr(capabilities, f.name) for f in dataclasses.fields(capabilities)}
+    return {
+        k: sorted(v) if isinstance(v, frozenset) else list(v) if isinstance(v, tuple) else v for k, v in values.items()
+    }
+
+
+def _defenses() -> list[Entry]:
+    from tune_vfl.defenses.base import DEFENSES
+
+    return [_method(DEFENSES[name], name) for name in DEFENSES]
+
+
+def _attacks() -> list[Entry]:
+    from tune_vfl.attacks.base import ATTACKS
+
+    return [_method(ATTACKS[name], name) for name in ATTACKS]
+
+
+def _method(cls: Any, name: str) -> Entry:
+    params = _fields(cls.Params)
+    described = {"params": list(params), "summary": cls.summary, "reference": cls.reference}
+    return {"name": name, **_plain(cls.capabilities), **described, "parameters": params}
+
+
+def _datasets() -> list[Entry]:
+    from tune_vfl.data.base import DATASETS
+
+    def one(name: str) -> Entry:
+        cls = DATASETS[name]
+        options = _fields(cls.Options)
+        return {
+            "name": name,
+            "summary": cls.summary,
+            "reference": cls.reference,
+            "options": list(options),
+            "fields": options,
+        }
+
+    return [one(name) for name in DATASETS]
+
+
+def _models() -> list[Entry]:
+    from tune_vfl.models.base import MODELS
+
+    def one(name: str) -> Entry:
+        cls = MODELS[name]
+        options = _fields(cls.Options)
+        described = {"modalities": sorted(cls.modalities), "stackable": cls.stackable, "summary": cls.summary}
+        return {"name": name, **described, "reference": cls.reference, "options": list(options), "fields": options}
+
+    return [one(name) for name in MODELS]
+
+
+def _spaces() -> list[Entry]:
+    from tune_vfl.search.spaces import named_spaces, space_files
+
+    def one(defense: str, name: str, space: Any) -> Entry:
+        dimensions = {
+            k: d.model_dump(mode="json", by_alias=True, exclude_defaults=True) for k, d in space.params.items()
+        }
+        size = None if math.isinf(space.size) else int(space.size)
+        named = {"name": f"{defense}/{name}", "defense": defense, "space": name}
+        return {
+            **named,
+            "searches": [f"{k} {_range(d)}" for k, d in dimensions.items()],
+            "published": len(space.published),
+            "size": size,
+            "parameters": dimensions,
+            "published_settings": [p.model_dump(mode="json") for p in space.published],
+        }
+
+    return [one(defense, name, space) for defense in space_files() for name, space in named_spaces(defense).items()]
+
+
+def _range(dimension: Entry) -> str:
+    for kind in ("float", "int"):
+        if kind in dimension:
+            low, high = dimension[kind]
+            return f"{low:g}..{high:g}{' log' if dimension.get('log') else ''}"
+    return "{" + ", ".join(str(v) for v in dimension["choice"]) + "}"
+
+
+def _samplers() -> list[Entry]:
+    from tune_vfl.spec import Sampler
+
+    names = get_args(Sampler.model_fields["name"].annotation)
+    return [{"name": name, "summary": SAMPLERS[name], "reference": "Optuna"} for name in names]
+
+
+_KINDS: dict[str, Callable[[], list[Entry]]] = {
+    "datasets": _datasets,
+    "models": _models,
+    "defenses": _defenses,
+    "attacks": _attacks,
+    "spaces": _spaces,
+    "samplers": _samplers,
+}
+_COLUMNS = {
+    "datasets": ("name", "summary", "options", "reference"),
+    "models": ("name", "modalities", "stackable", "options", "summary", "reference"),
+    "defenses": ("name", "classes", "modes", "run_by", "protects", "stackable", "params", "summary", "reference"),
+    "attacks": ("name", "classes", "modes", "who", "oracle", "sees", "params", "summary", "reference"),
+    "spaces": ("name", "searches", "published", "size"),
+    "samplers": ("name", "summary", "reference"),
+}

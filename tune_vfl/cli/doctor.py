@@ -1,0 +1,57 @@
+"""``tune-vfl doctor``: checks the machine, the ledger, the tracking server and the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tune_vfl.cli.options import Json
+from tune_vfl.cli.output import emit_json, emit_table, say
+
+if TYPE_CHECKING:
+    from tune_vfl.service.health import Check
+
+SCHEMA = "tune-vfl/doctor/1"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="First free trials that died with their search, and rebuild MLflow from the ledger."
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check what searches stand on. Exits 0 when all is well, 1 with findings, 4 when something does not answer.
+
+    Example: `tune-vfl doctor --repair`
+    """
+    from tune_vfl.service.health import examine, exit_code
+
+    repaired = _repaired() if repair else []
+    checks = [*examine(), *repaired]
+    if json:
+        emit_json({"schema": SCHEMA, "checks": [check._asdict() for check in checks]})
+    else:
+        _show(checks)
+    raise typer.Exit(exit_code(checks))
+
+
+def _repaired() -> list[Check]:
+    from tune_vfl.service.repair import repair
+
+    return repair(say)
+
+
+def _show(checks: list[Check]) -> None:
+    emit_table(("check", "status", "found"), [[check.name, check.status, check.detail] for check in checks])
+    for check in checks:
+        if check.advice:
+            say(f"{check.name}: {check.advice}")

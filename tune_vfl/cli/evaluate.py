@@ -1,0 +1,103 @@
+"""``tune-vfl evaluate``: one cell, no search."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from tune_vfl.cli.options import Json, Params, Settings, checked, merged_settings
+from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
+from tune_vfl.errors import SpecError
+
+# A setting that diverges or cannot be carried out is an answer; a crash is not.
+FAILED = frozenset({"error", "oom", "timeout", "preempted"})
+
+Dataset = Annotated[str, typer.Option("--dataset", "-d", help="A data set: see `tune-vfl list datasets`.")]
+Defense = Annotated[str, typer.Option("--defense", "-f", help="A defense: see `tune-vfl list defenses`.")]
+Attacks = Annotated[
+    list[str], typer.Option("--attack", "-a", help="An attack; repeatable: see `tune-vfl list attacks`.")
+]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="An architecture; by default the data set's own.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Train with this many seeds: 0, 1, ...")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("evaluate")(evaluate)
+
+
+def evaluate(
+    dataset: Dataset,
+    attack: Attacks,
+    defense: Defense = "none",
+    param: Params = None,
+    model: Model = None,
+    seeds: Seeds = 3,
+    settings: Settings = None,
+    json: Json = False,
+) -> None:
+    """Train one setting of one defense and attack it.
+
+    Exits 0 when there is an answer, also when that is `diverged` or `infeasible`, and 1 when the evaluation failed.
+
+    Example: `tune-vfl evaluate --dataset breast_cancer --defense laplace -p scale=0.01 --attack norm --seeds 3`
+    """
+    raw = _raw(dataset, defense, attack, model)
+    answer = checked(raw, merged_settings(settings, param), lambda spec: _run(spec, seeds))
+    if json:
+        emit_json(answer)
+    else:
+        _show(answer)
+    if answer["outcome"] != "ok":
+        say(f"tune-vfl: outcome {answer['outcome']}: {answer.get('reason') or 'no reason given'}")
+    if answer["outcome"] in FAILED:
+        raise typer.Exit(1)
+
+
+def _raw(dataset: str, defense: str, attacks: list[str], model: str | None) -> dict[str, Any]:
+    twice = sorted({a for a in attacks if attacks.count(a) > 1})
+    if twice:
+        raise SpecError(f"--attack {', '.join(twice)}: given more than once")
+    raw: dict[str, Any] = {"study": "evaluate", "dataset": {"name": dataset}, "defense": {"name": defense}}
+    if model:
+        raw["model"] = {"name": model}
+    return {**raw, "attacks": list(attacks)}
+
+
+def _run(raw: dict[str, Any], seeds: int) -> dict[str, Any]:
+    from tune_vfl.evaluation import evaluate_spec
+    from tune_vfl.spec import parse
+
+    budget = raw.get("budget")
+    raw["budget"] = {**(budget if isinstance(budget, dict) else {}), "seeds": seeds}
+    return evaluate_spec(parse(raw))
+
+
+def _show(answer: dict[str, Any]) -> None:
+    defense = answer["defense"]
+    params = f" ({cell(defense['params'])})" if defense["params"] else ""
+    emit(
+        f"{answer['dataset']}, model {answer['model']}, defense {defense['name']}{params}, {len(answer['seeds'])} seeds"
+    )
+    utility = answer.get("utility")
+    if utility:
+        emit(f"utility: {utility['metric']} {plus_minus(utility['mean'], utility['std'])}")
+    if answer.get("leakage") is not None:
+        emit(f"leakage: {answer['leakage']:.3f} (the largest advantage over what needs no VFL)")
+    if answer.get("attacks"):
+        emit_table(
+            ("attack", "metric", "success", "floor", "advantage", "variant", "remarks"), _rows(answer["attacks"])
+        )
+    for note in answer.get("notes", ()):
+        say(f"note: {note}")
+
+
+def _rows(attacks: dict[str, dict[str, Any]]) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for name, score in attacks.items():
+        flags = {"upper_bound": "upper bound", "weak_attack": "weaker than without VFL"}
+        remarks = ", ".join(text for key, text in flags.items() if score.get(key))
+        success = plus_minus(score["mean"], score["std"])
+        rows.append([name, score["metric"], success, score["floor"], score["advantage"], score.get("variant"), remarks])
+    return rows

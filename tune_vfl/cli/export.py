@@ -1,0 +1,48 @@
+"""``tune-vfl export``: one setting of a front, for other people's training loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tune_vfl.cli.options import Json, Storage, StudyName
+from tune_vfl.cli.output import cell, emit, emit_json, say
+from tune_vfl.errors import SpecError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("export")(export)
+
+
+def export(
+    study: StudyName,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Where to write the configuration.")],
+    select: Annotated[
+        str, typer.Option("--select", help='knee, max-utility, min-leakage, or a condition: "leakage<=0.2".')
+    ] = "knee",
+    storage: Storage = None,
+    json: Json = False,
+) -> None:
+    """Export the best setting; `tune_vfl.load_config(FILE)` reads it without Ray or MLflow.
+
+    Example: `tune-vfl export kdk-bank --select "leakage<=0.2" -o best.json`
+    """
+    import json as reader
+
+    from tune_vfl.service.studies import open_study
+
+    if out.is_dir():
+        raise SpecError(f"-o {out}: is a folder; give a file")
+    try:
+        open_study(study, storage).export(select, out)
+    except OSError as error:
+        raise SpecError(f"-o {out}: cannot be written ({error}); choose another place") from error
+    written = reader.loads(out.read_text(encoding="utf-8"))
+    if json:
+        emit_json(written)
+    else:
+        emit(f"trial {written['trial']}: {written['defense']['name']} {cell(written['defense']['params'])}")
+        say(f"wrote {out}")

@@ -1,0 +1,172 @@
+"""``tune-vfl submit`` and ``tune-vfl jobs``: studies on a cluster, through Ray's Jobs API."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tune_vfl.cli.options import Json, Settings, checked
+from tune_vfl.cli.output import emit, emit_json, emit_table, say
+
+if TYPE_CHECKING:
+    from tune_vfl.service.jobs import Job, Jobs
+
+SCHEMA = "tune-vfl/jobs/1"
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="URL",
+        help="The cluster's dashboard; by default RAY_API_SERVER_ADDRESS, RAY_ADDRESS if it is a URL, or "
+        "http://127.0.0.1:8265.",
+    ),
+]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `submit` and `jobs list` print it.")]
+
+app = typer.Typer(help="What runs on a cluster: list, logs, stop.", no_args_is_help=True)
+
+
+def add_to(parent: typer.Typer) -> None:
+    """Add the verbs."""
+    parent.command("submit")(submit)
+    parent.add_typer(app, name="jobs")
+
+
+def submit(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A YAML spec.")],
+    address: Address = None,
+    settings: Settings = None,
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help="Finished trials to end with.")] = None,
+    home: Annotated[
+        str | None,
+        typer.Option("--home", metavar="DIR", help="TUNE_VFL_HOME on the cluster; by default the cluster's own."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the log and print the front at the end.")] = False,
+    json: Json = False,
+) -> None:
+    """Run a spec on a Ray cluster. Only the spec travels: its data must be there already.
+
+    The token is read from RAY_AUTH_TOKEN, the file at RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token.
+
+    Example: `tune-vfl submit study.yaml --address http://127.0.0.1:8265 --wait`
+    """
+    raw = checked(_read(spec), _with_trials(settings, trials), _usable)
+    jobs = _jobs(address)
+    job_id = jobs.submit(raw, home=home)
+    if not wait:
+        emit_json({"schema": SCHEMA, "job": job_id, "address": jobs.address}) if json else emit(job_id)
+        say(f"follow it: tune-vfl jobs logs {job_id} --address {jobs.address}")
+        return
+    say(f"job {job_id}; Ctrl-C leaves it running")
+    job = jobs.follow(job_id, lambda text: typer.echo(text, err=True, nl=False))
+    _show_end(job, jobs.logs(job_id), json=json)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from tune_vfl.spec import read_yaml
+
+    return read_yaml(path)
+
+
+def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:
+    return [*(settings or ()), *([f"budget.trials={trials}"] if trials else ())]
+
+
+def _usable(raw: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what the cluster would refuse; data may exist only there, so nothing is loaded."""
+    from tune_vfl.cli.plan import refuse_mistakes
+    from tune_vfl.spec import expand
+
+    refuse_mistakes(expand(raw))
+    return raw
+
+
+def _jobs(address: str | None) -> Jobs:
+    from tune_vfl.service.cluster import ask, dashboard_address, find_token, is_loopback
+    from tune_vfl.service.jobs import Jobs
+
+    url, token = dashboard_address(address), find_token()
+    if token and url.startswith("http://") and not is_loopback(url):
+        say(f"warning: the token travels unencrypted to {url}; forward the dashboard to loopback instead")
+    jobs = Jobs(url, token)
+    if ask(url) == "open":
+        say(f"warning: {url} is open without a token: whoever reaches it can run code there (see `tune-vfl doctor`)")
+    return jobs
+
+
+def _show_end(job: Job, log: str, *, json: bool) -> None:
+    from tune_vfl.cli.studies import emit_study
+    from tune_vfl.service.jobs import study_in
+
+    found = study_in(log)
+    for study in found:
+        if json:
+            emit_json(study)
+        else:
+            emit_study(study)
+    if job.status != "SUCCEEDED":
+        say(f"tune-vfl: job {job.id} ended {job.status}: {job.message}")
+        failed_trials = any(study["trials"].get(name) for study in found for name in ("error", "oom", "timeout"))
+        raise typer.Exit(3 if found and failed_trials else 1)
+    if not found:
+        say(f"tune-vfl: job {job.id} succeeded but printed no study; see `tune-vfl jobs logs {job.id}`")
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_jobs(address: Address = None, json: Json = False) -> None:
+    """List the cluster's jobs, the newest first.
+
+    Example: `tune-vfl jobs list --address http://127.0.0.1:8265`
+    """
+    found = _jobs(address).list()
+    if json:
+        emit_json({"schema": SCHEMA, "jobs": [dataclasses.asdict(job) for job in found]})
+        return
+    rows = [[job.id, job.status, job.study, _when(job.started), _when(job.ended), job.message] for job in found]
+    emit_table(("job", "status", "study", "started (UTC)", "ended (UTC)", "message"), rows)
+
+
+@app.command("logs")
+def logs(
+    job: JobId,
+    address: Address = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+) -> None:
+    """Print what a job has printed.
+
+    Example: `tune-vfl jobs logs raysubmit_x2Tq --follow`
+    """
+    jobs = _jobs(address)
+    if not follow:
+        typer.echo(jobs.logs(job), nl=False)
+        return
+    jobs.follow(job, _flushed)
+
+
+def _flushed(text: str) -> None:
+    typer.echo(text, nl=False)
+    sys.stdout.flush()
+
+
+@app.command("stop")
+def stop(job: JobId, address: Address = None, json: Json = False) -> None:
+    """Stop a job; its study can be resumed.
+
+    Example: `tune-vfl jobs stop raysubmit_x2Tq`
+    """
+    was_running = _jobs(address).stop(job)
+    if json:
+        emit_json({"schema": SCHEMA, "job": job, "was_running": was_running})
+    else:
+        emit(f"{job}: {'stopping' if was_running else 'had already ended'}")
+
+
+def _when(seconds: float | None) -> str:
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

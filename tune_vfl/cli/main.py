@@ -1,0 +1,90 @@
+"""The command line: assembles the verbs and turns every error into a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tune_vfl.cli import catalog, doctor, evaluate, export, jobs, quickstart, report, search, studies, ui, validate
+from tune_vfl.cli.output import complain, emit, say
+from tune_vfl.errors import SpecError, TuneVflError
+
+EPILOG = (
+    "Exit codes: 0 fine, 1 failed, 2 usage or invalid spec, 3 a search finished with failed trials, "
+    "4 cluster or tracking server unreachable. TUNE_VFL_DEBUG=1 shows the full traceback of an unexpected error."
+)
+
+app = typer.Typer(
+    name="tune-vfl",
+    help="Find the label-privacy defense, and its setting, that costs your vertical federated learning the least.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from tune_vfl import __version__
+
+        emit(f"tune-vfl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Hold the options that come before a verb."""
+
+
+for _family in (quickstart, catalog, evaluate, validate, search, studies, report, export, jobs, ui, doctor):
+    _family.add_to(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: what follows ``tune-vfl``; by default what the process was started with.
+
+    Returns:
+        The exit code of the interface: 0, 1, 2, 3 or 4; 130 after an interrupt.
+    """
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="tune-vfl")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except SpecError as error:
+        complain(error.problems)
+        return error.exit_code
+    except TuneVflError as error:
+        complain([str(error)])
+        return error.exit_code
+    except KeyboardInterrupt:
+        say("tune-vfl: interrupted")
+        return 130
+    except Exception as error:  # noqa: BLE001 - the last place that can turn it into a message
+        return _unexpected(error)
+    return 0
+
+
+def _unexpected(error: Exception) -> int:
+    if os.environ.get("TUNE_VFL_DEBUG", "") not in {"", "0"}:
+        traceback.print_exception(error, file=sys.stderr)
+    text = " ".join(str(error).split())
+    hint = "" if os.environ.get("TUNE_VFL_DEBUG") else " (TUNE_VFL_DEBUG=1 shows where)"
+    complain([f"unexpected {type(error).__name__}: {text[:500]}{hint}"])
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Options that several verbs share, and the reading of ``--set`` and ``-p``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from tune_vfl.errors import SpecError
+
+T = TypeVar("T")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the answer as one line of JSON.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Set any field of the spec; repeatable: training.epochs=50."),
+]
+Params = Annotated[
+    list[str] | None,
+    typer.Option("--param", "-p", metavar="KEY=VALUE", help="Set a parameter of the defense; repeatable."),
+]
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study's name, as `tune-vfl studies` lists it.")]
+
+Storage = Annotated[
+    str | None,
+    typer.Option("--storage", metavar="URL", help="The ledger, where it is not the one under TUNE_VFL_HOME."),
+]
+
+
+def merged_settings(settings: Sequence[str] | None, params: Sequence[str] | None = None) -> list[str]:
+    """Return ``--set`` settings followed by ``-p`` ones, which are short for ``defense.params.KEY=VALUE``."""
+    return [*(settings or ()), *(f"defense.params.{p}" for p in params or ())]
+
+
+def lay_over(raw: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Apply settings one by one.
+
+    Returns:
+        The spec with every setting that could be applied, and the problems of the others.
+    """
+    from tune_vfl.spec import apply_settings
+
+    spec, problems = dict(raw), []
+    for setting in settings:
+        try:
+            spec = apply_settings(spec, [setting])
+        except SpecError as error:
+            problems += [p.replace("--set 'defense.params.", "-p '") for p in error.problems]
+    return spec, problems
+
+
+def checked(raw: Mapping[str, Any], settings: Sequence[str], use: Callable[[dict[str, Any]], T]) -> T:
+    """Apply settings to a raw spec and use it; problems of both are reported together.
+
+    Raises:
+        SpecError: with all problems.
+    """
+    spec, problems = lay_over(raw, settings)
+    try:
+        used = use(spec)
+    except SpecError as error:
+        raise SpecError([*problems, *error.problems]) from error
+    if problems:
+        raise SpecError(problems)
+    return used

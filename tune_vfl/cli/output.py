@@ -1,0 +1,76 @@
+"""Where things are printed: data on stdout, messages on stderr, and never a user's text read as markup."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PIPE_WIDTH = 160  # a table in a pipe or a file is not cut to 80 columns
+
+
+def emit(text: str) -> None:
+    """Print data on stdout as it is."""
+    typer.echo(text)
+
+
+def emit_json(data: Any) -> None:
+    """Print data as one line of strict JSON, so that it can be found again in a log.
+
+    Raises:
+        ValueError: for NaN or infinity, which JSON does not have.
+    """
+    typer.echo(json.dumps(data, allow_nan=False, default=str))
+
+
+def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+    """Print a table on stdout; numbers are aligned to the right."""
+    rows = [list(row) for row in rows]
+    grid = Table(title=title, title_justify="left", header_style="bold")
+    for i, name in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[i], (int, float)) or row[i] is None for row in rows)
+        grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(cell(value)) for value in row))
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, emoji=False).print(grid)
+
+
+def cell(value: object) -> str:
+    """Return a value as a table shows it: four significant digits, a dash for nothing, parameters as ``k=v``."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}={cell(v)}" for k, v in value.items()) or "-"
+    return str(value)
+
+
+def plus_minus(mean: float | None, std: float | None) -> str:
+    """Return ``mean +- std`` with three decimals."""
+    if mean is None:
+        return "-"
+    return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"
+
+
+def say(message: str) -> None:
+    """Print a message on stderr."""
+    typer.echo(message, err=True)
+
+
+def complain(problems: Sequence[str]) -> None:
+    """Print what is wrong on stderr: one sentence, or a list of all problems."""
+    if len(problems) == 1:
+        say(f"tune-vfl: {problems[0]}")
+        return
+    say(f"tune-vfl: {len(problems)} problems:")
+    for problem in problems:
+        say(f"  - {problem}")

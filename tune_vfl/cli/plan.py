@@ -1,0 +1,149 @@
+"""From a spec file and settings to the studies to run: a matrix expanded, its impossible pairs set aside with the reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.cli.options import checked
+from tune_vfl.errors import SpecError
+from tune_vfl.spec import Named, StudySpec, Training, expand, parse, read_yaml
+
+if TYPE_CHECKING:
+    from tune_vfl.cell import Cell
+    from tune_vfl.registry import Registry
+    from tune_vfl.search.space import Space
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One study that can be run: as the user gave it, resolved, and the space it searches."""
+
+    spec: StudySpec
+    cell: Cell
+    space: Space
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a spec asks for.
+
+    Attributes:
+        studies: the studies that can be run, in the order of the matrix.
+        skipped: for every impossible pair of a matrix, its study's name and the reasons.
+    """
+
+    studies: list[Planned]
+    skipped: dict[str, list[str]]
+
+
+def read_plan(path: Path, settings: Sequence[str] = ()) -> Plan:
+    """Read a spec file, lay settings over it, and plan it.
+
+    Raises:
+        SpecError: with every problem; of a matrix only when names or parameters are wrong, or no pair is possible.
+    """
+    return checked(read_yaml(path), settings, plan)
+
+
+def plan(raw: Mapping[str, Any]) -> Plan:
+    """Plan a raw spec: see :func:`read_plan`."""
+    expanded = expand(raw)
+    if len(expanded) == 1 and "matrix" not in raw:
+        return Plan([_resolved(parse(expanded[0]))], {})
+    specs = refuse_mistakes(expanded)
+    studies, skipped = [], {}
+    for spec in specs:
+        try:
+            studies.append(_resolved(spec))
+        except SpecError as error:
+            skipped[spec.study] = error.problems
+    if not studies:
+        raise SpecError([f"{name}: {problem}" for name, problems in skipped.items() for problem in problems])
+    return Plan(studies, skipped)
+
+
+def _resolved(spec: StudySpec) -> Planned:
+    from tune_vfl.resolve import resolve
+    from tune_vfl.search.spaces import load_space
+
+    cell = resolve(spec)
+    searched, fixed = spec.defense.space, spec.defense.params
+    space = load_space(spec.defense.name, searched, fixed=fixed, num_classes=cell.num_classes, mode=cell.mode)
+    return Planned(spec, cell, space)
+
+
+def refuse_mistakes(raws: Sequence[Mapping[str, Any]]) -> list[StudySpec]:
+    """Parse raw specs and refuse unknown names and wrong options; a mistake is not an impossible pair. Loads no data.
+
+    Raises:
+        SpecError: with the problems of all of them.
+    """
+    specs, problems = [], []
+    for raw in raws:
+        try:
+            specs.append(parse(raw))
+        except SpecError as error:
+            problems += error.problems
+    problems += [p for spec in specs for p in mistakes(spec)]
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    return specs
+
+
+def mistakes(spec: StudySpec) -> list[str]:
+    """Return unknown names and wrong options of a spec, whatever its pairs can do together."""
+    from tune_vfl.attacks.base import ATTACKS
+    from tune_vfl.data.base import DATASETS
+    from tune_vfl.defenses.base import DEFENSES
+    from tune_vfl.models.base import MODELS
+
+    problems = _option_problems(DEFENSES, Named(name=spec.defense.name, **spec.defense.params), "defense.params")
+    for attack in spec.attacks:
+        problems += _option_problems(ATTACKS, attack, f"attacks.{attack.name}")
+    problems += _option_problems(DATASETS, spec.dataset, "dataset", "Options", ("metric",))
+    if spec.model is not None:
+        problems += _option_problems(MODELS, spec.model, "model", "Options")
+    return problems
+
+
+def _option_problems(
+    registry: Registry[Any], named: Named, place: str, options: str = "Params", elsewhere: Sequence[str] = ()
+) -> list[str]:
+    from tune_vfl.resolve import options_of
+
+    try:
+        declared = getattr(registry[named.name], options)
+        options_of(declared, {k: v for k, v in named.options.items() if k not in elsewhere}, place)
+    except SpecError as error:
+        return error.problems
+    return []
+
+
+def cost(planned: Planned) -> dict[str, Any]:
+    """Return what a study costs, as the spec asks for it.
+
+    Returns:
+        ``trials``, ``seeds``, ``epochs``, ``trainings`` (networks trained, the undefended baseline and the runs of attacks
+        that take part in the training included), ``training_epochs`` (trainings x epochs), ``space`` (parameter to range)
+        and ``space_size`` (None when it is not finite).
+    """
+    from tune_vfl.attacks.base import ATTACKS
+
+    cell, trials = planned.cell, planned.spec.budget.trials
+    size = None if math.isinf(planned.space.size) else int(planned.space.size)
+    trials = trials if size is None else min(trials, size)
+    acting = sum(ATTACKS[a.name].capabilities.acts for a in cell.attacks)
+    trainings = (trials + 1) * len(cell.seeds) * (1 + acting)
+    return {
+        "trials": trials,
+        "seeds": len(cell.seeds),
+        "epochs": cell.training.epochs,
+        "trainings": trainings,
+        "training_epochs": trainings * cell.training.epochs,
+        "space": planned.space.model_dump(mode="json", by_alias=True, exclude_defaults=True).get("params", {}),
+        "space_size": size,
+    }

@@ -1,0 +1,121 @@
+"""``tune-vfl search`` and ``resume``: run studies here, or on the cluster of RAY_ADDRESS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tune_vfl.cli.options import Json, Settings, Storage, StudyName
+from tune_vfl.cli.output import complain, emit_json, say
+from tune_vfl.errors import SpecError, TuneVflError
+
+if TYPE_CHECKING:
+    from tune_vfl.cli.plan import Plan
+    from tune_vfl.search.study import Study
+
+FAILED = ("error", "oom", "timeout")
+STOPPED = 130  # as a shell counts Ctrl-C, so that what was to follow the search does not
+
+Trials = Annotated[int | None, typer.Option("--trials", min=1, help="Finished trials to end with.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command("search")(search)
+    app.command("resume")(resume)
+
+
+def search(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A YAML spec.")],
+    trials: Trials = None,
+    name: Annotated[str | None, typer.Option("--name", help="Call the study this.")] = None,
+    settings: Settings = None,
+    json: Json = False,
+) -> None:
+    """Run a spec. A study that exists with the same spec goes on where it was left. Ctrl-C stops it cleanly.
+
+    Of a matrix, every possible (dataset, defense) pair is run, one after the other.
+
+    Example: `tune-vfl search study.yaml --trials 100 --set sampler.name=nsga2`
+    """
+    from tune_vfl.cli.plan import read_plan
+
+    named = [f"study={_quoted(name)}"] if name is not None else []
+    wanted = [f"budget.trials={trials}"] if trials is not None else []
+    plan = read_plan(spec, [*(settings or ()), *named, *wanted])
+    for skipped, problems in plan.skipped.items():
+        say(f"skipped {skipped}: {'; '.join(problems)}")
+    raise typer.Exit(run_plan(plan, json=json))
+
+
+def _quoted(name: str) -> str:
+    import json
+
+    return json.dumps(name)
+
+
+def run_plan(plan: Plan, *, json: bool) -> int:
+    """Run every study of a plan and print each; a study that cannot be run does not stop the next.
+
+    Returns:
+        The exit code: the gravest of the studies', 1 and 4 before 3.
+    """
+    from tune_vfl.search import search as run
+
+    codes = []
+    for planned in plan.studies:
+        try:
+            study = run(planned.spec)
+        except TuneVflError as error:
+            if len(plan.studies) == 1:
+                raise
+            complain([f"{planned.spec.study}: {error}"])
+            codes.append(error.exit_code)
+            continue
+        codes.append(show_end(study, json=json))
+        if codes[-1] == STOPPED:
+            break
+    return gravest(codes)
+
+
+def gravest(codes: Sequence[int]) -> int:
+    """Return the exit code of several studies."""
+    return next((code for code in (STOPPED, 1, 2, 4, 3) if code in codes), 0)
+
+
+def show_end(study: Study, *, json: bool) -> int:
+    """Print a finished study.
+
+    Returns:
+        130 when it was stopped, 3 when a trial ended as error, oom or timeout, else 0.
+    """
+    from tune_vfl.cli.studies import emit_study
+
+    summary = study.summary()
+    if json:
+        emit_json(summary)
+    else:
+        emit_study(summary)
+    return STOPPED if study.stopped else exit_code(summary)
+
+
+def exit_code(summary: dict[str, Any]) -> int:
+    """Return a study's exit code."""
+    return 3 if any(summary["trials"].get(name) for name in FAILED) else 0
+
+
+def resume(study: StudyName, trials: Trials = None, storage: Storage = None, json: Json = False) -> None:
+    """Finish what a stopped search still owes; `--trials N` makes N finished trials the new budget.
+
+    Example: `tune-vfl resume kdk-bank --trials 80`
+    """
+    from tune_vfl.search import resume as run
+    from tune_vfl.service.studies import open_study
+
+    held = open_study(study, storage).record()
+    if trials is not None and trials < len(held.counted):
+        raise SpecError(f"--trials {trials}: study {study!r} has {len(held.counted)} finished trials already")
+    raise typer.Exit(show_end(run(study, trials=trials, storage=storage), json=json))

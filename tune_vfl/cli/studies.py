@@ -1,0 +1,174 @@
+"""``tune-vfl studies``, ``status`` and ``frontier``: what the ledger holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tune_vfl.cli.options import Json, Storage, StudyName
+from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
+from tune_vfl.errors import SpecError
+
+SCHEMA = "tune-vfl/studies/1"
+Format = Literal["table", "json", "csv", "parquet"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command("studies")(studies)
+    app.command("status")(status)
+    app.command("frontier")(frontier)
+
+
+def studies(storage: Storage = None, json: Json = False) -> None:
+    """List the studies in the ledger.
+
+    Example: `tune-vfl studies --json`
+    """
+    from tune_vfl.service.studies import all_studies
+
+    rows = []
+    for study in all_studies(storage):
+        record, summary = study.record(), study.summary()
+        row = {"study": record.name, "dataset": record.cell.dataset.name, "defense": record.cell.defense}
+        rows.append(
+            {**row, "trials": summary["trials"], "front": len(summary["front"]), "hypervolume": summary["hypervolume"]}
+        )
+    if json:
+        emit_json({"schema": SCHEMA, "studies": rows})
+    elif rows:
+        emit_table(list(rows[0]), [[_counts(v) if k == "trials" else v for k, v in row.items()] for row in rows])
+    else:
+        say("no studies yet: `tune-vfl quickstart` makes one")
+
+
+def status(study: StudyName, storage: Storage = None, json: Json = False) -> None:
+    """Say how far a study is: trials by outcome, hypervolume, front, time left.
+
+    Example: `tune-vfl status kdk-bank`
+    """
+    from tune_vfl.service.studies import open_study
+
+    summary = open_study(study, storage).summary()
+    if json:
+        emit_json(summary)
+    else:
+        emit_study(summary)
+
+
+def frontier(
+    study: StudyName,
+    form: Annotated[
+        Format, typer.Option("--format", help="parquet needs -o; csv and json go to stdout without it.")
+    ] = "table",
+    attack: Annotated[str | None, typer.Option("--attack", help="The front against this attack alone.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to a file instead.")] = None,
+    storage: Storage = None,
+    json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+) -> None:
+    """Print a study's Pareto front: no other setting has more utility at no more leakage.
+
+    Example: `tune-vfl frontier kdk-bank --format csv -o front.csv`
+    """
+    from tune_vfl.service.studies import known_attack, open_study
+
+    found = open_study(study, storage)
+    front = found.frontier(known_attack(found.record(), attack) if attack else None)
+    _write_front(front, "json" if json else form, out)
+
+
+def _write_front(front: Sequence[Mapping[str, Any]], form: Format, out: Path | None) -> None:
+    import json
+
+    if form == "parquet" and out is None:
+        raise SpecError("frontier --format parquet: give a file with -o FILE; parquet is not text")
+    if form == "table" and out is not None:
+        raise SpecError("frontier -o: choose --format json, csv or parquet for a file")
+    if form == "table":
+        front_table(front)
+    elif out is None and form == "json":
+        emit_json(list(front))
+    elif out is None:
+        emit(_frame(front).to_csv(index=False).rstrip("\n"))
+    else:
+        from tune_vfl.service.files import written_whole
+
+        with written_whole(out) as draft:
+            if form == "json":
+                draft.write_text(json.dumps(list(front), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+            elif form == "csv":
+                _frame(front).to_csv(draft, index=False)
+            else:
+                _frame(front).to_parquet(draft, index=False)
+        say(f"wrote {out} ({len(front)} points)")
+
+
+def _frame(front: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a row a point, parameters and attacks in columns of their own."""
+    import pandas as pd
+
+    numbers = ("number", "utility", "leakage", "utility_std", "leakage_std")
+    rows = [
+        {
+            **{name: point[name] for name in numbers},
+            **{f"params.{name}": value for name, value in point["params"].items()},
+            **{f"attack.{name}": success(value) for name, value in point["attacks"].items()},
+        }
+        for point in front
+    ]
+    return pd.DataFrame(rows, columns=None if rows else list(numbers))
+
+
+def success(attack: Any) -> float | None:
+    """Return an attack's mean success, whether the point holds the number or a mapping with ``mean``."""
+    value = attack.get("mean") if isinstance(attack, Mapping) else attack
+    return None if value is None else float(value)
+
+
+def front_table(front: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None = None) -> None:
+    """Print a front, and the undefended model under it."""
+    names = list(dict.fromkeys(name for point in front for name in point["attacks"]))
+    rows = [
+        [
+            point["number"],
+            cell(point["params"]),
+            plus_minus(point["utility"], point["utility_std"]),
+            plus_minus(point["leakage"], point["leakage_std"]),
+            *(_three(point["attacks"].get(name)) for name in names),
+        ]
+        for point in front
+    ]
+    if baseline and baseline.get("utility") is not None:
+        attacks = baseline.get("attacks") or {}
+        leakage = plus_minus(baseline.get("leakage"), baseline.get("leakage_std"))
+        utility = plus_minus(baseline["utility"], baseline.get("utility_std"))
+        rows.append(["-", "no defense", utility, leakage, *(_three(attacks.get(name)) for name in names)])
+    emit_table(("trial", "setting", "utility", "leakage", *names), rows)
+
+
+def _three(attack: Any) -> str:
+    value = None if attack is None else success(attack)
+    return "-" if value is None else f"{value:.3f}"
+
+
+def emit_study(summary: Mapping[str, Any]) -> None:
+    """Print a study's summary and front."""
+    emit(f"study {summary['study']}: {_counts(summary['trials'])}; hypervolume {cell(summary['hypervolume'])}")
+    if summary.get("eta_seconds") is not None:
+        emit(f"about {summary['eta_seconds'] / 60:.1f} minutes left")
+    if summary["front"]:
+        front_table(summary["front"], summary.get("baseline"))
+    else:
+        emit("no trial has ended ok yet: no front")
+    mlflow = summary.get("mlflow") or {}
+    if mlflow:
+        from tune_vfl.search.storage import hide_password
+
+        say(f"MLflow: experiment {mlflow.get('experiment')} at {hide_password(str(mlflow.get('tracking_uri')))}")
+
+
+def _counts(trials: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in trials.items() if count) or "no trials"

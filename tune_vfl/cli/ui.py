@@ -1,0 +1,33 @@
+"""``tune-vfl ui``: the MLflow UI on loopback."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tune_vfl.cli.output import say
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("ui")(ui)
+
+
+def ui(
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where to listen on 127.0.0.1.")] = 5000,
+    tracking: Annotated[
+        str | None,
+        typer.Option(
+            "--tracking", metavar="URI", help="By default MLFLOW_TRACKING_URI, else the database in TUNE_VFL_HOME."
+        ),
+    ] = None,
+) -> None:
+    """Show the MLflow UI on 127.0.0.1 until Ctrl-C.
+
+    Example: `tune-vfl ui --port 5001`
+    """
+    from tune_vfl.tracking.ui import serve
+
+    say(f"MLflow at http://127.0.0.1:{port}; filter runs by: tags.`tune_vfl.pareto` = 'true'. Ctrl-C ends it.")
+    raise typer.Exit(serve(tracking, port))

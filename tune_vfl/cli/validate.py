@@ -1,0 +1,89 @@
+"""``tune-vfl validate``: check a spec, print it resolved, and say what it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tune_vfl.cli.options import Json, Settings
+from tune_vfl.cli.output import cell, emit, emit_json, say
+from tune_vfl.errors import SpecError
+
+if TYPE_CHECKING:
+    from tune_vfl.cli.plan import Plan, Planned
+
+SCHEMA = "tune-vfl/validation/1"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("validate")(validate)
+
+
+def validate(
+    spec: Annotated[Path | None, typer.Argument(metavar="SPEC", help="A YAML spec.")] = None,
+    settings: Settings = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of a spec, for editors.")] = False,
+    json: Json = False,
+) -> None:
+    """Check a spec and print it resolved, with its cost. Runs nothing.
+
+    Example: `tune-vfl validate study.yaml --set budget.trials=100`
+    """
+    if schema:
+        from tune_vfl.spec import json_schema
+
+        emit_json(json_schema())
+        return
+    if spec is None:
+        raise SpecError("validate: expected a SPEC, the path of a YAML file (or --schema)")
+    from tune_vfl.cli.plan import read_plan
+
+    plan = read_plan(spec, settings or ())
+    if json:
+        emit_json(answer(plan))
+    else:
+        _show(plan)
+
+
+def answer(plan: Plan) -> dict[str, Any]:
+    """Return the JSON answer: each study resolved with its cost, and the impossible pairs with the reasons."""
+    studies = [_study(planned) for planned in plan.studies]
+    return {
+        "schema": SCHEMA,
+        "studies": studies,
+        "skipped": [{"study": n, "problems": p} for n, p in plan.skipped.items()],
+    }
+
+
+def _study(planned: Planned) -> dict[str, Any]:
+    from tune_vfl.cli.plan import cost
+
+    spec = planned.spec.model_dump(mode="json")
+    resolved = planned.cell.model_dump(mode="json")
+    resolved.pop("trial_minutes", None)
+    kept = {name: spec[name] for name in ("budget", "sampler", "resources", "storage", "tracking")}
+    return {"study": planned.spec.study, "resolved": {**resolved, **kept}, "cost": cost(planned)}
+
+
+def _show(plan: Plan) -> None:
+    import yaml
+
+    for planned in plan.studies:
+        study = _study(planned)
+        emit(f"# {study['study']}")
+        emit(yaml.safe_dump(study["resolved"], sort_keys=False, allow_unicode=True).rstrip())
+        emit(f"# cost: {_cost_line(study['cost'])}\n")
+    for name, problems in plan.skipped.items():
+        say(f"skipped {name}: {'; '.join(problems)}")
+
+
+def _cost_line(cost: dict[str, Any]) -> str:
+    size = "infinitely many" if cost["space_size"] is None else cost["space_size"]
+    searched = ", ".join(cost["space"]) or "nothing"
+    return (
+        f"{cost['trials']} trials x {cell(cost['seeds'])} seeds x {cost['epochs']} epochs, and the undefended baseline: "
+        f"{cost['trainings']} trainings, {cost['training_epochs']} epochs in all; searches {searched}, {size} settings"
+    )

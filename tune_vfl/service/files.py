@@ -1,0 +1,35 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tune_vfl.errors import SpecError
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Give a draft beside ``path`` to write to, and put it in place when the block ends well.
+
+    Raises:
+        SpecError: when the place cannot be written; nothing is left behind then.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(f"{path} is a folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be written ({error}); choose another place") from error
+    os.close(handle)
+    draft = Path(name)
+    try:
+        yield draft
+        draft.chmod(0o644)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,215 @@
+"""What `doctor` looks at: each check answers with what it found and what to do about it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from tune_vfl.errors import TuneVflError, UnreachableError
+
+Status = Literal["ok", "finding", "unreachable"]
+GIB = 1024**3
+LEAST_MEMORY, LEAST_DISK = 3 * GIB, 2 * GIB
+PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "transformers")
+
+
+class Check(NamedTuple):
+    """What one check found.
+
+    Attributes:
+        name: what was looked at.
+        status: ``finding`` is something to mend, ``unreachable`` something that does not answer.
+        detail: what is there.
+        advice: what to do; empty when all is well.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+def examine() -> list[Check]:
+    """Run every check; a check that breaks is itself a finding."""
+    checks: list[Callable[[], Check | list[Check]]] = [
+        python,
+        packages,
+        torchvision,
+        machine,
+        disk,
+        data,
+        ledger,
+        tracking,
+        cluster,
+    ]
+    found: list[Check] = []
+    for check in checks:
+        try:
+            answer = check()
+        except Exception as error:  # noqa: BLE001 - the doctor must not die of what it finds
+            answer = Check(
+                check.__name__, "finding", f"the check failed: {type(error).__name__}: {error}", "report this"
+            )
+        found.extend([answer] if isinstance(answer, Check) else answer)
+    return found
+
+
+def exit_code(checks: list[Check]) -> int:
+    """Return 4 when something does not answer, 1 when something is to be mended, else 0."""
+    statuses = {check.status for check in checks}
+    return 4 if "unreachable" in statuses else 1 if "finding" in statuses else 0
+
+
+def python() -> Check:
+    """Python 3.11 or newer."""
+    good = sys.version_info >= (3, 11)
+    advice = "" if good else "install Python 3.11 or newer and make a new virtual environment"
+    return Check("python", "ok" if good else "finding", f"{platform.python_version()} at {sys.executable}", advice)
+
+
+def packages() -> Check:
+    """Installed versions against what this package asks for."""
+    from packaging.requirements import Requirement
+
+    wrong = []
+    for line in importlib.metadata.requires("tune-vfl") or ():
+        need = Requirement(line)
+        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
+            continue
+        installed = _version(need.name)
+        if installed is None or not need.specifier.contains(installed, prereleases=True):
+            wrong.append(f"{need.name} {installed or 'missing'} (needs {need.specifier or 'any'})")
+    versions = ", ".join(f"{name} {_version(name) or 'missing'}" for name in PACKAGES)
+    if wrong:
+        return Check("packages", "finding", "; ".join(wrong), "python -m pip install -e .")
+    return Check("packages", "ok", versions)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def torchvision() -> Check:
+    """Torch and torchvision built for the same device: a CUDA torchvision beside a CPU torch breaks its import."""
+    code = "import torch, torchvision; print(torch.__version__, torchvision.__version__, torch.cuda.is_available())"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+    if ran.returncode == 0:
+        torch_version, vision_version, cuda = ran.stdout.split()[-3:]
+        return Check(
+            "torchvision", "ok", f"imports beside torch {torch_version} ({vision_version}), CUDA usable: {cuda}"
+        )
+    reason = (ran.stderr.strip().splitlines() or ["no message"])[-1]
+    advice = (
+        "install torch and torchvision from one index, such as python -m pip install --force-reinstall torch torchvision "
+        "--index-url https://download.pytorch.org/whl/cpu"
+    )
+    return Check("torchvision", "finding", f"cannot be imported: {reason}", advice)
+
+
+def machine() -> Check:
+    """Cores and free memory."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    detail = f"{cores} cores, {memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB memory free"
+    if memory.available < LEAST_MEMORY:
+        return Check("machine", "finding", detail, "a 2-worker search takes up to 3 GiB: set resources.concurrency=1")
+    return Check("machine", "ok", detail)
+
+
+def disk() -> Check:
+    """``TUNE_VFL_HOME`` can be written and has room."""
+    from tune_vfl.search.storage import home
+
+    folder = home()
+    standing = next(p for p in (folder, *folder.parents) if p.exists())
+    free = shutil.disk_usage(standing).free
+    detail = f"{folder}{'' if folder.exists() else ' (not made yet)'}, {free / GIB:.1f} GiB free"
+    if not standing.is_dir() or not os.access(standing, os.W_OK):
+        return Check(
+            "home", "finding", f"{detail}, cannot be written", "set TUNE_VFL_HOME to a folder that can be written"
+        )
+    if free < LEAST_DISK:
+        return Check("home", "finding", detail, "make room, or set TUNE_VFL_HOME to a larger disk")
+    return Check("home", "ok", detail)
+
+
+def data() -> Check:
+    """Which data sets can be loaded from here; those that need files are looked for under the data root."""
+    from tune_vfl.data.root import data_root
+
+    root = data_root()
+    folders = sorted(p.name for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
+    found = f"{root}: {', '.join(folders) or 'nothing there'}; digits, breast_cancer and wine need no files"
+    return Check(
+        "data", "ok", found, "" if folders else "set TUNE_VFL_DATA to a folder of data files, for the other data sets"
+    )
+
+
+def ledger() -> Check:
+    """The ledger opens, answers, and (sqlite) writes ahead."""
+    from tune_vfl.search.storage import SQLITE, hide_password, ledger_url
+
+    url = ledger_url()
+    path = Path(url.removeprefix(SQLITE))
+    if not path.exists():
+        return Check("ledger", "ok", f"{hide_password(url)}: not made yet; the first search makes it")
+    advice = f"restore {path} from a backup, or move it away to start anew; nothing else holds the results"
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=10)
+        try:
+            mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+            state = str(connection.execute("PRAGMA quick_check").fetchone()[0])
+            studies = int(connection.execute("SELECT COUNT(*) FROM studies").fetchone()[0])
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return Check("ledger", "finding", f"{path}: {error}", advice)
+    if state != "ok":
+        return Check("ledger", "finding", f"{path}: {state}", advice)
+    if mode != "wal":
+        return Check(
+            "ledger", "finding", f"{path}: journal mode {mode}, not wal", "any search turns write-ahead logging on"
+        )
+    return Check("ledger", "ok", f"{path}: {studies} studies, write-ahead log on")
+
+
+def tracking() -> Check:
+    """The tracking store answers; the embedded one is not made by looking at it."""
+    from tune_vfl.tracking.store import client, embedded_uri, resolve_uri
+
+    uri = resolve_uri(None)
+    if uri == embedded_uri() and not Path(uri.removeprefix("sqlite:///")).exists():
+        return Check("mlflow", "ok", f"{uri}: not made yet; the first search makes it")
+    try:
+        experiments = len(client(uri).search_experiments(max_results=1000))
+    except UnreachableError as error:
+        return Check("mlflow", "unreachable", str(error), "start the server, or unset MLFLOW_TRACKING_URI")
+    except TuneVflError as error:
+        return Check("mlflow", "finding", str(error), "tune-vfl doctor --repair rebuilds it from the ledger")
+    return Check("mlflow", "ok", f"{uri}: {experiments} experiments")
+
+
+def cluster() -> Check | list[Check]:
+    """The cluster that ``RAY_ADDRESS`` names: does it answer, and does it ask for a token?"""
+    from tune_vfl.service.ray_cluster import examine_cluster
+
+    address = os.environ.get("RAY_ADDRESS") or os.environ.get("RAY_API_SERVER_ADDRESS")
+    if not address or address == "local":
+        return Check("cluster", "ok", "none named (RAY_ADDRESS is not set): searches start a Ray of their own")
+    return examine_cluster(address)

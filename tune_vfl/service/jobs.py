@@ -1,0 +1,213 @@
+"""Submitting a study to a cluster through Ray's Jobs API, following it, and reading its answer back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tune_vfl.errors import SpecError, TuneVflError, UnreachableError
+from tune_vfl.service.cluster import bearer, require_answer
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+STUDY_SCHEMA = "tune-vfl/study/1"
+ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+# Ray looks into these before it looks at the address it is given.
+_OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the cluster knows it; times in seconds since the epoch.
+
+    Attributes:
+        id: the submission id.
+        status: ``PENDING``, ``RUNNING``, ``SUCCEEDED``, ``FAILED`` or ``STOPPED``.
+        study: the study it runs, where tune-vfl submitted it.
+        message: Ray's own words on the status.
+    """
+
+    id: str
+    status: str
+    study: str = ""
+    started: float | None = None
+    ended: float | None = None
+    message: str = ""
+
+
+class Jobs:
+    """The jobs of one cluster.
+
+    Args:
+        address: the dashboard's URL, from :func:`tune_vfl.service.cluster.dashboard_address`.
+        token: the cluster's token, if it has one.
+
+    Raises:
+        UnreachableError: when the Jobs API does not answer, or not to this token.
+    """
+
+    def __init__(self, address: str, token: str | None = None) -> None:
+        require_answer(address, token)
+        self.address = address
+        self._client = _connect(address, token)
+
+    def submit(self, raw: dict[str, Any], arguments: Sequence[str] = (), home: str | None = None) -> str:
+        """Submit a spec; the cluster gets this one file and nothing else.
+
+        Args:
+            raw: the spec, settings applied.
+            arguments: options of ``tune-vfl search`` to pass on.
+            home: ``TUNE_VFL_HOME`` on the cluster; by default the cluster's own, else ``~/tune-vfl-home`` there.
+
+        Returns:
+            The submission id.
+        """
+        place = shlex.quote(home) if home else '"${TUNE_VFL_HOME:-$HOME/tune-vfl-home}"'
+        entrypoint = shlex.join(["tune-vfl", "search", "spec.yaml", "--json", *arguments])
+        with tempfile.TemporaryDirectory(prefix="tune-vfl-job-") as folder:
+            Path(folder, "spec.yaml").write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
+            with _as_tune_vfl_errors(self.address):
+                return str(
+                    self._client.submit_job(
+                        entrypoint=f"TUNE_VFL_HOME={place} {entrypoint}",
+                        runtime_env={"working_dir": folder},
+                        metadata={"tune_vfl.study": str(raw.get("study", ""))},
+                    )
+                )
+
+    def list(self) -> list[Job]:
+        """Return all jobs, the newest first."""
+        with _as_tune_vfl_errors(self.address):
+            details = self._client.list_jobs()
+        jobs = [_job(d) for d in details if d.submission_id]
+        return sorted(jobs, key=lambda job: job.started or 0.0, reverse=True)
+
+    def get(self, job_id: str) -> Job:
+        """Return one job.
+
+        Raises:
+            SpecError: when there is no such job; names the known ones.
+        """
+        known = {job.id: job for job in self.list()}
+        if job_id not in known:
+            raise SpecError(f"no job {job_id!r} at {self.address}. Known: {', '.join(known) or 'none'}.")
+        return known[job_id]
+
+    def logs(self, job_id: str) -> str:
+        """Return everything that the job has printed so far."""
+        self.get(job_id)
+        with _as_tune_vfl_errors(self.address):
+            return str(self._client.get_job_logs(job_id))
+
+    def stop(self, job_id: str) -> bool:
+        """Ask a job to stop; the search ends as after Ctrl-C and can be resumed.
+
+        Returns:
+            Whether it was still running.
+        """
+        job = self.get(job_id)
+        if job.status in ENDED:
+            return False
+        with _as_tune_vfl_errors(self.address):
+            return bool(self._client.stop_job(job_id))
+
+    def follow(self, job_id: str, show: Callable[[str], None], every: float = 2.0, patience: int = 15) -> Job:
+        """Show what a job prints until it ends.
+
+        Args:
+            job_id: the job.
+            show: is called with each new piece of its output.
+            every: seconds between two looks.
+            patience: how many looks in a row may fail before we give up; the job itself goes on.
+
+        Raises:
+            UnreachableError: when the cluster stays away.
+        """
+        shown, missed = 0, 0
+        while True:
+            try:
+                job = self.get(job_id)
+                text = self.logs(job_id)
+                missed = 0
+            except UnreachableError:
+                missed += 1
+                if missed > patience:
+                    raise
+                time.sleep(every)
+                continue
+            if len(text) > shown:
+                show(text[shown:])
+                shown = len(text)
+            if job.status in ENDED:
+                return job
+            time.sleep(every)
+
+
+def study_in(log: str) -> list[dict[str, Any]]:
+    """Return the studies that a job printed as JSON lines among its other output, in order."""
+    found = []
+    for line in log.splitlines():
+        if STUDY_SCHEMA not in line or not line.lstrip().startswith("{"):
+            continue
+        try:
+            data = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(data, dict) and data.get("schema") == STUDY_SCHEMA:
+            found.append(data)
+    return found
+
+
+def _job(details: Any) -> Job:
+    metadata = details.metadata or {}
+    return Job(
+        id=str(details.submission_id),
+        status=str(getattr(details.status, "value", details.status)),
+        study=str(metadata.get("tune_vfl.study", "")),
+        started=details.start_time / 1000 if details.start_time else None,
+        ended=details.end_time / 1000 if details.end_time else None,
+        message=" ".join((details.message or "").split()),
+    )
+
+
+def _connect(address: str, token: str | None) -> JobSubmissionClient:
+    from ray.job_submission import JobSubmissionClient
+
+    with _without(_OVERRIDES), _as_tune_vfl_errors(address):
+        return JobSubmissionClient(address, headers=bearer(token))
+
+
+@contextmanager
+def _without(names: Sequence[str]) -> Iterator[None]:
+    held = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(held)
+
+
+@contextmanager
+def _as_tune_vfl_errors(address: str) -> Iterator[None]:
+    """Turn what the Jobs client raises into our errors, without the token."""
+    import requests
+    from ray.exceptions import AuthenticationError
+
+    try:
+        yield
+    except AuthenticationError as error:
+        raise UnreachableError(f"the cluster at {address} refuses the token; has it changed?") from error
+    except (ConnectionError, requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
+        raise UnreachableError(f"the cluster at {address} does not answer any more ({type(error).__name__})") from error
+    except RuntimeError as error:
+        raise TuneVflError(f"the cluster at {address} refused: {' '.join(str(error).split())[:500]}") from error

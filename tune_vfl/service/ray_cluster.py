@@ -1,0 +1,126 @@
+"""Is the Ray cluster there, and does it answer to anybody? Both doors are tried: the dashboard (HTTP) and the GCS (gRPC)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+from tune_vfl.service.cluster import ask, find_token
+from tune_vfl.service.health import Check
+
+OPEN_ADVICE = (
+    "anyone who reaches it can run code there: start every node with RAY_AUTH_MODE=token and the same token "
+    "(see docs/cluster.md)"
+)
+# Asked in a process of its own: the mode of authentication is read once per process.
+_PROBE = """
+import json, sys
+from ray._raylet import GcsClient
+from ray.exceptions import AuthenticationError
+try:
+    gcs = GcsClient(address=sys.argv[1])
+    nodes = len(gcs.get_all_node_info(timeout=5))
+    dashboard = gcs.internal_kv_get(b"dashboard", namespace=b"dashboard", timeout=5) or b""
+    print(json.dumps({"nodes": nodes, "dashboard": dashboard.decode()}))
+except AuthenticationError:
+    print(json.dumps({"refused": True}))
+"""
+
+
+def examine_cluster(address: str) -> list[Check]:
+    """Check the cluster at a ``RAY_ADDRESS``: ``http(s)://HOST:PORT``, ``ray://HOST:PORT``, ``HOST:PORT`` or ``auto``."""
+    if address.startswith(("http://", "https://")):
+        return [_dashboard(address.rstrip("/"))]
+    if address == "auto":
+        address = _local_cluster() or ""
+        if not address:
+            return [
+                Check("cluster", "unreachable", "RAY_ADDRESS=auto, and no Ray runs on this machine", "ray start --head")
+            ]
+    if address.startswith("ray://"):
+        return [_port(address.removeprefix("ray://"))]
+    checks = [_gcs(address)]
+    dashboard = _seen(address, with_token=True).get("dashboard") if checks[0].status != "unreachable" else None
+    return [*checks, _dashboard(f"http://{dashboard}")] if dashboard else checks
+
+
+def _local_cluster() -> str | None:
+    from ray._private.services import find_gcs_addresses
+
+    found = sorted(find_gcs_addresses())
+    return str(found[0]) if found else None
+
+
+def _dashboard(url: str) -> Check:
+    answer = ask(url)
+    if answer == "away":
+        return Check("dashboard", "unreachable", f"nothing answers at {url}", "ray dashboard cluster.yaml forwards it")
+    if answer == "open":
+        return Check("dashboard", "finding", f"{url} answers without a token", OPEN_ADVICE)
+    if answer == "other":
+        return Check("dashboard", "finding", f"what answers at {url} is no Ray dashboard", "give the dashboard's URL")
+    ours = ask(url, find_token()) if find_token() else "token"
+    if ours == "open":
+        return Check("dashboard", "ok", f"{url} wants a token and takes ours")
+    advice = "put the cluster's token into RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+    return Check(
+        "dashboard", "finding", f"{url} wants a token and {'refuses ours' if find_token() else 'we have none'}", advice
+    )
+
+
+def _port(address: str) -> Check:
+    if not listens(address):
+        return Check(
+            "cluster", "unreachable", f"nothing listens at {address}", "is the cluster up? (ray up cluster.yaml)"
+        )
+    return Check("cluster", "ok", f"something listens at {address}; its token cannot be checked through Ray Client")
+
+
+def listens(address: str, timeout: float = 3.0) -> bool:
+    """Say whether something accepts connections at ``HOST:PORT``."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def _gcs(address: str) -> Check:
+    if not listens(address):
+        advice = "is the cluster up? Unset RAY_ADDRESS to search on this machine alone"
+        return Check("cluster", "unreachable", f"nothing listens at {address}", advice)
+    bare = _seen(address, with_token=False)
+    if "nodes" in bare:
+        return Check("cluster", "finding", f"{address} ({bare['nodes']} nodes) answers without a token", OPEN_ADVICE)
+    if not bare.get("refused"):
+        return Check("cluster", "unreachable", f"what listens at {address} is no Ray head", "check RAY_ADDRESS")
+    ours = _seen(address, with_token=True)
+    if "nodes" in ours:
+        return Check("cluster", "ok", f"{address} ({ours['nodes']} nodes) wants a token and takes ours")
+    advice = "set RAY_AUTH_MODE=token and put the token into RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+    return Check("cluster", "finding", f"{address} wants a token and refuses ours", advice)
+
+
+def _seen(address: str, *, with_token: bool) -> dict[str, object]:
+    """Ask the GCS for its nodes; empty when it does not answer in time."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH_")}
+    environment["RAY_AUTH_MODE"] = "token" if with_token and (token := find_token()) else "disabled"
+    if with_token and token:
+        environment["RAY_AUTH_TOKEN"] = token
+    try:
+        ran = subprocess.run(  # noqa: S603 - our own words and an address
+            [sys.executable, "-c", _PROBE, address],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            env=environment,
+        )
+        seen = json.loads(ran.stdout.strip().splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, json.JSONDecodeError):
+        return {}
+    return seen if isinstance(seen, dict) else {}

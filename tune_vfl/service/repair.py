@@ -1,0 +1,54 @@
+"""Putting right what a crash left behind: orphaned trials in the ledger, and projections that lag behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
+from tune_vfl.search.ledger import Ledger, study_names
+from tune_vfl.search.storage import study_lock
+from tune_vfl.service.health import Check
+from tune_vfl.service.studies import ledger_exists
+
+
+def repair(say: Callable[[str], None]) -> list[Check]:
+    """Recover the orphans of every study and rebuild its runs in MLflow.
+
+    Args:
+        say: is told what is being done.
+
+    Returns:
+        One check a study; a study that another process runs is left alone.
+    """
+    if not ledger_exists():
+        return [Check("repair", "ok", "there is no ledger yet: nothing to repair")]
+    checks = []
+    for name in study_names():
+        say(f"repairing {name} ...")
+        checks.append(_repair_one(name))
+    return checks or [Check("repair", "ok", "the ledger holds no study: nothing to repair")]
+
+
+def _repair_one(name: str) -> Check:
+    from tune_vfl.tracking.mlflow import Recorder
+
+    title = f"repair {name}"
+    try:
+        ledger = Ledger.open(name)
+        try:
+            with study_lock(ledger.url, name):
+                recovered = ledger.recover()
+                record = ledger.record()
+                Recorder(name, record.spec.tracking).sync(record)
+        finally:
+            ledger.close()
+    except StudyError as error:
+        return Check(title, "ok", f"left alone: {error}")
+    except UnreachableError as error:
+        return Check(title, "unreachable", str(error), "start the tracking server and repair again")
+    except TuneVflError as error:
+        return Check(title, "finding", str(error), "look at the study by hand")
+    owed = f"; {record.waiting} trials are owed: tune-vfl resume {name}" if recovered and record.waiting else ""
+    return Check(
+        title, "ok", f"{len(recovered)} orphaned trials recovered, MLflow holds {len(record.trials)} trials{owed}"
+    )

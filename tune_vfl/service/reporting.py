@@ -1,0 +1,37 @@
+"""Reports of studies by name, in their usual place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tune_vfl.errors import SpecError
+from tune_vfl.service.studies import open_study
+
+
+def report_studies(names: Sequence[str], out: Path | None = None, storage: str | None = None) -> Path:
+    """Write a report of one or more studies.
+
+    Args:
+        names: the studies' names.
+        out: the folder; by default ``TUNE_VFL_HOME/reports/NAME`` (names joined by ``+``).
+        storage: the ledger, where it is not the one under ``TUNE_VFL_HOME``.
+
+    Returns:
+        The page.
+
+    Raises:
+        StudyError: when there is no such study.
+        SpecError: when the folder cannot be written.
+    """
+    from reports.page import write_report
+    from tune_vfl.search.storage import home
+
+    records = [open_study(name, storage).record() for name in names]
+    folder = out if out is not None else home() / "reports" / "+".join(names)[:150]
+    if folder.exists() and not folder.is_dir():
+        raise SpecError(f"-o {folder}: is a file; give a folder")
+    try:
+        return write_report(records, folder)
+    except OSError as error:
+        raise SpecError(f"-o {folder}: cannot be written ({error}); choose another place") from error

@@ -1,0 +1,69 @@
+"""Reading studies without leaving anything behind: looking at a ledger that is not there must not make one."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import StudyError, UnknownNameError
+from tune_vfl.search.storage import SQLITE, hide_password, ledger_url
+
+if TYPE_CHECKING:
+    from tune_vfl.search.records import StudyRecord
+    from tune_vfl.search.study import Study
+
+
+def ledger_exists(storage: str | None = None) -> bool:
+    """Say whether there is a ledger to read; a database server is taken to hold one."""
+    url = ledger_url(storage)
+    return not url.startswith(SQLITE) or Path(url.removeprefix(SQLITE)).is_file()
+
+
+def open_study(name: str, storage: str | None = None) -> Study:
+    """Open a study that exists.
+
+    Args:
+        name: its name.
+        storage: the ledger, where it is not the one under ``TUNE_VFL_HOME``.
+
+    Raises:
+        StudyError: when there is none of this name.
+        UnreachableError: when the ledger does not answer.
+    """
+    from tune_vfl.search import load_study
+
+    if not ledger_exists(storage):
+        url = hide_password(ledger_url(storage))
+        raise StudyError(f"no study {name!r}: there is no ledger at {url} yet; a search makes it, or set TUNE_VFL_HOME")
+    return load_study(name, storage)
+
+
+def all_studies(storage: str | None = None) -> list[Study]:
+    """Return every study of a ledger, by name; none where there is no ledger."""
+    from tune_vfl.search.ledger import study_names
+
+    return [open_study(name, storage) for name in study_names(storage)] if ledger_exists(storage) else []
+
+
+def known_attack(record: StudyRecord, attack: str) -> str:
+    """Return the attack's name.
+
+    Raises:
+        UnknownNameError: when the study did not run it; names those that it ran.
+    """
+    known = [a.name for a in record.cell.attacks]
+    if attack not in known:
+        near = difflib.get_close_matches(attack, known, n=1, cutoff=0.5)
+        raise UnknownNameError(f"attack of study {record.name}", attack, known, near[0] if near else None)
+    return attack
+
+
+def finished(name: str, storage: str | None = None) -> bool:
+    """Say whether a study exists and owes nothing."""
+    from tune_vfl.search.ledger import study_names
+
+    if not ledger_exists(storage) or name not in study_names(storage):
+        return False
+    record = open_study(name, storage).record()
+    return record.baseline is not None and not record.waiting and not record.running
