@@ -1,7 +1,8 @@
 """What every trainable of tune-vfl is: a pack of trials in, one outcome per trial out, whatever happens.
 
-A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``params`` (one mapping per trial), ``options`` of
-the trainable, and ``gate`` (a key and how many workers start together). The result is ``{"outcomes": [...], "done": True}``.
+A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``params`` (one mapping per trial),
+``options`` of the trainable, and ``gate`` (a key and how many workers start together). The result is
+``{"outcomes": [...], "done": True}``.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray import tune
 
 from trainables.gate import wait_at_gate
 from tune_vfl.cell import Cell, References
 from tune_vfl.outcome import Outcome
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 Settings = Sequence[Mapping[str, Any]]
 
@@ -115,7 +118,7 @@ def failure(error: BaseException, minutes: float | None) -> Outcome:
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise :class:`OutOfTimeError` inside the block after ``seconds``; only the main thread can be stopped like this."""
+    """Raise :class:`OutOfTimeError` inside the block after ``seconds``; works in the main thread only."""
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
         return

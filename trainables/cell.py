@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainables.base import PackTrainable
-from tune_vfl.cell import Cell, References
-from tune_vfl.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tune_vfl.cell import Cell, References
+    from tune_vfl.outcome import Outcome
 
 
 class CellTrainable(PackTrainable):

@@ -1,15 +1,19 @@
 """A gate at which all workers of a search wait for each other, once, at the start.
 
-Without it a pack that ends before the next worker is up hands its worker to a waiting pack, and Ray Tune destroys the worker
-that is still starting. Cluster-wide, through Ray's key-value store; nothing hangs on it: after a while it opens by itself.
+Without it a pack that ends before the next worker is up hands its worker to a waiting pack, and Ray Tune destroys the
+worker that is still starting. Cluster-wide, through Ray's key-value store; nothing hangs on it: after a while it
+opens by itself.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Workers of one machine are up within seconds of each other; a cluster that has yet to add machines is not waited for.
 PATIENCE_SECONDS = 20.0
@@ -22,10 +26,9 @@ def wait_at_gate(gate: Mapping[str, Any] | None) -> None:
     if not gate or gate["key"] in _PASSED:
         return
     _PASSED.add(gate["key"])
-    try:
+    # The gate only saves time, and Ray's store is no stable interface: nothing may depend on it.
+    with suppress(Exception):
         _wait(str(gate["key"]), int(gate["count"]))
-    except Exception:  # noqa: BLE001, S110 - the gate only saves time, and Ray's store is no stable interface
-        pass
 
 
 def _wait(key: str, count: int) -> None:

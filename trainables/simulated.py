@@ -1,16 +1,15 @@
 """A trainable in closed form: search, resume, faults and reports are tested and timed with it in seconds.
 
-One parameter trades utility for leakage along a known curve; every other parameter only wastes utility. It is chosen by code,
-never by a spec.
+One parameter trades utility for leakage along a known curve; every other parameter only wastes utility. It is chosen
+by code, never by a spec.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -19,6 +18,9 @@ from tune_vfl.cell import Cell, References
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.seeds import numpy_rng
 from tune_vfl.spec import Named, Strict, StudySpec, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 GUESS = 0.5
 
@@ -32,7 +34,8 @@ class Simulation(Strict):
         noise: standard deviation from seed to seed.
         sleep: seconds of pretended work per trial.
         nan_above: above this ``t`` the utility is NaN.
-        diverge_above, raise_above, oom_above, exit_above: above this ``t`` the trial diverges, raises, runs out of memory,
+        diverge_above, raise_above, oom_above, exit_above: above this ``t`` the trial diverges, raises, runs out of
+        memory,
             or takes its worker process with it.
         exit_once: a file; the first trial that does not find it makes it and takes its worker with it.
         journal: a file; every trial that starts appends its parameters as a line.
@@ -61,7 +64,7 @@ class Simulation(Strict):
 
 
 def closed_form(t: float, waste: float = 0.0) -> tuple[float, float]:
-    """Return ``(utility, leakage)``: (0.95 - 0.45 t^2 - 0.3 waste, (1 - t)^2). Without waste every t is on the front."""
+    """Return ``(utility, leakage)``: (0.95 - 0.45 t^2 - 0.3 waste, (1 - t)^2); without waste all on the front."""
     return 0.95 - 0.45 * t * t - 0.3 * waste, (1 - t) ** 2
 
 

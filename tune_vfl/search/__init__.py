@@ -1,7 +1,7 @@
 """A study: ask, run, record, resume.
 
-``tune_vfl.search`` is this package and, as ``from tune_vfl import search`` promises, also the function that runs a search:
-calling the package calls :func:`tune_vfl.search.api.search`. Nothing heavy is imported before it is used.
+``tune_vfl.search`` is this package and, as ``from tune_vfl import search`` promises, also the function that runs a
+search: calling the package calls :func:`tune_vfl.search.api.search`. Nothing heavy is imported before it is used.
 """
 
 from __future__ import annotations

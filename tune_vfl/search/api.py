@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SpecError
 from tune_vfl.search.ledger import Ledger, study_names
-from tune_vfl.search.listeners import Listener
 from tune_vfl.search.runner import Work, run_study
 from tune_vfl.search.spaces import space_of
 from tune_vfl.search.study import Study
 from tune_vfl.spec import StudySpec, expand, parse, read_yaml
+
+if TYPE_CHECKING:
+    from tune_vfl.search.listeners import Listener
 
 SpecLike = StudySpec | Mapping[str, Any] | str | Path
 
@@ -125,6 +127,6 @@ def _recorders(spec: StudySpec) -> list[Listener]:
         from tune_vfl.tracking.mlflow import Recorder
 
         return [Recorder(spec.study, spec.tracking)]
-    except Exception as error:  # noqa: BLE001 - MLflow is a projection: the ledger is complete without it
+    except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
         return []

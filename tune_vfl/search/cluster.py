@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
 
-# The settings under which class trainables were measured at 12 ms a trial: no loggers of Tune's own, no second output engine,
-# no snapshots of an experiment that is never restored; Ctrl-C is ours.
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# The settings under which class trainables were measured at 12 ms a trial: no loggers of Tune's own, no second output
+# engine, no snapshots of an experiment that is never restored; Ctrl-C is ours.
 _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "RAY_AIR_NEW_OUTPUT": "0",

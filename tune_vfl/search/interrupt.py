@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
 # A job that Ray stops gets SIGTERM first: it ends as after Ctrl-C.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

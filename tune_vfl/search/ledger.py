@@ -1,12 +1,12 @@
 """The ledger: one Optuna study in one database, the only record of what was asked, what came back and why.
 
-It holds no opinion on what to ask next (:mod:`tune_vfl.search.proposals`). Every asked trial is written, with its parameters
-and its owner in one transaction, before anybody works on it; so a kill at any moment loses no more than the work in flight.
+It holds no opinion on what to ask next (:mod:`tune_vfl.search.proposals`). Every asked trial is written, with its
+parameters and its owner in one transaction, before anybody works on it; so a kill at any moment loses no more than
+the work in flight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,13 +17,16 @@ from tune_vfl.search import ledger_studies as studies
 from tune_vfl.search.clean import clean
 from tune_vfl.search.owner import end_session, is_alive, new_session, this_owner
 from tune_vfl.search.records import StudyRecord, TrialRecord
-from tune_vfl.search.space import Space
 from tune_vfl.search.storage import ledger_url, open_storage
-from tune_vfl.spec import StudySpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
+
+    from tune_vfl.search.space import Space
+    from tune_vfl.spec import StudySpec
 
 # A trial whose worker died this often is not asked again: it ends as an error.
 MAX_WORKER_LOSSES = 3

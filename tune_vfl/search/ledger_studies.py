@@ -52,7 +52,7 @@ class Head:
         )
 
     def difference(self, other: Head) -> list[str]:
-        """Return ``field: mine -> other's`` for everything that would make another study; empty when there is nothing."""
+        """Return ``field: mine -> other's`` for everything that makes it another study."""
         mine, theirs = _flat(self._identity()), _flat(other._identity())
         fields = sorted({*mine, *theirs})
         changed = [f for f in fields if mine.get(f) != theirs.get(f)]

@@ -1,14 +1,16 @@
-"""Those who project the ledger while it fills (MLflow, for one): told in a thread of their own, never able to harm a search."""
+"""Those who project the ledger while it fills, such as MLflow: told in a thread of their own, never able to harm it."""
 
 from __future__ import annotations
 
 import queue
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tune_vfl.search.records import StudyRecord, TrialRecord
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tune_vfl.search.records import StudyRecord, TrialRecord
 
 # How long the end of a search waits for listeners that lag behind.
 PATIENCE_SECONDS = 120.0
@@ -61,9 +63,8 @@ class Dispatcher:
     def _tell(self, listener: Listener, event: Callable[[Listener], None]) -> None:
         try:
             event(listener)
-        except Exception as error:  # noqa: BLE001 - a projection must never stop a search, whatever it meets
+        except Exception as error:  # a projection must never stop a search, whatever it meets
             if id(listener) not in self._warned:
                 self._warned.add(id(listener))
-                sys.stderr.write(
-                    f"tune-vfl: {type(listener).__name__} failed and the search goes on: {type(error).__name__}: {error}\n"
-                )
+                what = f"{type(error).__name__}: {error}"
+                sys.stderr.write(f"tune-vfl: {type(listener).__name__} failed and the search goes on: {what}\n")

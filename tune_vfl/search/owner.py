@@ -6,9 +6,11 @@ import os
 import platform
 import subprocess
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _LIVING: set[str] = set()
 

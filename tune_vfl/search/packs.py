@@ -1,16 +1,20 @@
 """How many workers a search uses and how many trials a pack holds. Both change the speed, never a result.
 
-Sixteen trained networks in one pass are where stacking has given most of what it can; trials times seeds counts. Beyond that
-a bigger pack would only lose more when it is killed and leave a sampler that learns with fewer rounds.
+Sixteen trained networks in one pass are where stacking has given most of what it can; trials times seeds counts.
+Beyond that a bigger pack would only lose more when it is killed and leave a sampler that learns with fewer rounds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import SpecError
-from tune_vfl.spec import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.spec import Resources
 
 LANES = 16
 # A kill loses a pack's work: no pack is meant to last longer than this.

@@ -6,14 +6,16 @@ import math
 import sys
 import time
 from collections import Counter
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tune_vfl.metrics.pareto import front, hypervolume
-from tune_vfl.outcome import Outcome
-from tune_vfl.search.records import StudyRecord, TrialRecord
+
+if TYPE_CHECKING:
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.search.records import StudyRecord, TrialRecord
 
 LINE_EVERY_SECONDS = 60.0
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.search.ledger import Ledger
-from tune_vfl.search.records import TrialRecord
 from tune_vfl.search.samplers import make_sampler, sampler_seed
 from tune_vfl.search.space import point_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from optuna.trial import FrozenTrial
+
+    from tune_vfl.search.ledger import Ledger
+    from tune_vfl.search.records import TrialRecord
 
 # After so many repeated proposals in a row the sampler has nothing new to say about a finite space.
 _PATIENCE = 20
@@ -135,9 +137,9 @@ class Proposals:
 
     def _next_new(self) -> dict[str, Any] | None:
         """Return a point that nobody has asked, or None when there is none left."""
-        for params in self._planned:
-            if point_key(params) not in self._known:
-                return params
+        for planned in self._planned:
+            if point_key(planned) not in self._known:
+                return planned
         if self._ledger.spec.sampler.name == "grid" or len(self._known) >= self._ledger.space.size:
             return None
         for _ in range(_PATIENCE):

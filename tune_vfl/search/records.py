@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tune_vfl.cell import Cell
-from tune_vfl.outcome import Outcome
-from tune_vfl.spec import StudySpec
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tune_vfl.cell import Cell
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.spec import StudySpec
 
 
 @dataclass(frozen=True)
@@ -70,5 +72,5 @@ class StudyRecord:
 
     def by_outcome(self) -> dict[str, int]:
         """Count trials by outcome, ``running`` and ``waiting``; outcomes that did not occur are left out."""
-        counts = dict(Counter(t.outcome.outcome for t in self.trials))
+        counts: dict[str, int] = dict(Counter(str(t.outcome.outcome) for t in self.trials))
         return {**counts, "running": self.running, "waiting": self.waiting}

@@ -5,28 +5,29 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import TuneVflError
-from tune_vfl.outcome import Outcome
 from tune_vfl.search import cluster
 from tune_vfl.search.interrupt import on_interrupt
 from tune_vfl.search.ledger import Ledger
 from tune_vfl.search.listeners import Dispatcher, Listener
 from tune_vfl.search.packs import pack_size, worker_count
 from tune_vfl.search.progress import ProgressReport
-from tune_vfl.search.records import StudyRecord, TrialRecord
 from tune_vfl.search.storage import ledger_url, study_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainables.base import PackTrainable
     from tune_vfl.cell import Cell, References
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.search.records import StudyRecord, TrialRecord
     from tune_vfl.search.searcher import LedgerSearcher, Plan, Watcher
     from tune_vfl.search.space import Space
     from tune_vfl.spec import StudySpec
-    from trainables.base import PackTrainable
 
 # A baseline of one of these outcomes says nothing about the model: the next run measures it again.
 _MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")

@@ -1,15 +1,14 @@
 """Ray Tune's searcher over the ledger: hands out packs, and tells the ledger what came back or who died.
 
-It exists only in the driver. Ray pickles it once, for a restore that never happens: a resumed search is a new one for what
-the ledger still lacks.
+It exists only in the driver. Ray pickles it once, for a restore that never happens: a resumed search is a new one for
+what the ledger still lacks.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from ray.tune.search.searcher import Searcher
@@ -20,7 +19,11 @@ from tune_vfl.search.clean import read_outcome
 from tune_vfl.search.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.search.packs import shortened
 from tune_vfl.search.proposals import Proposals
-from tune_vfl.search.records import TrialRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tune_vfl.search.records import TrialRecord
 
 # So many packs lost in a row, without one that answered, mean that no worker can live here.
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
@@ -69,8 +72,6 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         watchers: who is told.
     """
 
-    _living: WeakValueDictionary[str, LedgerSearcher] = WeakValueDictionary()
-
     def __init__(self, ledger: Ledger, plan: Plan, watchers: tuple[Watcher, ...] = ()) -> None:
         super().__init__(metric=None, mode=None)
         self._ledger, self._plan, self._watchers = ledger, plan, watchers
@@ -84,7 +85,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         self._pack = plan.pack
         self._fixed = self._fixed_config()
         self.stopped = False
-        self._living[ledger.session] = self
+        _LIVING[ledger.session] = self
 
     def __reduce__(self) -> tuple[Callable[[str], LedgerSearcher], tuple[str]]:
         """Travel as a name: database and locks stay in this process."""
@@ -193,8 +194,11 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         """Restore nothing."""
 
 
+_LIVING: WeakValueDictionary[str, LedgerSearcher] = WeakValueDictionary()
+
+
 def _living(session: str) -> LedgerSearcher:
-    return LedgerSearcher._living[session]
+    return _LIVING[session]
 
 
 def undefended(cell: Cell) -> Cell:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import SpecError
 from tune_vfl.metrics.pareto import knee
-from tune_vfl.search.records import TrialRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tune_vfl.search.records import TrialRecord
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -16,7 +20,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     ">": operator.gt,
 }
-_CONDITION = re.compile(r"^\s*(utility|leakage)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*$")
+_CONDITION = re.compile(r"^\s*(utility|leakage)\s*(<=|>=|<|>)\s*([-+0-9.eE]+)\s*$")
 _EXPECTED = "expected knee, max-utility, min-leakage, or a condition such as 'leakage<=0.2' or 'utility>=0.9'"
 
 
@@ -26,12 +30,13 @@ def select(front: Sequence[TrialRecord], by: str) -> TrialRecord:
     Args:
         front: the trials on the front, by number.
         by: ``knee``, ``max-utility``, ``min-leakage``, or a condition on ``utility`` or ``leakage``, several joined by
-            ``and``. Among the points that meet a condition on leakage alone the one of largest utility is taken, and of a
-            condition on utility alone the one of least leakage; with both, the one of largest utility. Ties go to the
-            other objective, then to the lowest number.
+            ``and``. Among the points that meet a condition on leakage alone the one of largest utility is taken, and
+            of a condition on utility alone the one of least leakage; with both, the one of largest utility. Ties go
+            to the other objective, then to the lowest number.
 
     Raises:
-        SpecError: for another ``by``, an empty front, or a condition that no point meets; the message says what is closest.
+        SpecError: for another ``by``, an empty front, or a condition that no point meets; the message says what is
+        closest.
     """
     if not front:
         raise SpecError("the study has no point to select from: none of its trials ended ok")

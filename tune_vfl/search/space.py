@@ -1,7 +1,7 @@
-"""A search space: which of a defense's parameters are searched, over what, and which published settings are tried first.
+"""A search space: which of a defense's parameters are searched, over what, and which published settings come first.
 
-Ranges come from ``search_spaces/DEFENSE.yaml`` by name, or written out in the spec. A parameter that the spec fixes is no
-longer a dimension.
+Ranges come from ``search_spaces/DEFENSE.yaml`` by name, or written out in the spec. A parameter that the spec fixes is
+no longer a dimension.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
@@ -18,6 +17,8 @@ from tune_vfl.errors import SpecError
 from tune_vfl.spec import Strict, explain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from optuna.distributions import BaseDistribution
 
 Value = float | int | str | bool | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,8 @@ from tune_vfl.search.space import Space, fitted, parse_space
 from tune_vfl.spec import Strict, explain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tune_vfl.cell import Cell
     from tune_vfl.spec import StudySpec
 
@@ -71,7 +72,8 @@ def load_space(
         mode: the architecture; published settings that the defense refuses there are left out.
 
     Raises:
-        SpecError: listing every problem: unknown names with the nearest known one, ranges that the defense does not take.
+        SpecError: listing every problem: unknown names with the nearest known one, ranges that the defense does not
+        take.
     """
     raw = _find(defense, space)
     params = DEFENSES[defense].Params

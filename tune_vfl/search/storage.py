@@ -6,7 +6,6 @@ import hashlib
 import os
 import sqlite3
 import warnings
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,8 @@ from filelock import FileLock, Timeout
 from tune_vfl.errors import StudyError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from optuna.storages import RDBStorage
 
 SQLITE = "sqlite:///"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SpecError
 from tune_vfl.metrics import pareto
-from tune_vfl.outcome import Outcome
 from tune_vfl.search.ledger import Ledger
-from tune_vfl.search.records import StudyRecord, TrialRecord
 from tune_vfl.search.selecting import select as select_point
+
+if TYPE_CHECKING:
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.search.records import StudyRecord, TrialRecord
 
 STUDY_SCHEMA = "tune-vfl/study/1"
 
@@ -61,8 +63,8 @@ class Study:
             attack: as for :meth:`front_trials`; ``leakage`` is then that attack's advantage.
 
         Returns:
-            A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the seeds, and
-            ``attacks``, the success of each by name.
+            A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the
+            seeds, and ``attacks``, the success of each by name.
         """
         points = [_point(t, attack) for t in self.front_trials(attack)]
         return sorted(points, key=lambda p: (-p["utility"], p["number"]))
