@@ -64,9 +64,10 @@ def place(wishes: Sequence[Wish], bounds: Box, obstacles: Sequence[Box] = ()) ->
         obstacles: what must not be covered (points, lines of text).
     """
     taken = list(obstacles)
-    placed = []
+    placed: list[Placed] = []
     for wish in wishes:
-        spot = next((box for box in _spots(wish) if box.inside(bounds) and _is_free(box, taken)), None)
+        free = (box for box in _spots(wish) if box.inside(bounds) and _is_free(box, taken))
+        spot = next((box for box in free if not _is_crossed(box, wish, placed)), None)
         if spot is not None:
             taken.append(spot)
             placed.append(Placed(wish.text, spot, (wish.x, wish.y)))
@@ -88,6 +89,15 @@ def _spots(wish: Wish) -> list[Box]:
 
 def _is_free(box: Box, taken: Sequence[Box]) -> bool:
     return all(box.overlap(other) == 0 for other in taken)
+
+
+def _is_crossed(box: Box, wish: Wish, placed: Sequence[Placed]) -> bool:
+    """Whether the line from the point to its label would run through another label."""
+    to_x = min(max(wish.x, box.x), box.x + box.width)
+    to_y = min(max(wish.y, box.y), box.y + box.height)
+    steps = [k / 8 for k in range(1, 8)]
+    dots = [Box(wish.x + (to_x - wish.x) * s, wish.y + (to_y - wish.y) * s, 1, 1) for s in steps]
+    return any(dot.overlap(other.box) > 0 for dot in dots for other in placed)
 
 
 def around(points: Sequence[tuple[float, float]], radius: float) -> list[Box]:

@@ -145,6 +145,7 @@ def front_rows(records: Sequence[StudyRecord], stories: Sequence[Story]) -> dict
         "undefended": undefended,
         "attacks": list(dict.fromkeys(n for r in records for o in _outcomes(r) for n in o.attacks)),
         "utilities": words.listed(list(dict.fromkeys(s.info.metric for s in stories))),
+        "bounded": any(s.upper_bound for s in shown),
         "measures": words.listed(list(dict.fromkeys(words.metric(s.metric) for s in shown))) or "none",
     }
 

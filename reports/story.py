@@ -182,6 +182,6 @@ def answers(stories: Sequence[Story]) -> str:
     if len(stories) == 1:
         return stories[0].answer
     best = [s for s in stories if s.info.front]
-    counts = f"{words.count(len(best), 'study has', 'studies have')} a front."
+    counts = f"{words.count(len(best), 'study has', 'studies have')} a front; each with its best compromise:"
     same = len({(s.info.metric, s.info.undefended) for s in stories}) == 1
-    return counts if same else counts + " Their data or models differ: compare shapes, not heights."
+    return counts if same else f"Their undefended models differ: compare shapes, not heights. {counts}"

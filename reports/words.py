@@ -26,13 +26,15 @@ def metric(name: str) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a parameter's value in at most three significant digits; words as they are."""
+    """Return a parameter's value in about three significant digits; words as they are."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, int):
         return str(value)
     if not isinstance(value, float) or not math.isfinite(value):
         return value if isinstance(value, str) else json.dumps(value, default=str)
+    if 1000 <= abs(value) < 1e6:
+        return f"{value:.0f}"
     small, _, power = f"{value:.3g}".partition("e")
     return f"{small}e{int(power)}" if power else small
 

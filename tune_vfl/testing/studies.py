@@ -97,7 +97,7 @@ def made_up_study(
             "dataset": "breast_cancer",
             "defense": {"name": defense},
             "attacks": ["norm", "mean"],
-            "budget": {"trials": trials, "seeds": 3},
+            "budget": {"trials": max(1, trials), "seeds": 3},
         }
     )
     cell = Cell(
