@@ -176,9 +176,9 @@ def _rows_of_each(
     scarce = min(range(classes), key=lambda k: len(rows[k]))
     if not 1 <= each < len(rows[scarce]):
         most = len(rows[scarce]) - 1
+        advice = f"give 1 to {most}" if most >= 1 else "add rows"
         raise DataError(
             f"auxiliary labels: asked for {each} rows of each class, but class {scarce} has {len(rows[scarce])} "
-            "training "
-            f"rows and at least one must stay unlabelled; give 1 to {most}" + (", or add rows" if most < 1 else "")
+            f"training rows and at least one must stay unlabelled; {advice}"
         )
     return np.concatenate([rng.permutation(r)[:each] for r in rows])

@@ -85,7 +85,10 @@ def _outside_quotes(line: str) -> str:
 def _check_header(path: Path, header: list[str]) -> None:
     for place, name in enumerate(header, start=1):
         if not name:
-            raise DataError(f"{path}: column {place} of the header has no name; name every column")
+            raise DataError(
+                f"{path}: column {place} of the header has no name; name it, or remove it if it only counts the rows "
+                "(pandas writes such a column unless told index=False)"
+            )
         if header.count(name) > 1:
             raise DataError(f"{path}: the header names column {name!r} {header.count(name)} times; rename all but one")
 
