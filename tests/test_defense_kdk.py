@@ -1,0 +1,154 @@
+"""KDk: the shape of its soft labels, the published one-step attack values, and its teachers."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tune_vfl.defenses import teachers
+from tune_vfl.defenses.kdk import Kdk, KdkParams, class_ranks, soft_labels
+from tune_vfl.defenses.teachers import Teacher, TeacherMemory, TeacherRecipe, find_teachers, train_teacher
+from tune_vfl.errors import SpecError
+from tune_vfl.testing.gradients import softmax_gradient
+
+
+def naive_row(q, y, k, epsilon, anchor):
+    """One row by the book: the k likeliest; the true class replaces the least likely one where it is missing."""
+    members = sorted(range(len(q)), key=lambda c: (-q[c], c))[:k]
+    top = members[0]
+    if anchor == "true_label":
+        if y not in members:
+            members[-1] = y
+        top = y
+    return [1 - epsilon if c == top else epsilon / (k - 1) if c in members else 0.0 for c in range(len(q))]
+
+
+@given(
+    classes=st.integers(2, 10),
+    share=st.floats(0, 1),
+    epsilon=st.floats(0.01, 0.99),
+    anchor=st.sampled_from(["true_label", "teacher_argmax"]),
+    seed=st.integers(0, 10_000),
+)
+@settings(max_examples=60, deadline=None)
+def test_soft_labels_are_the_naive_rows(classes, share, epsilon, anchor, seed):
+    k = 2 + round(share * (classes - 2))
+    g = torch.Generator().manual_seed(seed)
+    q, y = torch.rand(6, classes, generator=g).softmax(-1), torch.randint(0, classes, (6,), generator=g)
+    rows = soft_labels(class_ranks(q, y if anchor == "true_label" else None), k, epsilon)
+    naive = [naive_row(p, c, k, epsilon, anchor) for p, c in zip(q.tolist(), y.tolist(), strict=True)]
+    torch.testing.assert_close(rows, torch.tensor(naive), rtol=0, atol=1e-6)
+    torch.testing.assert_close(rows.sum(-1), torch.ones(6))
+    assert ((rows > 0).sum(-1) == k).all()
+    if anchor == "true_label" and abs(epsilon - (k - 1) / k) > 1e-6:
+        assert ((rows.argmax(-1) == y).all()) == (epsilon < (k - 1) / k)
+
+
+@pytest.mark.parametrize(
+    ("k", "epsilon", "by_sign", "by_argmin"), [(3, 0.45, 0.33, 1.0), (5, 0.70, 0.21, 1.0), (5, 0.85, None, 0.0)]
+)
+def test_direct_attack_at_the_first_step(k, epsilon, by_sign, by_argmin):
+    g = torch.Generator().manual_seed(0)
+    logits = torch.randn(32_000, 10, generator=g) * 0.05
+    y = torch.randint(0, 10, (32_000,), generator=g)
+    soft = soft_labels(class_ranks(torch.rand(32_000, 10, generator=g), y), k, epsilon)
+    gradient = softmax_gradient(logits, soft)
+    negative = gradient < 0
+    guess = torch.where(negative.any(-1), negative.int().argmax(-1), -1)
+    # 32,000 rows leave a standard error below 0.003; the published values are rounded to 0.01.
+    if by_sign is not None:
+        assert (guess == y).double().mean().item() == pytest.approx(by_sign, abs=0.02)
+    assert (gradient.argmin(-1) == y).double().mean().item() == pytest.approx(by_argmin, abs=1e-3)
+
+
+def problem(rows=300, classes=4, noise=0.4, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    y = torch.arange(rows) % classes
+    centers = torch.randn(classes, 6, generator=g)
+    return centers[y] + noise * torch.randn(rows, 6, generator=g), y
+
+
+def test_setup_trains_a_teacher_and_reports_its_accuracy():
+    x, y = problem()
+    defense = Kdk(KdkParams(teacher_lr=1e-2), num_classes=4, embedding_dims=[4])
+    defense.setup(y, torch.arange(300), active_features=x, seed=0)
+    assert 0.9 < defense.logged()["teacher_accuracy"][0] <= 1
+    blind = Kdk(KdkParams(teacher_lr=1e-6, teacher_epochs=1), num_classes=4, embedding_dims=[4])
+    blind.setup(y, torch.arange(300), active_features=torch.zeros_like(x), seed=0)
+    assert blind.logged()["teacher_accuracy"][0] == pytest.approx(0.25)
+
+
+def test_with_the_teacher_as_anchor_the_labels_are_as_right_as_the_teacher():
+    x, y = problem(noise=2.0)
+    defense = Kdk(KdkParams(k=2, epsilon=0.3, anchor="teacher_argmax"), num_classes=4, embedding_dims=[4])
+    defense.setup(y, torch.arange(300), active_features=x, seed=0)
+    right = (defense.labels(y, torch.arange(300)).argmax(-1) == y).double().mean().item()
+    assert right == pytest.approx(defense.logged()["teacher_accuracy"][0])
+    assert right < 1
+
+
+def test_members_share_teachers_by_content(monkeypatch):
+    trained = []
+
+    def counted(x, y, seed, recipe, num_classes):
+        trained.append((seed, recipe))
+        return train_teacher(x, y, seed, recipe, num_classes)
+
+    monkeypatch.setattr(teachers, "train_teacher", counted)
+    monkeypatch.setattr(teachers, "MEMORY", TeacherMemory())
+    x, y = problem(rows=40)
+    short, shorter = TeacherRecipe((8,), 1e-3, 2, 16), TeacherRecipe((8,), 1e-3, 1, 16)
+    args = x.expand(4, 40, 6), y.expand(4, 40), [0, 1, 0, 0], [short, short, short, shorter]
+    found, own = find_teachers(*args, 4)
+    assert own == [0, 1, 0, 2]
+    assert trained == [(0, short), (1, short), (0, shorter)]
+    again, _ = find_teachers(*args, 4)
+    assert len(trained) == 3
+    assert all(torch.equal(a.probabilities, b.probabilities) for a, b in zip(found, again, strict=True))
+    find_teachers(x.expand(1, 40, 6) + 1, y.expand(1, 40), [0], [short], 4)
+    assert len(trained) == 4  # other features, another teacher
+
+
+def test_the_memory_forgets_what_was_not_used_for_longest():
+    def teacher():
+        return Teacher(torch.zeros(10, 10), 0.5)  # 400 bytes
+
+    memory = TeacherMemory(limit=1000)
+    memory.put("a", teacher())
+    memory.put("b", teacher())
+    assert memory.get("a") is not None
+    memory.put("c", teacher())
+    assert memory.get("b") is None
+    assert memory.get("a") is not None
+    assert len(memory) == 2
+
+
+def test_images_are_flattened():
+    x, y = problem(rows=40)
+    recipe = TeacherRecipe((8,), 1e-3, 1, 16)
+    flat, _ = find_teachers(x.unsqueeze(0), y.unsqueeze(0), [0], [recipe], 4)
+    image, _ = find_teachers(x.view(1, 40, 1, 2, 3), y.unsqueeze(0), [0], [recipe], 4)
+    assert torch.equal(flat[0].probabilities, image[0].probabilities)
+
+
+def test_problems_name_the_parameter_and_the_way_out():
+    assert not Kdk.problems(KdkParams(), num_classes=3, mode="split")
+    assert "lower k" in Kdk.problems(KdkParams(k=3), num_classes=2, mode="split")[0]
+    assert "teacher_view: full" in Kdk.problems(KdkParams(), num_classes=10, mode="label_only")[0]
+    assert not Kdk.problems(KdkParams(teacher_view="full"), num_classes=10, mode="label_only")
+    assert len(Kdk.problems(KdkParams(), num_classes=2, mode="label_only")) == 2
+
+
+def test_notes_warn_where_the_anchor_is_the_least_likely_and_tell_what_the_teacher_saw():
+    members = [KdkParams(k=5, epsilon=0.85, teacher_view="full"), KdkParams(k=5, epsilon=0.75, teacher_view="full")]
+    defense = Kdk(members, num_classes=10, embedding_dims=[4])
+    assert defense.wants_full_view
+    low, view = defense.notes()
+    assert "epsilon=0.85" in low
+    assert "all parties" in view
+    assert not Kdk(KdkParams(), num_classes=10, embedding_dims=[4]).notes()
+
+
+def test_without_features_there_is_no_teacher():
+    with pytest.raises(SpecError, match="active_features"):
+        Kdk(KdkParams(k=2), num_classes=2, embedding_dims=[4]).setup(torch.tensor([0, 1]), torch.tensor([0, 1]))

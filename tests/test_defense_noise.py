@@ -1,0 +1,142 @@
+"""Laplace, gradient compression and max-norm: closed forms, published one-step values, naive twins."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import one_hot
+
+from tune_vfl.defenses.gradient_compression import GradientCompression, GradientCompressionParams, top_thresholds
+from tune_vfl.defenses.laplace import Laplace, LaplaceParams
+from tune_vfl.defenses.max_norm import MaxNorm
+from tune_vfl.spec import Strict
+from tune_vfl.testing.gradients import softmax_gradient
+
+CLASSES = 10
+
+
+def made(cls, params, d=CLASSES, classes=CLASSES):
+    return cls(params, num_classes=classes, embedding_dims=[d])
+
+
+def first_step(batches):
+    """Gradients of the first step, batch by batch: small logits, ten classes, batches of 32."""
+    g = torch.Generator().manual_seed(0)
+    logits = torch.randn(batches, 32, CLASSES, generator=g) * 0.05
+    y = torch.randint(0, CLASSES, (batches, 32), generator=g)
+    return softmax_gradient(logits, one_hot(y, CLASSES).float()), y
+
+
+def first_negative(gradient):
+    """The first class with a negative entry; -1, which is never right, where there is none."""
+    negative = gradient < 0
+    return torch.where(negative.any(-1), negative.int().argmax(-1), -1)
+
+
+def share_right(guess, y):
+    return (guess == y).double().mean().item()
+
+
+@pytest.mark.parametrize(("scale", "expected", "tolerance"), [(0.0, 1.0, 0), (1e-3, 0.906, 0.01), (1e-2, 0.263, 0.02)])
+def test_direct_attack_on_laplace_noise(scale, expected, tolerance):
+    # The expected values are the published one-step simulation; 64,000 rows leave a standard error below 0.002.
+    grad, y = first_step(2000)
+    sent = made(Laplace, LaplaceParams(scale=scale)).cut_gradient(grad.flatten(0, 1), y=y.flatten())
+    assert abs(share_right(first_negative(sent), y.flatten()) - expected) <= tolerance
+
+
+def test_direct_attack_on_strong_laplace_noise_and_by_argmin():
+    grad, y = (t.flatten(0, 1) for t in first_step(2000))
+    strong = made(Laplace, LaplaceParams(scale=1e-1)).cut_gradient(grad, y=y)
+    assert abs(share_right(first_negative(strong), y) - 0.129) <= 0.02
+    middle = made(Laplace, LaplaceParams(scale=1e-2)).cut_gradient(grad, y=y)
+    assert abs(share_right(middle.argmin(-1), y) - 0.74) <= 0.02
+
+
+@given(low=st.floats(1e-5, 1e-1), factor=st.floats(1.1, 100))
+@settings(max_examples=25, deadline=None)
+def test_laplace_noise_is_its_scale_times_the_same_draws(low, factor):
+    grad = torch.zeros(8, 4, dtype=torch.float64)
+    weak, strong = (
+        made(Laplace, LaplaceParams(scale=s)).cut_gradient(grad, y=torch.zeros(8, dtype=torch.int64))
+        for s in (low, low * factor)
+    )
+    torch.testing.assert_close(strong, weak * factor, rtol=1e-5, atol=0)
+    assert (strong.abs() >= weak.abs()).all()
+
+
+def test_laplace_noise_has_the_moments_of_its_law():
+    sent = made(Laplace, LaplaceParams(scale=0.5)).cut_gradient(torch.zeros(100_000, 4), y=torch.zeros(100_000))
+    # Mean |n| = b and variance 2 b^2; 400,000 draws leave a relative standard error of 0.16% and 0.35%.
+    assert sent.abs().mean().item() == pytest.approx(0.5, rel=0.01)
+    assert sent.var().item() == pytest.approx(0.5, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected", "tolerance"), [(0.75, 1.0, 0), (0.5, 1.0, 0), (0.25, 1.0, 0), (0.1, 0.97, 0.01)]
+)
+def test_direct_attack_on_compressed_gradients(keep, expected, tolerance):
+    grad, y = first_step(400)
+    params = [GradientCompressionParams(keep=keep)] * len(grad)
+    sent = made(GradientCompression, params).cut_gradient(grad, y=y)
+    assert share_right(first_negative(sent), y) == pytest.approx(expected, abs=0.0 if expected == 1 else 0.01)
+
+
+@given(
+    keep=st.floats(0.001, 1, exclude_max=True),
+    rows=st.integers(1, 40),
+    d=st.integers(1, 12),
+    seed=st.integers(0, 1000),
+    ties=st.booleans(),
+)
+@settings(max_examples=80, deadline=None)
+def test_compression_is_what_a_full_sort_gives(keep, rows, d, seed, ties):
+    grad = torch.randn(rows, d, generator=torch.Generator().manual_seed(seed))
+    grad = (grad * 2).round() if ties else grad
+    sent = made(GradientCompression, GradientCompressionParams(keep=keep)).cut_gradient(grad, y=torch.zeros(rows))
+    count = math.floor(keep * rows * d)
+    descending = sorted(grad.abs().flatten().tolist(), reverse=True)
+    threshold = descending[count - 1] if count else math.inf
+    naive = torch.tensor([[g if abs(g) > threshold else 0.0 for g in row] for row in grad.tolist()])
+    assert torch.equal(sent, naive)
+    if not ties:
+        assert int((sent != 0).sum()) == max(count - 1, 0)
+
+
+def test_compression_keeps_everything_only_at_one():
+    grad = torch.ones(4, 4)
+    assert torch.equal(made(GradientCompression, GradientCompressionParams(keep=1)).cut_gradient(grad, y=grad[0]), grad)
+    almost = made(GradientCompression, GradientCompressionParams(keep=0.99)).cut_gradient(grad, y=grad[0])
+    assert not almost.any()  # all tie with the threshold
+
+
+def test_members_with_other_counts_get_their_own_threshold():
+    magnitudes = torch.rand(5, 30, generator=torch.Generator().manual_seed(0))
+    counts = [0, 3, 30, 3, 17]
+    naive = [
+        math.inf if n == 0 else np.sort(row.numpy())[::-1][n - 1] for row, n in zip(magnitudes, counts, strict=True)
+    ]
+    assert top_thresholds(magnitudes, counts).tolist() == [float(x) for x in naive]
+
+
+def test_max_norm_gives_every_row_the_largest_norm_on_average():
+    lengths = torch.tensor([[0.1], [0.3], [1], [2], [3], [1]])
+    grad = torch.randn(6, 5, generator=torch.Generator().manual_seed(3)) * lengths
+    copies = 40_000
+    sent = made(MaxNorm, Strict(), d=5).cut_gradient(grad.repeat(copies, 1), y=torch.zeros(6 * copies))
+    norms = sent.view(copies, 6, 5).square().sum(-1).mean(0)
+    # E (1 + n s)^2 = 1 + s^2; its standard deviation is at most 1.5 times its mean, so 40,000 draws leave 0.75%.
+    torch.testing.assert_close(norms, grad.square().sum(-1).max().expand(6), rtol=0.02, atol=0)
+
+
+def test_max_norm_stays_on_the_line_of_each_row_and_leaves_the_longest_and_zero_rows():
+    grad = torch.randn(20, 5, generator=torch.Generator().manual_seed(0))
+    grad[3], grad[7] = 0, grad[7] * 50
+    sent = made(MaxNorm, Strict(), d=5).cut_gradient(grad, y=torch.zeros(20))
+    cosine = torch.nn.functional.cosine_similarity(sent, grad).abs()
+    assert torch.equal(sent[3], torch.zeros(5))
+    torch.testing.assert_close(sent[7], grad[7])
+    torch.testing.assert_close(cosine[[i for i in range(20) if i != 3]], torch.ones(19))

@@ -1,0 +1,248 @@
+"""The contract of every defense: inherit :class:`DefenseContract` in a test module and name what it should hold to it.
+
+Tests that a defense's declared capabilities rule out are not made for it; nothing is skipped by name::
+
+    class TestMine(DefenseContract):
+        names = ("my_defense",)  # None: all registered ones
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from tune_vfl.defenses.base import DEFENSES, Defense
+from tune_vfl.errors import SpecError
+from tune_vfl.spec import Strict
+from tune_vfl.testing.gradients import CASES, Case, Rows, make_rows
+
+TOLERANCE = 1e-6
+"""Largest difference between a member of a pack and the same trial alone, per call."""
+
+
+def allows(defense: type[Defense], case: Case) -> bool:
+    """Return whether the defense's capabilities allow this many classes."""
+    return defense.capabilities.classes == "any" or case.num_classes == 2
+
+
+def fitting(defense: type[Defense], case: Case) -> Strict:
+    """Return the default parameters, whole numbers lowered until they fit the case."""
+    params = defense.Params()
+    for name, value in params.model_dump().items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            lower = (_changed(defense, params, name, n) for n in range(value, 0, -1))
+            params = next((p for p in lower if p is not None and not _problems(defense, p, case)), params)
+    assert not _problems(defense, params, case)
+    return params
+
+
+def _problems(defense: type[Defense], params: Strict, case: Case) -> list[str]:
+    return defense.problems(params, num_classes=case.num_classes, mode=case.mode_for(defense.capabilities.modes))
+
+
+def _changed(defense: type[Defense], params: Strict, name: str, value: Any) -> Strict | None:
+    try:
+        return defense.Params.model_validate({**params.model_dump(), name: value})
+    except ValidationError:
+        return None
+
+
+def other(defense: type[Defense], case: Case) -> Strict:
+    """Return parameters of the same structure whose numbers differ from the default where they may."""
+    params = fitting(defense, case)
+    for name, value in params.model_dump().items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            half = _changed(defense, params, name, value / 2 if isinstance(value, float) else value - 1)
+            params = half if half is not None and not _problems(defense, half, case) else params
+    return params
+
+
+def build(
+    defense: type[Defense], params: Strict | Sequence[Strict], case: Case, rows: Rows, seed: int | list[int]
+) -> Defense:
+    """Return the defense, set up on the rows."""
+    mode = case.mode_for(defense.capabilities.modes)
+    made = defense(params, num_classes=case.num_classes, embedding_dims=[case.d, case.d], mode=mode)
+    made.setup(rows.y, rows.ids, active_features=rows.features, seed=seed)
+    return made
+
+
+def run(made: Defense, rows: Rows) -> dict[str, Tensor]:
+    """Call every tensor hook as a few steps of training would, the last of them with fewer rows."""
+    seen = {}
+    for step, (start, stop) in enumerate(((0, 24), (24, 48), (48, 61))):
+        y, ids, grad, logits = (t.narrow(rows.y.dim() - 1, start, stop - start) for t in rows.by_row)
+        targets = made.labels(y, ids)
+        seen[f"labels {step}"] = targets
+        seen[f"loss {step}"] = made.loss(logits, targets, [grad, grad])
+        for party in (0, 1):
+            seen[f"sent {step} {party}"] = made.send_embedding(grad, party=party)
+            seen[f"gradient {step} {party}"] = made.cut_gradient(grad, y=y, context=None, party=party)
+        seen[f"decoded {step}"] = made.decode(logits)
+    return seen
+
+
+def _gradients(seen: dict[str, Tensor]) -> list[Tensor]:
+    return [value for name, value in seen.items() if name.startswith("gradient")]
+
+
+def _labels(seen: dict[str, Tensor]) -> list[Tensor]:
+    return [value for name, value in seen.items() if name.startswith("labels")]
+
+
+class DefenseContract:
+    """What every defense promises.
+
+    Attributes:
+        names: the registered names to hold to the contract; None for all of them.
+    """
+
+    names: ClassVar[Sequence[str] | None] = None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Make a test for every defense, and for every case that its capabilities allow."""
+        defenses = [DEFENSES[name] for name in self.names or DEFENSES.names()]
+        if "case" in metafunc.fixturenames:
+            pairs = [(d, c) for d in defenses for c in CASES if allows(d, c)]
+            metafunc.parametrize("defense, case", pairs, ids=[f"{d.name}-{c.name}" for d, c in pairs])
+        elif "defense" in metafunc.fixturenames:
+            metafunc.parametrize("defense", defenses, ids=[d.name for d in defenses])
+
+    def test_says_what_it_is(self, defense: type[Defense]) -> None:
+        """A summary, a reference, and a description for each parameter."""
+        assert defense.summary
+        assert defense.reference
+        assert all(field.description for field in defense.Params.model_fields.values())
+
+    def test_defaults_lie_inside_their_ranges_and_survive_a_round_trip(self, defense: type[Defense]) -> None:
+        """What is written to a config reads back as the same parameters."""
+        params = defense.Params()
+        assert defense.Params.model_validate(params.model_dump(mode="json")) == params
+        assert defense.Params.model_validate_json(params.model_dump_json()) == params
+
+    def test_unknown_parameters_are_refused(self, defense: type[Defense]) -> None:
+        """A misspelt parameter is an error, not a default."""
+        with pytest.raises(ValidationError):
+            defense.Params.model_validate({"no_such_parameter": 1})
+
+    def test_structure_tells_who_may_share_a_pack(self, defense: type[Defense]) -> None:
+        """Equal parameters have equal, hashable structures."""
+        assert hash(defense.structure(defense.Params())) == hash(defense.structure(defense.Params()))
+
+    def test_binary_defenses_refuse_more_classes(self, defense: type[Defense]) -> None:
+        """A defense for two classes cannot be built for three; any other can."""
+        if defense.capabilities.classes == "binary":
+            with pytest.raises(SpecError):
+                defense(defense.Params(), num_classes=3, embedding_dims=[4])
+        else:
+            assert defense(defense.Params(), num_classes=3, embedding_dims=[4]).num_classes == 3
+
+    def test_sends_finite_gradients_of_the_same_shape(self, defense: type[Defense], case: Case) -> None:
+        """Shape and dtype stay, no number is lost, and the gradient that came in is left alone."""
+        rows = make_rows(case, [0])[0]
+        before = rows.grad.clone()
+        made = build(defense, fitting(defense, case), case, rows, 0)
+        for name, sent in run(made, rows).items():
+            assert torch.isfinite(sent).all(), name
+        assert torch.equal(rows.grad, before)
+        for dtype in (torch.float32, torch.float64):
+            sent = made.cut_gradient(rows.grad.to(dtype), y=rows.y)
+            assert (sent.shape, sent.dtype) == (rows.grad.shape, dtype)
+
+    def test_odd_batches_stay_finite(self, defense: type[Defense], case: Case) -> None:
+        """Zero gradients, zero rows, one row, one class, huge and tiny rows: none of them makes a NaN."""
+        rows = make_rows(case, [0])[0]
+        for name, change in _ODD_BATCHES.items():
+            made = build(defense, fitting(defense, case), case, rows, 0)
+            grad, y = change(rows)
+            for _ in range(2):
+                assert torch.isfinite(made.cut_gradient(grad, y=y)).all(), name
+
+    def test_a_pack_is_its_members(self, defense: type[Defense], case: Case) -> None:
+        """Members with other parameters, data and seeds each get what they would get alone."""
+        if not defense.capabilities.stackable:
+            pytest.skip("declared as not stackable")
+        params = [fitting(defense, case)] * 2 + [other(defense, case)] * 2
+        seeds = [0, 1, 0, 1]
+        alone = make_rows(case, seeds)
+        together = run(build(defense, params, case, Rows.stack(alone), seeds), Rows.stack(alone))
+        for member, (own, rows, seed) in enumerate(zip(params, alone, seeds, strict=True)):
+            for name, value in run(build(defense, own, case, rows, seed), rows).items():
+                torch.testing.assert_close(together[name][member], value, rtol=0, atol=TOLERANCE, msg=name)
+
+    def test_seeds_decide_what_is_random_and_nothing_else(self, defense: type[Defense], case: Case) -> None:
+        """The same seed gives the same numbers; another one gives others exactly where the capabilities say so."""
+        rows = make_rows(case, [0])[0]
+        params = fitting(defense, case)
+        first, again, new = (run(build(defense, params, case, rows, seed), rows) for seed in (0, 0, 1))
+        assert all(torch.equal(first[name], again[name]) for name in first)
+        for what, part in {"gradients": _gradients, "labels": _labels}.items():
+            same = all(torch.equal(a, b) for a, b in zip(part(first), part(new), strict=True))
+            if what in defense.capabilities.random:
+                assert not same
+            elif what == "gradients":
+                assert same
+
+    def test_parties_and_steps_draw_their_own_noise(self, defense: type[Defense], case: Case) -> None:
+        """Two parties with equal gradients, and two steps of one party, never get the same noise."""
+        rows = make_rows(case, [0])[0]
+        made = build(defense, fitting(defense, case), case, rows, 0)
+        sent = [made.cut_gradient(rows.grad, y=rows.y, party=party) for party in (0, 1, 0)]
+        if "gradients" in defense.capabilities.random:
+            assert not torch.equal(sent[0], sent[1])
+            assert not torch.equal(sent[0], sent[2])
+        else:
+            assert torch.equal(sent[0], sent[1])
+
+    def test_labels_belong_to_rows(self, defense: type[Defense], case: Case) -> None:
+        """A row's label is the same in any batch and any order; soft labels are a distribution over the classes."""
+        rows = make_rows(case, [0])[0]
+        made = build(defense, fitting(defense, case), case, rows, 0)
+        labels = made.labels(rows.y, rows.ids)
+        order = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))[:20]
+        assert torch.equal(made.labels(rows.y[order], rows.ids[order]), labels[order])
+        if labels.dim() > rows.y.dim():
+            assert labels.shape == (*rows.y.shape, case.num_classes)
+            assert (labels >= 0).all()
+            torch.testing.assert_close(labels.sum(-1), torch.ones(len(rows.y)))
+        else:
+            assert ((labels >= 0) & (labels < case.num_classes)).all()
+
+    def test_the_weakest_setting_is_no_defense(self, defense: type[Defense], case: Case) -> None:
+        """Where a setting is declared to do nothing, it does nothing."""
+        if defense.weakest is None:
+            pytest.skip("declares no setting that does nothing")
+        rows = make_rows(case, [0])[0]
+        params = defense.Params.model_validate({**fitting(defense, case).model_dump(), **defense.weakest})
+        made = build(defense, params, case, rows, 0)
+        labels = made.labels(rows.y, rows.ids)
+        hard = labels if labels.dim() == rows.y.dim() else labels.argmax(-1)
+        assert torch.equal(made.cut_gradient(rows.grad, y=rows.y), rows.grad)
+        assert torch.equal(hard, rows.y)
+        if labels.dim() > rows.y.dim():
+            torch.testing.assert_close(labels.amax(-1), torch.ones(len(rows.y)), rtol=0, atol=0)
+
+
+def _with_rows(count: int, value: float) -> Callable[[Rows], tuple[Tensor, Tensor]]:
+    def change(rows: Rows) -> tuple[Tensor, Tensor]:
+        return torch.cat([rows.grad[count:], torch.full_like(rows.grad[:count], value)]), rows.y
+
+    return change
+
+
+_ODD_BATCHES: dict[str, Callable[[Rows], tuple[Tensor, Tensor]]] = {
+    "zero gradient": lambda rows: (torch.zeros_like(rows.grad), rows.y),
+    "zero rows": _with_rows(30, 0.0),
+    "equal rows": lambda rows: (torch.full_like(rows.grad, 0.01), rows.y),
+    "one row": lambda rows: (rows.grad[:1], rows.y[:1]),
+    "one class": lambda rows: (rows.grad, torch.ones_like(rows.y)),
+    "other class": lambda rows: (rows.grad, torch.zeros_like(rows.y)),
+    "huge rows": _with_rows(2, 1e9),
+    "tiny rows": _with_rows(30, 1e-25),
+    "tiny gradient": lambda rows: (rows.grad * 1e-25, rows.y),
+}

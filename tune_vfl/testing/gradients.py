@@ -1,0 +1,97 @@
+"""Made-up rows for contract suites: labels, gradients that give them away, logits and features, a seed each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from tune_vfl.defenses.base import Mode
+from tune_vfl.seeds import generator
+
+ROWS = 61
+BATCH_SCALE = 32
+"""What a batch-mean loss divides by: gradients here have the size they have at a batch of 32."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A shape of problem.
+
+    Attributes:
+        name: for test ids.
+        num_classes: K.
+        d: width of the embedding.
+        mode: the architecture it stands for, where the method allows it.
+    """
+
+    name: str
+    num_classes: int
+    d: int
+    mode: Mode
+
+    def mode_for(self, allowed: Iterable[Mode]) -> Mode:
+        """Return this case's architecture, or another allowed one."""
+        modes = sorted(allowed)
+        return self.mode if self.mode in modes else modes[0]
+
+
+CASES = (
+    Case("binary-d1", 2, 1, "split"),
+    Case("binary-d8", 2, 8, "split"),
+    Case("ten-classes-d10", 10, 10, "nosplit"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of one trial, or of a pack with a leading axis.
+
+    Attributes:
+        y: ``(*trials, N)`` classes.
+        ids: ``(*trials, N)`` distinct, neither sorted nor without gaps.
+        grad: ``(*trials, N, d)``.
+        logits: ``(*trials, N, K)``.
+        features: ``(*trials, N, 4)`` of the label party.
+    """
+
+    y: Tensor
+    ids: Tensor
+    grad: Tensor
+    logits: Tensor
+    features: Tensor
+
+    @property
+    def by_row(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """``y, ids, grad, logits``."""
+        return self.y, self.ids, self.grad, self.logits
+
+    @staticmethod
+    def stack(rows: Sequence[Rows]) -> Rows:
+        """Stack the rows of several trials along a new leading axis."""
+        return Rows(**{f.name: torch.stack([getattr(r, f.name) for r in rows]) for f in fields(Rows)})
+
+
+def softmax_gradient(logits: Tensor, targets: Tensor, batch: int = BATCH_SCALE) -> Tensor:
+    """Return the gradient of a batch-mean cross-entropy with respect to the logits, for soft targets ``(..., K)``."""
+    return (logits.softmax(-1) - targets) / batch
+
+
+def make_rows(case: Case, seeds: Iterable[int]) -> list[Rows]:
+    """Return rows for each seed: every class occurs, and the class shows in the gradient and in the features."""
+    return [_rows(case, seed) for seed in seeds]
+
+
+def _rows(case: Case, seed: int) -> Rows:
+    g = generator(seed, "testing/rows")
+    y = torch.arange(ROWS)[torch.randperm(ROWS, generator=g)] % case.num_classes
+    logits = torch.randn(ROWS, case.num_classes, generator=g) * 0.05
+    shown = torch.randn(case.num_classes, case.d, generator=g)
+    error = softmax_gradient(logits, torch.nn.functional.one_hot(y, case.num_classes).float())
+    grad = error if case.mode == "nosplit" and case.d == case.num_classes else error @ shown
+    centers = torch.randn(case.num_classes, 4, generator=g)
+    features = centers[y] + 0.5 * torch.randn(ROWS, 4, generator=g)
+    ids = torch.randperm(3 * ROWS, generator=g)[:ROWS]
+    return Rows(y=y, ids=ids, grad=grad, logits=logits, features=features)
