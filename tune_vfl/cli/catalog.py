@@ -61,7 +61,7 @@ def _shown(value: Any) -> Any:
 
 
 def _fields(model: type[BaseModel]) -> Entry:
-    """Return the options of a registered thing: name to type, default, description and limits, as JSON schema has them."""
+    """Return the options of a registered thing by name: type, default, description and limits, as JSON schema."""
     schema = model.model_json_schema()
     required = set(schema.get("required", ()))
     return {

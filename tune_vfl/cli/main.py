@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("tune-vfl: interrupted")
         return 130
-    except Exception as error:  # noqa: BLE001 - the last place that can turn it into a message
+    except Exception as error:  # the last place that can turn it into a message
         return _unexpected(error)
     return 0
 

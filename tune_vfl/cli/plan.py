@@ -1,4 +1,4 @@
-"""From a spec file and settings to the studies to run: a matrix expanded, its impossible pairs set aside with the reason."""
+"""From a spec file and settings to the studies to run: a matrix expanded, its impossible pairs set aside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.cli.options import checked
 from tune_vfl.errors import SpecError
-from tune_vfl.spec import Named, StudySpec, Training, expand, parse, read_yaml
+from tune_vfl.spec import Named, StudySpec, expand, parse, read_yaml
 
 if TYPE_CHECKING:
     from tune_vfl.cell import Cell
@@ -68,12 +68,10 @@ def plan(raw: Mapping[str, Any]) -> Plan:
 
 def _resolved(spec: StudySpec) -> Planned:
     from tune_vfl.resolve import resolve
-    from tune_vfl.search.spaces import load_space
+    from tune_vfl.search.spaces import space_of
 
     cell = resolve(spec)
-    searched, fixed = spec.defense.space, spec.defense.params
-    space = load_space(spec.defense.name, searched, fixed=fixed, num_classes=cell.num_classes, mode=cell.mode)
-    return Planned(spec, cell, space)
+    return Planned(spec, cell, space_of(spec, cell))
 
 
 def refuse_mistakes(raws: Sequence[Mapping[str, Any]]) -> list[StudySpec]:
@@ -105,13 +103,17 @@ def mistakes(spec: StudySpec) -> list[str]:
     for attack in spec.attacks:
         problems += _option_problems(ATTACKS, attack, f"attacks.{attack.name}")
     problems += _option_problems(DATASETS, spec.dataset, "dataset", "Options", ("metric",))
-    if spec.model is not None:
-        problems += _option_problems(MODELS, spec.model, "model", "Options")
+    if spec.model.name is not None:
+        problems += _option_problems(MODELS, Named(name=spec.model.name, **spec.model.options), "model", "Options")
     return problems
 
 
 def _option_problems(
-    registry: Registry[Any], named: Named, place: str, options: str = "Params", elsewhere: Sequence[str] = ()
+    registry: Registry[Any],
+    named: Named,
+    place: str,
+    options: str = "Params",
+    elsewhere: Sequence[str] = (),
 ) -> list[str]:
     from tune_vfl.resolve import options_of
 
@@ -127,9 +129,9 @@ def cost(planned: Planned) -> dict[str, Any]:
     """Return what a study costs, as the spec asks for it.
 
     Returns:
-        ``trials``, ``seeds``, ``epochs``, ``trainings`` (networks trained, the undefended baseline and the runs of attacks
-        that take part in the training included), ``training_epochs`` (trainings x epochs), ``space`` (parameter to range)
-        and ``space_size`` (None when it is not finite).
+        ``trials``, ``seeds``, ``epochs``, ``trainings`` (networks trained, the undefended baseline included, and the
+        runs of attacks that take part in the training), ``training_epochs`` (trainings x epochs), ``space`` (parameter
+        to range) and ``space_size`` (None when it is not finite).
     """
     from tune_vfl.attacks.base import ATTACKS
 

@@ -84,6 +84,6 @@ def _cost_line(cost: dict[str, Any]) -> str:
     size = "infinitely many" if cost["space_size"] is None else cost["space_size"]
     searched = ", ".join(cost["space"]) or "nothing"
     return (
-        f"{cost['trials']} trials x {cell(cost['seeds'])} seeds x {cost['epochs']} epochs, and the undefended baseline: "
+        f"{cost['trials']} trials x {cell(cost['seeds'])} seeds x {cost['epochs']} epochs, and the baseline: "
         f"{cost['trainings']} trainings, {cost['training_epochs']} epochs in all; searches {searched}, {size} settings"
     )

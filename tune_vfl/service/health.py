@@ -9,11 +9,13 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tune_vfl.errors import TuneVflError, UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Status = Literal["ok", "finding", "unreachable"]
 GIB = 1024**3
@@ -54,7 +56,7 @@ def examine() -> list[Check]:
     for check in checks:
         try:
             answer = check()
-        except Exception as error:  # noqa: BLE001 - the doctor must not die of what it finds
+        except Exception as error:  # the doctor must not die of what it finds
             answer = Check(
                 check.__name__, "finding", f"the check failed: {type(error).__name__}: {error}", "report this"
             )
@@ -114,7 +116,7 @@ def torchvision() -> Check:
         )
     reason = (ran.stderr.strip().splitlines() or ["no message"])[-1]
     advice = (
-        "install torch and torchvision from one index, such as python -m pip install --force-reinstall torch torchvision "
+        "install torch and torchvision from one index: python -m pip install --force-reinstall torch torchvision "
         "--index-url https://download.pytorch.org/whl/cpu"
     )
     return Check("torchvision", "finding", f"cannot be imported: {reason}", advice)
@@ -122,7 +124,7 @@ def torchvision() -> Check:
 
 def machine() -> Check:
     """Cores and free memory."""
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     memory = psutil.virtual_memory()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,7 +7,6 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ from tune_vfl.errors import SpecError, TuneVflError, UnreachableError
 from tune_vfl.service.cluster import bearer, require_answer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from ray.job_submission import JobSubmissionClient
 
 STUDY_SCHEMA = "tune-vfl/study/1"

@@ -1,4 +1,4 @@
-"""Is the Ray cluster there, and does it answer to anybody? Both doors are tried: the dashboard (HTTP) and the GCS (gRPC)."""
+"""Is the Ray cluster there, and does it answer to anybody? Both doors are tried: dashboard (HTTP) and GCS (gRPC)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ except AuthenticationError:
 
 
 def examine_cluster(address: str) -> list[Check]:
-    """Check the cluster at a ``RAY_ADDRESS``: ``http(s)://HOST:PORT``, ``ray://HOST:PORT``, ``HOST:PORT`` or ``auto``."""
+    """Check the cluster at a ``RAY_ADDRESS``: ``http://HOST:PORT``, ``ray://HOST:PORT``, ``HOST:PORT`` or ``auto``."""
     if address.startswith(("http://", "https://")):
         return [_dashboard(address.rstrip("/"))]
     if address == "auto":

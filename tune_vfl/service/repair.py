@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.search.ledger import Ledger, study_names
 from tune_vfl.search.storage import study_lock
 from tune_vfl.service.health import Check
 from tune_vfl.service.studies import ledger_exists
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def repair(say: Callable[[str], None]) -> list[Check]:

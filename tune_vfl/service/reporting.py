@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import SpecError
 from tune_vfl.service.studies import open_study
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 
 def report_studies(names: Sequence[str], out: Path | None = None, storage: str | None = None) -> Path:
