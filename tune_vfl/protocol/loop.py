@@ -80,6 +80,8 @@ class SplitTraining:
         self._cut = overriding(hooks, "cut_gradient")
         self._screen = overriding(hooks, "screen")
         self._received = overriding(hooks, "gradient_received")
+        # Where nothing may change a gradient on its way, one backward pass through both sides is the same and cheaper.
+        self._cuts_graph = bool(self._cut or self._screen)
         self._optimizers = self._make_optimizers(hooks)
         self._bad_steps = torch.zeros(lead)
         self._step = 0
@@ -135,33 +137,42 @@ class SplitTraining:
             for send in self._send:  # H3
                 embedding = send(embedding, party=party)
             sent.append(embedding)
-        received = [e.detach().requires_grad_() for e in sent]
         own = None if network.own_bottom is None else network.own_bottom(batch.own)
-        crossing = own.detach().requires_grad_() if own is not None and self.training.protect_own_bottom else own
-        logits = network.head(network.join([*received, *([] if crossing is None else [crossing])]))  # H4
-        loss: Tensor = self._loss(logits, targets, received)  # H5
-        loss.sum().backward()  # type: ignore[no-untyped-call]
-        leaves = received if crossing is own else [*received, crossing]
-        released = self._release(leaves, batch, logits, targets, epoch)
-        for party in range(len(received)):
+        outgoing = sent if own is None or not self.training.protect_own_bottom else [*sent, own]
+        arrived = [self._arrive(e) for e in outgoing]
+        untouched = [own] if own is not None and len(outgoing) == len(sent) else []
+        logits = network.head(network.join([*arrived, *untouched]))  # H4
+        loss: Tensor = self._loss(logits, targets, arrived[: len(sent)])  # H5
+        (loss.sum() if self.lead else loss).backward()  # type: ignore[no-untyped-call]
+        released = self._release(arrived, batch, logits, targets, epoch)
+        for party in range(len(sent)):
             for receive in self._received:  # H8
                 receive(released[party], party=party, ids=batch.ids, epoch=epoch, step=self._step)
-        torch.autograd.backward(sent if crossing is own else [*sent, own], released)  # H9
+        if self._cuts_graph:
+            torch.autograd.backward(outgoing, released)  # H9
         for opt in self._optimizers:
             opt.step()
             opt.zero_grad()
         for after in self._top_step:  # H6
             after()
 
+    def _arrive(self, embedding: Tensor) -> Tensor:
+        """Return what the label party computes with; its ``grad`` is the cut gradient after the backward pass."""
+        if self._cuts_graph:
+            return embedding.detach().requires_grad_()
+        if self._received:
+            embedding.retain_grad()
+        return embedding
+
     def _release(
-        self, leaves: Sequence[Tensor | None], batch: Batch, logits: Tensor, targets: Tensor, epoch: int
+        self, arrived: Sequence[Tensor], batch: Batch, logits: Tensor, targets: Tensor, epoch: int
     ) -> list[Tensor]:
         """Return what leaves the label party: each cut gradient through H7, then all of them through H7b."""
-        grads = [leaf.grad for leaf in leaves if leaf is not None and leaf.grad is not None]
-        if not self._cut and not self._screen:
-            return grads
+        if not self._cuts_graph:
+            return [e.grad for e in arrived if e.grad is not None] if self._received else []
+        grads = [e.grad for e in arrived if e.grad is not None]
         scale = batch.y.shape[-1] if self.training.grad_scale == "per_sample" else 1
-        embeddings = [leaf.detach() for leaf in leaves if leaf is not None]
+        embeddings = [e.detach() for e in arrived]
         for party, grad in enumerate(grads):
             context = Context(
                 embeddings=embeddings,

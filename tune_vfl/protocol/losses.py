@@ -23,6 +23,8 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
         rows = F.binary_cross_entropy_with_logits(logits.squeeze(-1), wanted, reduction="none")
     elif targets.dim() == logits.dim():
         rows = -(targets * F.log_softmax(logits, dim=-1)).sum(-1)
+    elif not lead:
+        return F.cross_entropy(logits, targets)
     else:
         flat = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="none")
         rows = flat.view(*lead, batch)
