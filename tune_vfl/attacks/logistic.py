@@ -29,7 +29,7 @@ def folds_of(y: Tensor, keys: Tensor, folds: int) -> Tensor:
 
 
 def fit_logistic(
-    x: Tensor, y: Tensor, weights: Tensor, strengths: Tensor, *, num_classes: int, steps: int = 100
+    x: Tensor, y: Tensor, weights: Tensor, strengths: Tensor, *, num_classes: int, steps: int = 50
 ) -> Tensor:
     """Fit one model per member, strength and row weighting.
 
@@ -39,7 +39,7 @@ def fit_logistic(
         weights: ``(*trials, F, A)`` row weights, 0 leaves a row out.
         strengths: ``(S,)`` values of C, larger fits closer.
         num_classes: K.
-        steps: gradient steps; 100 leave less than 1e-3 of the objective at C <= 1.
+        steps: gradient steps; 50 leave probabilities within 0.01 for 10 classes at C <= 1.
 
     Returns:
         ``(*trials, S, F, d + 1, K)`` coefficients, the intercept last.

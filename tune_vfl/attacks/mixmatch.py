@@ -214,4 +214,5 @@ def mixmatch_loss(model: nn.Module, x: Tensor, targets: Tensor, weight: float) -
 
 
 def _mixed(rows: Tensor, share: Tensor, order: Tensor) -> Tensor:
-    return torch.lerp(take(rows, order), rows, share.view(*share.shape, *[1] * (rows.dim() - share.dim())))
+    own = share.to(rows.dtype).view(*share.shape, *[1] * (rows.dim() - share.dim()))
+    return torch.lerp(take(rows, order), rows, own)

@@ -7,9 +7,8 @@ everything that an attacker sees.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,9 @@ from torch import Tensor, nn
 from tune_vfl.models.layers import select_member, stack_of
 from tune_vfl.protocol.view import Auxiliary, ClassOracle, Features, Grant, Moment, Recording, View
 from tune_vfl.seeds import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 EVERYTHING: frozenset[Grant] = frozenset(get_args(Grant))
 
@@ -131,8 +133,11 @@ def make_world(
         aux_per_class: labelled rows a class.
     """
     many = [seeds] if isinstance(seeds, int) else list(seeds)
-    parts = [_rows(s, num_classes, separable, width, rows + test_rows, aux_per_class, rows) for s in many]
-    y, x, gradients, order, at = (torch.stack(p) if not isinstance(seeds, int) else p[0] for p in zip(*parts, strict=True))
+    known = num_classes * aux_per_class
+    drawn = [_labels(s, num_classes, rows + test_rows, known) for s in many]
+    sent = [_rows(g, y, num_classes=num_classes, separable=separable, width=width, rows=rows) for g, y in drawn]
+    columns = zip(*((y, *row, torch.arange(known)) for (_, y), row in zip(drawn, sent, strict=True)), strict=True)
+    y, x, gradients, order, at = (c[0] if isinstance(seeds, int) else torch.stack(c) for c in columns)
     whole = seeds if isinstance(seeds, int) else tuple(seeds)
     stream = Streams(seeds)["bottom"]
     batches = tuple((s, min(s + batch, rows)) for s in range(0, rows, batch))
@@ -151,20 +156,24 @@ def make_world(
     )
 
 
-def _rows(
-    seed: int, num_classes: int, separable: bool, width: int, count: int, aux_per_class: int, rows: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """One member's labels, features, gradients in the order they were sent, that order, and its labelled rows."""
+def _labels(seed: int, num_classes: int, count: int, known: int) -> tuple[torch.Generator, Tensor]:
+    """One member's generator and labels; the first ``known`` rows hold every class equally often."""
     g = torch.Generator().manual_seed(seed)
     share = torch.ones(num_classes)
     share[0] = 2.0 if num_classes == 2 else 1.0
     y = torch.multinomial(share, count, replacement=True, generator=g)
-    y[: num_classes * aux_per_class] = torch.arange(num_classes).repeat(aux_per_class)
-    shown = y if separable else y[torch.randperm(count, generator=g)]
-    x = torch.eye(num_classes)[shown] * 4 + torch.randn(count, num_classes, generator=g)
+    y[:known] = torch.arange(num_classes).repeat(known // num_classes)
+    return g, y
+
+
+def _rows(
+    g: torch.Generator, y: Tensor, *, num_classes: int, separable: bool, width: int, rows: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One member's features, gradients in the order they were sent, and that order."""
+    shown = y if separable else y[torch.randperm(len(y), generator=g)]
+    x = torch.eye(num_classes)[shown] * 4 + torch.randn(len(y), num_classes, generator=g)
     order = torch.randperm(rows, generator=g)
-    gradients = _gradients(shown[order], num_classes, width, g)
-    return y, x, gradients, order, torch.arange(num_classes * aux_per_class)
+    return x, _gradients(shown[order], num_classes, width, g), order
 
 
 def _gradients(y: Tensor, num_classes: int, width: int, g: torch.Generator) -> Tensor:
@@ -180,5 +189,3 @@ def _gradients(y: Tensor, num_classes: int, width: int, g: torch.Generator) -> T
         return residual[:, 1:] / 32
     direction = torch.randn(width, generator=g)
     return (residual[:, 1:] * direction + 0.05 * torch.randn(len(y), width, generator=g)) / 32
-
-

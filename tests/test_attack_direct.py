@@ -1,0 +1,119 @@
+"""Direct label inference: golden one-step values, orders of label smoothing, rows that give no answer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.attacks.direct import RULES, infer
+from tune_vfl.errors import SpecError
+from tune_vfl.protocol.view import Recording, View
+from tune_vfl.seeds import Streams
+
+ROWS, K, BATCH = 60_000, 10, 32
+
+
+@pytest.fixture(scope="module")
+def first_step():
+    """Labels and probabilities of a model at its starting weights."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(0, K, (ROWS,), generator=generator)
+    return y, (0.05 * torch.randn(ROWS, K, generator=generator)).softmax(-1), generator
+
+
+def success(gradients, y, rule):
+    """Share of right labels, a row without an answer guessed uniformly."""
+    label, failed = infer(gradients, rule)
+    return ((label == y) & ~failed).float().mean().item() + failed.float().mean().item() / K
+
+
+def smoothed(y, k, epsilon, generator):
+    """1 - epsilon on the true class, epsilon shared by k - 1 others."""
+    others = torch.rand(len(y), K, generator=generator).scatter(1, y[:, None], -1).topk(k - 1).indices
+    return torch.zeros(len(y), K).scatter(1, others, epsilon / (k - 1)).scatter(1, y[:, None], 1 - epsilon)
+
+
+def one_hot(y):
+    return torch.nn.functional.one_hot(y, K).float()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_undefended_first_step_gives_every_label_away(first_step, rule):
+    y, p, _ = first_step
+    assert success((p - one_hot(y)) / BATCH, y, rule) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "scale", "expected"),
+    [
+        ("first_negative", 1e-3, 0.906),
+        ("first_negative", 1e-2, 0.263),
+        ("first_negative", 1e-1, 0.129),
+        ("argmin", 1e-2, 0.74),
+        ("argmin", 1e-1, 0.14),
+    ],
+)
+def test_laplace_noise_golden_values(first_step, rule, scale, expected):
+    y, p, generator = first_step
+    pair = torch.empty(2, ROWS, K).exponential_(generator=generator)
+    assert success((p - one_hot(y)) / BATCH + scale * (pair[0] - pair[1]), y, rule) == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rule", "k", "epsilon", "expected"),
+    [
+        ("first_negative", 3, 0.45, 0.33),
+        ("first_negative", 5, 0.70, 0.21),
+        ("argmin", 3, 0.45, 1.0),
+        ("argmin", 5, 0.75, 1.0),
+        ("argmin", 5, 0.85, 0.0),
+        ("argmax_of_negatives", 5, 0.85, 1.0),
+    ],
+)
+def test_smoothed_labels_golden_values(first_step, rule, k, epsilon, expected):
+    y, p, generator = first_step
+    assert success((p - smoothed(y, k, epsilon, generator)) / BATCH, y, rule) == pytest.approx(expected, abs=0.02)
+
+
+def test_rows_that_give_no_answer():
+    rows = torch.tensor([[0.0, 0, 0], [-1, -1, -1], [1, 2, 3], [float("nan"), -1, 1], [1, -1, -2]])
+    silent = {rule: infer(rows, rule)[1].tolist() for rule in RULES}
+    assert silent["argmin"] == [True, True, False, True, False]
+    assert silent["first_negative"] == silent["argmax_of_negatives"] == [True, True, True, True, False]
+    assert [infer(rows, rule)[0][-1].item() for rule in RULES] == [1, 2, 1]
+
+
+def test_a_single_logit_is_read_by_its_sign():
+    label, failed = infer(torch.tensor([[-0.1], [0.2], [0.0]]), "argmin")
+    assert label.tolist()[:2] == [1, 0]
+    assert failed.tolist() == [False, False, True]
+
+
+def run(gradients, moments=("first_batch", "epoch0"), classes=3, **params):
+    n = len(gradients)
+    recording = Recording(torch.arange(n), gradients, ((0, n),))
+    cls = ATTACKS["direct"]
+    built = cls(cls.Params(**params))
+    return built, built.run(View("direct", (), classes, Streams(0), dict.fromkeys(moments, recording)))
+
+
+def test_variants_are_every_rule_at_every_scope():
+    built, answers = run(torch.randn(5, 3))
+    assert set(answers) == {f"{r}@{s}" for r in RULES for s in ("first_batch", "epoch0")}
+    built, answers = run(torch.randn(5, 3), moments=("last",), rule="argmin", scope="last")
+    assert set(answers) == {"argmin@last"}
+    assert built.moments() == ("last",)
+
+
+def test_failures_are_guessed_evenly_or_left_empty():
+    _, guessed = run(torch.ones(9000, 3), rule="argmin", scope="epoch0")
+    shares = guessed["argmin@epoch0"].scores.mean(0)
+    assert shares.tolist() == pytest.approx([1 / 3] * 3, abs=0.02)
+    _, failed = run(torch.ones(9, 3), rule="argmin", scope="epoch0", no_negative="fail")
+    assert not failed["argmin@epoch0"].scores.any()
+
+
+def test_gradients_behind_a_top_model_are_refused():
+    with pytest.raises(SpecError, match=r"model\.top: none"):
+        run(torch.ones(4, 7))

@@ -1,0 +1,179 @@
+"""norm, direction, mean and median: what they mean, closed forms, ceilings and edges."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.attacks.centres import median, nearer_positive
+from tune_vfl.metrics.leakage import leak_auc
+from tune_vfl.protocol.view import ClassOracle, Recording, View
+from tune_vfl.seeds import Streams
+
+
+def attack(name, gradients, y, *, batch=None, **params):
+    """Run an attack on single-world gradients whose ids are their positions; return its answers."""
+    n = len(gradients)
+    batch = batch or n
+    recording = Recording(torch.arange(n), gradients, tuple((s, min(s + batch, n)) for s in range(0, n, batch)))
+
+    def of(values, ids, kind):
+        centres = []
+        for c in (0, 1):
+            mine = values[y[ids] == c]
+            nothing = torch.full((values.shape[-1],), math.nan)
+            centres.append(nothing if not len(mine) else mine.mean(0) if kind == "mean" else mine.quantile(0.5, dim=0))
+        return torch.stack(centres)
+
+    view = View(
+        attack=name,
+        lead=(),
+        num_classes=2,
+        streams=Streams(0),
+        held_recordings={"last": recording},
+        held_class_oracle=ClassOracle(of=of),
+    )
+    cls = ATTACKS[name]
+    return cls(cls.Params(**params)).run(view)
+
+
+def leak(answer, y):
+    keep = slice(None) if answer.counted is None else answer.counted
+    return leak_auc(answer.scores[keep].numpy(), y[answer.ids][keep].numpy(), flip=not answer.oriented)
+
+
+def test_norm_of_width_one_is_absolute_unless_signed():
+    g, y = torch.tensor([[-3.0], [1.0], [2.0], [-0.5]]), torch.tensor([1, 0, 0, 0])
+    assert attack("norm", g, y)["norm"].scores.tolist() == [3.0, 1.0, 2.0, 0.5]
+    assert attack("norm", g, y, d1="signed")["norm"].scores.tolist() == [-3.0, 1.0, 2.0, -0.5]
+    wide = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    assert attack("norm", wide, y, d1="signed")["norm"].scores.tolist() == [5.0, 0.0]
+
+
+def test_norm_ties_of_silent_rows_count_one_half():
+    g = torch.zeros(10, 3)
+    y = torch.tensor([0, 1] * 5)
+    assert leak(attack("norm", g, y)["norm"], y) == 0.5
+
+
+def test_direction_equals_a_loop_over_rows_and_hints():
+    generator = torch.Generator().manual_seed(0)
+    g = torch.randn(30, 4, generator=generator)
+    g[5] = 0
+    hints = torch.tensor([[2, 7], [15, -1], [-1, -1]])
+    answer = attack_direction(g, hints)
+    for row in range(30):
+        known = [h for h in hints[row // 10].tolist() if h >= 0]
+        cosines = [float(g[row] @ g[h] / (g[row].norm() * g[h].norm())) if g[row].any() else 0.0 for h in known]
+        assert answer.scores[row].item() == pytest.approx(max(cosines, default=0.0), abs=1e-6)
+        assert bool(answer.counted[row]) == (bool(known) and row not in known)
+
+
+def attack_direction(g, hints):
+    n, batch = len(g), len(g) // len(hints)
+    recording = Recording(torch.arange(n), g, tuple((s, s + batch) for s in range(0, n, batch)))
+    view = View("direction", (), 2, Streams(0), {"last": recording}, held_positive_hints=lambda _, count: hints)
+    cls = ATTACKS["direction"]
+    return cls(cls.Params(hints=hints.shape[-1])).run(view)["direction"]
+
+
+def test_direction_with_a_hint_of_length_zero_knows_nothing():
+    g = torch.cat([torch.zeros(1, 3), torch.randn(9, 3, generator=torch.Generator().manual_seed(0))])
+    answer = attack_direction(g, torch.tensor([[0]]))
+    assert answer.scores.tolist() == [0.0] * 10
+    assert answer.counted.tolist() == [False] + [True] * 9
+
+
+def test_direction_is_perfect_where_classes_point_apart():
+    y = torch.tensor([1, 0, 1, 0, 0, 1])
+    g = (y * 2 - 1).unsqueeze(-1) * torch.tensor([0.3, -2.0]) * torch.linspace(0.1, 2, 6).unsqueeze(-1)
+    assert leak(attack_direction(g, torch.tensor([[0]])), y) == 1.0
+
+
+def test_nearer_positive_equals_comparing_distances():
+    generator = torch.Generator().manual_seed(1)
+    values, centres = torch.randn(3, 50, 4, generator=generator), torch.randn(3, 2, 4, generator=generator)
+    scores, known = nearer_positive(values, centres)
+    to_zero, to_one = ((values.double() - centres[:, c : c + 1]).norm(dim=-1) for c in (0, 1))
+    assert torch.equal(scores.bool(), to_one <= to_zero)
+    assert known.all()
+
+
+def test_a_tie_goes_to_the_positive_class_unless_strict():
+    values, centres = torch.tensor([[0.0]]), torch.tensor([[-1.0], [1.0]])
+    assert nearer_positive(values, centres)[0].tolist() == [1.0]
+    assert nearer_positive(values, centres, strict=True)[0].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("budget", [0.25, 1.0, 4.0, 25.0])
+def test_mean_attack_under_gaussian_noise_has_its_closed_form(budget):
+    """Two points one apart with noise of variance s: the midpoint errs with chance Phi(-1 / (2 sqrt(s)))."""
+    generator = torch.Generator().manual_seed(int(budget * 4))
+    y = torch.randint(0, 2, (40_000,), generator=generator)
+    g = y.unsqueeze(-1) + math.sqrt(budget) * torch.randn(40_000, 1, generator=generator)
+    expected = 0.5 * (1 + math.erf(1 / (2 * math.sqrt(budget)) / math.sqrt(2)))
+    assert leak(attack("mean", g, y)["mean"], y) == pytest.approx(expected, abs=0.01)
+
+
+def test_mean_spaces_agree_for_width_one_and_differ_where_sums_cancel():
+    y = torch.tensor([0, 1] * 20)
+    narrow = y.unsqueeze(-1) - 0.3
+    assert leak(attack("mean", narrow, y)["mean"], y) == leak(attack("mean", narrow, y, space="sum")["mean"], y) == 1.0
+    cancelling = (y * 2 - 1).unsqueeze(-1) * torch.tensor([1.0, -1.0])
+    assert leak(attack("mean", cancelling, y)["mean"], y) == 1.0
+    assert leak(attack("mean", cancelling, y, space="sum")["mean"], y) == 0.5
+
+
+def test_batch_means_leak_a_lonely_positive_by_themselves():
+    generator = torch.Generator().manual_seed(2)
+    g, y = torch.randn(400, 8, generator=generator), torch.tensor(([1] + [0] * 9) * 40)
+    pooled = leak(attack("mean", g, y, batch=10)["mean"], y)
+    by_batch = leak(attack("mean", g, y, batch=10, centres="batch")["mean"], y)
+    assert by_batch > 0.9 > 0.75 > pooled
+
+
+def test_batches_of_one_class_are_not_counted():
+    g, y = torch.arange(6.0).unsqueeze(-1), torch.tensor([0, 0, 0, 0, 1, 0])
+    answer = attack("mean", g, y, batch=3, centres="batch")["mean"]
+    assert answer.counted.tolist() == [False] * 3 + [True] * 3
+    nobody = attack("median", g, torch.zeros(6, dtype=torch.long))["class_median"]
+    assert not nobody.counted.any()
+    assert torch.isfinite(nobody.scores).all()
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.399, 0.916), (0.5, 1.0), (0.2266, 0.8232), (0.1, 0.7778)])
+def test_pooled_median_ceiling(share, expected):
+    """With perfectly separated gradients the AUC is 1 - FPR/2, FPR = (1/2 - p)/(1 - p)."""
+    n = 10_000
+    y = (torch.arange(n) < share * n).long()[torch.randperm(n, generator=torch.Generator().manual_seed(3))]
+    g = (y + 0.5 * torch.rand(n, generator=torch.Generator().manual_seed(4))).unsqueeze(-1)
+    answer = attack("median", g, y, rule="pooled")["pooled"]
+    assert leak(answer, y) == pytest.approx(expected, abs=1e-3)
+    assert leak(attack("median", -g, y, rule="pooled")["pooled"], y) == pytest.approx(expected, abs=1e-3)
+    assert leak(attack("median", g, y)["class_median"], y) == 1.0
+
+
+def test_pooled_rule_compares_within_each_batch():
+    g = torch.tensor([[0.0], [1.0], [10.0], [11.0]])
+    answer = attack("median", g, torch.tensor([0, 1, 0, 1]), batch=2, rule="pooled")["pooled"]
+    assert answer.scores.tolist() == [0.0, 1.0, 0.0, 1.0]
+
+
+def test_median_of_a_batch_equals_numpy():
+    x = torch.randn(3, 8, generator=torch.Generator().manual_seed(5))
+    for n in (7, 8):
+        assert median(x[:, :n]).squeeze(-1).numpy() == pytest.approx(np.median(x[:, :n].numpy(), axis=-1))
+
+
+def test_only_rules_with_true_centres_are_upper_bounds():
+    def instance(name):
+        return ATTACKS[name](ATTACKS[name].Params())
+
+    assert instance("mean").is_upper_bound("mean")
+    assert instance("median").is_upper_bound("class_median")
+    assert not instance("median").is_upper_bound("pooled")
+    assert not instance("norm").is_upper_bound("norm")

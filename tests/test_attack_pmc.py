@@ -1,0 +1,270 @@
+"""Model completion: each part against a plain twin, the labelled rows, edges, and members that diverged."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.special import betaincinv
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.attacks.heads import Head, MemberNorm, take
+from tune_vfl.attacks.logistic import choose_and_fit, fit_logistic, folds_of, logits_of
+from tune_vfl.attacks.mixmatch import Cycle, Fit, Pool, interleave, mixmatch, sharpen, supervised
+from tune_vfl.errors import SpecError
+from tune_vfl.protocol.view import Auxiliary
+from tune_vfl.seeds import Stream, Streams
+from tune_vfl.testing.views import make_world
+
+PMC = ATTACKS["pmc"]
+
+
+def run(world, **params):
+    return PMC(PMC.Params(**params)).run(world.view("pmc", PMC.capabilities.sees))
+
+
+def right(answer, world):
+    said = answer.scores.argmax(-1) == world.y_train
+    return (said & answer.counted).sum() / answer.counted.sum()
+
+
+def test_take_equals_a_loop_over_members():
+    rows, at = torch.randn(3, 9, 2, 4), torch.randint(0, 9, (3, 5))
+    expected = torch.stack([rows[t][at[t]] for t in range(3)])
+    assert torch.equal(take(rows, at), expected)
+    assert torch.equal(take(rows[0], at[0]), expected[0])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_member_norm_equals_torch_one_member_at_a_time(training):
+    mine, plain = MemberNorm(4, (3,)), [nn.BatchNorm1d(4) for _ in range(3)]
+    for _ in range(3):
+        x = torch.randn(3, 16, 4) * 3 + 1
+        expected = torch.stack([bn(part) for bn, part in zip(plain, x, strict=True)])
+        torch.testing.assert_close(mine(x), expected)
+    mine.train(training)
+    for bn in plain:
+        bn.train(training)
+    torch.testing.assert_close(mine(x), torch.stack([bn(part) for bn, part in zip(plain, x, strict=True)]))
+
+
+def test_the_head_starts_without_a_preference_and_normalises_first():
+    head = Head(4, 3, layers=2, stream=Stream(0, "head"), lead=())
+    assert [type(m).__name__ for m in head] == ["MemberNorm", "ReLU", "Linear"] * 2
+    assert (head[2].weight == 1).all()
+    assert (head[5].weight == 1).all()
+    logits = head(torch.randn(8, 4))
+    assert torch.allclose(logits - head[5].bias, (logits - head[5].bias)[:, :1])
+
+
+def test_interleave_swaps_second_halves_and_undoes_itself():
+    first, second = torch.arange(5), torch.arange(10, 15)
+    one, two = interleave(first, second, 0)
+    assert one.tolist() == [0, 1, 12, 13, 14]
+    assert two.tolist() == [10, 11, 2, 3, 4]
+    back = interleave(one, two, 0)
+    assert torch.equal(back[0], first)
+    assert torch.equal(back[1], second)
+
+
+def test_sharpening_keeps_order_and_moves_towards_certainty():
+    p = torch.tensor([[0.5, 0.3, 0.2]])
+    sharp = sharpen(p, 0.8)
+    assert sharp.sum().item() == pytest.approx(1)
+    assert sharp[0, 0] > 0.5
+    assert sharp.argsort().tolist() == p.argsort().tolist()
+    torch.testing.assert_close(sharpen(p, 1.0), p)
+
+
+def test_cycles_see_every_row_once_and_drop_the_last_batch():
+    cycle = Cycle(10, 3, Stream([0, 1], "order"))
+    passes = [torch.cat([cycle.next() for _ in range(3)], -1) for _ in range(2)]
+    for seen in passes:
+        assert all(len(set(member.tolist())) == 9 for member in seen)
+    assert not torch.equal(passes[0], passes[1])
+
+
+def plain_mixmatch(x, at, y, rest, fit, streams, classes):
+    """The step recipe in its plainest form, one member, torch's own layers."""
+    model = nn.Sequential(nn.BatchNorm1d(x.shape[1]), nn.ReLU(), nn.Linear(x.shape[1], classes))
+    nn.init.ones_(model[2].weight)
+    start = Head(x.shape[1], classes, layers=1, stream=streams["head"], lead=())
+    model[2].bias.data = start[2].bias.data.clone()
+    model.double()
+    average = {k: v.clone() for k, v in model.state_dict().items() if v.is_floating_point()}
+    adam = torch.optim.Adam(model.parameters(), lr=fit.lr)
+    labelled = Cycle(len(at), fit.batch_size, streams["labelled"])
+    unlabelled = Cycle(len(rest), fit.batch_size, streams["unlabelled"])
+    shares, orders = streams["mix"].uniform(256), streams["pairs"].uniform(256, 2 * fit.batch_size).argsort(-1)
+    b, half = fit.batch_size, fit.batch_size // 2
+    for step in range(fit.steps):
+        i, j = labelled.next(), unlabelled.next()
+        with torch.no_grad():
+            q = model(x[rest[j]]).softmax(-1) ** (1 / fit.temperature)
+            q = q / q.sum(-1, keepdim=True)
+        inputs = torch.cat([x[at[i]], x[rest[j]]])
+        targets = torch.cat([torch.eye(classes).double()[y[i]], q])
+        lam = float(betaincinv(fit.alpha, fit.alpha, shares[step].double()))
+        lam = float(torch.tensor(max(lam, 1 - lam), dtype=torch.float32))
+        inputs = lam * inputs + (1 - lam) * inputs[orders[step]]
+        targets = lam * targets + (1 - lam) * targets[orders[step]]
+        one = model(torch.cat([inputs[:half], inputs[b + half :]]))
+        two = model(torch.cat([inputs[b : b + half], inputs[half:b]]))
+        seen, unseen = torch.cat([one[:half], two[half:]]), torch.cat([two[:half], one[half:]])
+        supervised_part = -(targets[:b] * seen.log_softmax(-1)).sum(-1).mean()
+        squared = ((unseen.softmax(-1) - targets[b:]) ** 2).mean()
+        adam.zero_grad()
+        (supervised_part + 50 * step / fit.steps * squared).backward()
+        adam.step()
+        for k, kept in average.items():
+            kept.mul_(fit.ema_decay).add_(model.state_dict()[k], alpha=1 - fit.ema_decay)
+        for p in model.parameters():
+            p.data.mul_(1 - 0.02 * fit.lr)
+    model.load_state_dict(average, strict=False)
+    return model.eval()
+
+
+def test_mixmatch_equals_its_plain_twin_member_by_member():
+    """In double precision: weights of one make the norm's first gradients zero but for rounding, which Adam would blow
+    up to whole steps in single precision.
+    """
+    fit, classes, seeds = Fit(steps=25, lr=2e-3, batch_size=6, ema_decay=0.9), 3, [4, 5]
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 40, 5, generator=generator).double()
+    at = torch.stack([torch.randperm(40, generator=generator)[:9] for _ in seeds])
+    rest = torch.stack([torch.tensor([r for r in range(40) if r not in a.tolist()]) for a in at])
+    y = torch.arange(9).remainder(3).expand(2, 9)
+    streams = Streams(seeds)
+    head = Head(5, classes, layers=1, stream=streams["head"], lead=(2,)).double()
+    targets = torch.eye(classes).double()[y]
+    mixmatch(head, Pool(x, at, targets, rest), fit, streams=lambda name: streams[name])
+    for t, seed in enumerate(seeds):
+        plain = plain_mixmatch(x[t], at[t], y[t], rest[t], fit, Streams(seed), classes)
+        torch.testing.assert_close(head(x)[t], plain(x[t]), atol=1e-6, rtol=1e-6)
+
+
+def test_supervised_training_fits_the_labelled_rows():
+    streams = Streams([0, 1])
+    x, y = torch.randn(2, 12, 6), torch.arange(12).remainder(3).expand(2, 12)
+    head = Head(6, 3, layers=1, stream=streams["head"], lead=(2,))
+    fit = Fit(steps=300, lr=2e-2, batch_size=12)
+    supervised(head, x, torch.eye(3)[y], fit, streams=lambda name: streams[name])
+    assert (head(x).argmax(-1) == y).float().mean() > 0.9
+
+
+def test_folds_share_rows_and_classes_evenly():
+    y = torch.tensor([[0] * 10 + [1] * 5, [1] * 10 + [0] * 5])
+    folds = folds_of(y, torch.rand(2, 15), 5)
+    for member, labels in zip(folds, y, strict=True):
+        for c in (0, 1):
+            counts = member[labels == c].bincount(minlength=5)
+            assert (counts == (labels == c).sum() // 5).all()
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(60, 2), (60, 4), (12, 3)])
+def test_logistic_regression_equals_scikit_learn(rows, classes):
+    generator = torch.Generator().manual_seed(rows + classes)
+    y = torch.arange(rows).remainder(classes)
+    x = torch.randn(rows, 6, generator=generator) + torch.eye(6)[y]
+    x = (x - x.mean(0)) / x.std(0)
+    weights = torch.ones(2, rows)
+    weights[1, ::3] = 0
+    strengths = (0.01, 0.1, 1.0)
+    fitted = fit_logistic(x, y, weights, torch.tensor(strengths), num_classes=classes)
+    for s, c in enumerate(strengths):
+        for f, weight in enumerate(weights):
+            # Two classes share one vector w = w1 - w0 there, whose penalty is twice that of w1 and w0 together.
+            theirs = LogisticRegression(C=c if classes > 2 else 2 * c, max_iter=1000, tol=1e-8)
+            theirs.fit(x.numpy(), y.numpy(), sample_weight=weight.numpy())
+            mine = logits_of(x, fitted[s, f]).softmax(-1).numpy()
+            assert mine == pytest.approx(theirs.predict_proba(x.numpy()), abs=0.005)
+
+
+def test_the_smallest_of_equally_good_strengths_is_chosen():
+    y = torch.tensor([0, 1] * 10)
+    x = (y.float() * 2 - 1).unsqueeze(-1)
+    folds = folds_of(y, torch.rand(20), 5)
+    coefficients, accuracy = choose_and_fit(x, y, folds, 5, torch.tensor([0.01, 1.0]), num_classes=2)
+    only_small, _ = choose_and_fit(x, y, folds, 5, torch.tensor([0.01]), num_classes=2)
+    assert accuracy.item() == 1.0
+    torch.testing.assert_close(coefficients, only_small)
+
+
+def test_labelled_rows_are_not_counted_and_all_rows_are_answered():
+    world = make_world([0, 1], num_classes=3, width=3)
+    for answer in run(world, steps=2, epochs=1).values():
+        assert answer.scores.shape == (2, 600, 3)
+        assert answer.test.shape == (2, 200, 3)
+        for t in range(2):
+            assert set((~answer.counted[t]).nonzero().flatten().tolist()) == set(world.auxiliary.ids[t].tolist())
+
+
+def test_every_variant_reads_labels_off_good_embeddings():
+    """Classes in equal shares: with few, balanced labels MixMatch shifts its threshold where classes are not."""
+    world = make_world(0, num_classes=3, width=3, aux_per_class=20)
+    variants = ["logreg", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "supervised"]
+    for variant, answer in run(world, variants=variants).items():
+        assert right(answer, world) > 0.8, variant
+
+
+def test_variants_do_not_move_each_other():
+    world = make_world([0, 1], num_classes=3, width=3)
+    alone = run(world, variants="mixmatch_frozen", steps=10)["mixmatch_frozen"]
+    among = run(world, variants=["logreg", "head_only", "mixmatch_frozen"], steps=10)["mixmatch_frozen"]
+    assert torch.equal(alone.scores, among.scores)
+
+
+def test_validation_is_the_accuracy_on_held_out_labels():
+    world = make_world([0, 1], num_classes=3, width=3, aux_per_class=40)
+    answers = run(world, variants=["logreg", "head_only"], steps=150, validate_folds=3)
+    for t in range(2):
+        member = world.member(t)
+        for variant, answer in answers.items():
+            truth = right(answer_of(answer, t), member)
+            assert answer.validation[t].item() == pytest.approx(truth.item(), abs=0.12), variant
+    assert run(world, variants="head_only", steps=1)["head_only"].validation is None
+
+
+def answer_of(answer, t):
+    return type(answer)(answer.scores[t], answer.ids[t], counted=answer.counted[t])
+
+
+def test_a_diverged_member_disturbs_no_other():
+    world = make_world([0, 1], num_classes=3, width=3)
+    before = run(world, steps=5)
+    with torch.no_grad():
+        for p in world.bottom.parameters():
+            p[1] = math.nan
+    after = run(world, steps=5)
+    for variant, answer in after.items():
+        torch.testing.assert_close(answer.scores[0], before[variant].scores[0])
+
+
+def test_fewer_labels_than_classes_are_refused():
+    world = make_world(0, num_classes=3, width=3)
+    world = type(world)(**{**vars(world), "auxiliary": Auxiliary(torch.tensor([0, 1]), torch.tensor([0, 1]))})
+    with pytest.raises(SpecError, match="labelled"):
+        run(world)
+
+
+def test_labels_for_all_rows_are_refused():
+    world = make_world(0, num_classes=3, width=3, rows=30, aux_per_class=10)
+    with pytest.raises(SpecError, match="all 30"):
+        run(world)
+
+
+def test_small_label_sets_shrink_the_batch_and_narrow_embeddings_work(caplog):
+    world = make_world(0, num_classes=2, width=2, aux_per_class=2)
+    world = type(world)(**{**vars(world), "bottom": nn.Linear(2, 1)})
+    with caplog.at_level("INFO"):
+        answers = run(world, steps=3)
+    assert "reduced to 4" in caplog.text
+    assert all(torch.isfinite(a.scores).all() for a in answers.values())
+
+
+def test_it_asks_for_labels_as_its_parameters_say():
+    request = PMC(PMC.Params(aux="random", aux_total=50)).auxiliary_request()
+    assert (request.how, request.total, request.per_class) == ("random", 50, None)

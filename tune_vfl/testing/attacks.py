@@ -1,0 +1,181 @@
+"""The contract of every attack, as an inheritable test class.
+
+Inherit :class:`AttackContract` and give it a fixture ``attack_class``. Worlds are made to fit what the class declares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from tune_vfl.attacks.base import Attack
+from tune_vfl.errors import NotGrantedError
+from tune_vfl.metrics.leakage import leak_auc, top1
+from tune_vfl.spec import Strict
+from tune_vfl.testing.views import World, make_world
+
+if TYPE_CHECKING:
+    from tune_vfl.protocol.view import Answer
+
+AttackClass = type[Attack[Strict]]
+
+
+def quick_attack(cls: AttackClass) -> Attack[Strict]:
+    """Return the attack with the parameters that its class offers for quick runs."""
+    return cls(cls.Params(**cls.quick))
+
+
+def world_for(cls: AttackClass, seeds: int | list[int], **options: Any) -> World:
+    """Make up a world that the class's capabilities allow: two classes or three, with or without a top model."""
+    binary = cls.capabilities.classes == "binary"
+    direct = cls.capabilities.modes == frozenset({"nosplit"})
+    return make_world(
+        seeds, num_classes=2 if binary else 3, width=2 if binary and direct else 4 if binary else 3, **options
+    )
+
+
+def run_on(cls: AttackClass, world: World) -> dict[str, Answer]:
+    """Run the attack with exactly the grants that it declares."""
+    return quick_attack(cls).run(world.view(cls.name, cls.capabilities.sees))
+
+
+def success_of(answer: Answer, world: World) -> float:
+    """Score one variant on a single world: leak AUC for two classes, top-1 for more."""
+    keep = slice(None) if answer.counted is None else answer.counted
+    scores, y = answer.scores[keep].numpy(), world.y_train[answer.ids][keep].numpy()
+    return leak_auc(scores, y, flip=not answer.oriented) if world.num_classes == 2 else top1(scores, y)
+
+
+class AttackContract:
+    """What every attack must keep."""
+
+    @pytest.fixture
+    def attack_class(self) -> AttackClass:
+        """Return the class under test."""
+        raise NotImplementedError("give the contract a fixture attack_class")
+
+    @pytest.fixture
+    def watching(self, attack_class: AttackClass) -> AttackClass:
+        """Return the class, if it attacks a recorded run as a passive party."""
+        if attack_class.capabilities.acts or attack_class.capabilities.who != "passive":
+            pytest.skip("it changes the training or attacks features: it needs more than a recorded run")
+        return attack_class
+
+    def test_it_says_what_it_is(self, attack_class: AttackClass) -> None:
+        """Summary, reference, a description and a default for every parameter."""
+        assert attack_class.summary
+        assert attack_class.reference
+        assert (quick_attack(attack_class).auxiliary_request() is not None) == (
+            "auxiliary" in attack_class.capabilities.sees
+        )
+        for name, field in attack_class.Params.model_fields.items():
+            assert field.description, f"{name} has no description"
+            assert not field.is_required(), f"{name} has no default"
+
+    def test_parameters_survive_json_and_refuse_unknown_ones(self, attack_class: AttackClass) -> None:
+        """What is written out reads back as the same; a field that does not exist is refused."""
+        params = quick_attack(attack_class).params
+        assert attack_class.Params.model_validate_json(params.model_dump_json()) == params
+        with pytest.raises(ValidationError, match="no_such_parameter"):
+            attack_class.Params.model_validate({"no_such_parameter": 1})
+
+    def test_it_asks_for_the_moments_it_reads(self, watching: AttackClass) -> None:
+        """Moments are recorded only for those who read gradients; those it named are enough."""
+        attack, world = quick_attack(watching), world_for(watching, 0)
+        moments = attack.moments()
+        assert bool(moments) == ("gradients" in watching.capabilities.sees)
+        for moment in set(world.recordings) - set(moments):
+            del world.recordings[moment]
+        assert attack.run(world.view(watching.name, watching.capabilities.sees))
+
+    def test_answers_are_well_formed(self, watching: AttackClass) -> None:
+        """Shapes fit, ids are positions in the training split, scores are finite."""
+        world = world_for(watching, [3, 4])
+        rows, test_rows, k = world.y_train.shape[-1], world.y_test.shape[-1], world.num_classes
+        for answer in run_on(watching, world).values():
+            assert answer.ids.shape[:1] == world.lead
+            assert answer.scores.shape in {answer.ids.shape, (*answer.ids.shape, k)}
+            assert int(answer.ids.min()) >= 0
+            assert int(answer.ids.max()) < rows
+            assert torch.isfinite(answer.scores).all()
+            assert answer.counted is None or (answer.counted.shape, answer.counted.dtype) == (
+                answer.ids.shape,
+                torch.bool,
+            )
+            if answer.test is not None:
+                assert answer.test.shape == (*world.lead, test_rows, k)
+                assert torch.isfinite(answer.test).all()
+            if answer.validation is not None:
+                assert answer.validation.shape == world.lead
+
+    def test_it_beats_the_guess_where_labels_show(self, watching: AttackClass) -> None:
+        """On a world that gives labels away its best variant is far above the guess."""
+        world = world_for(watching, 5, rows=1500)
+        best = max(success_of(a, world) for a in run_on(watching, world).values())
+        assert best >= self.guess(world) + 0.25
+
+    def test_it_stays_at_the_guess_where_nothing_shows(self, watching: AttackClass) -> None:
+        """On labels drawn apart from all it sees, no variant is above the guess by more than chance."""
+        world = world_for(watching, 6, rows=4000, separable=False, batch=500)
+        for variant, answer in run_on(watching, world).items():
+            assert success_of(answer, world) <= self.guess(world) + 0.05, variant
+
+    def test_a_pack_equals_its_members_one_by_one(self, watching: AttackClass) -> None:
+        """Leading axes change the speed, never the result.
+
+        A score at a threshold may fall either way by rounding: one entry in two hundred may differ.
+        """
+        if not watching.capabilities.stackable:
+            pytest.skip("it declares that it does not stack")
+        world = world_for(watching, [7, 8, 7])
+        together = run_on(watching, world)
+        for index in range(3):
+            alone = run_on(watching, world.member(index))
+            assert alone.keys() == together.keys()
+            for variant, answer in alone.items():
+                stacked = together[variant]
+                assert torch.equal(answer.ids, stacked.ids[index])
+                apart = (answer.scores - stacked.scores[index]).abs() > 2e-3
+                assert apart.float().mean() <= 0.005, variant
+                if answer.counted is not None and stacked.counted is not None:
+                    assert torch.equal(answer.counted, stacked.counted[index])
+
+    def test_the_same_seed_gives_the_same_answer(self, watching: AttackClass) -> None:
+        """Nothing random comes from outside the view's streams."""
+        world = world_for(watching, 9)
+        torch.manual_seed(1)
+        one = run_on(watching, world)
+        torch.manual_seed(2)
+        two = run_on(watching, world)
+        for variant, answer in one.items():
+            assert torch.equal(answer.scores, two[variant].scores)
+
+    def test_it_asks_for_nothing_that_it_does_not_declare(self, watching: AttackClass) -> None:
+        """Without any one of the declared grants it is refused, so each is really used and none is got around."""
+        world, sees = world_for(watching, 10), watching.capabilities.sees
+        for grant in sees:
+            with pytest.raises(NotGrantedError, match=watching.name):
+                quick_attack(watching).run(world.view(watching.name, sees - {grant}))
+
+    def test_it_leaves_what_it_sees_as_it_is(self, watching: AttackClass) -> None:
+        """Recordings, features, labels and the bottom model are the same afterwards."""
+        world = world_for(watching, 11)
+        before = [t.clone() for t in _tensors(world)]
+        run_on(watching, world)
+        assert all(torch.equal(a, b) for a, b in zip(before, _tensors(world), strict=True))
+
+    @staticmethod
+    def guess(world: World) -> float:
+        """Return the best constant guess's success: AUC 1/2, or the largest class share."""
+        if world.num_classes == 2:
+            return 0.5
+        return float(world.y_train.bincount().max() / world.y_train.numel())
+
+
+def _tensors(world: World) -> list[torch.Tensor]:
+    recorded = [t for r in world.recordings.values() for t in (r.ids, r.gradients)]
+    state = list(world.bottom.state_dict().values())
+    return [*recorded, world.features.train, world.features.test, world.auxiliary.ids, world.auxiliary.labels, *state]
