@@ -36,5 +36,5 @@ class Digits(Loader[PartyOptions]):
             torch.tensor(bunch.target, dtype=torch.int64),
             [str(k) for k in range(10)],
             metric=options.metric,
-            recipe=Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=64, lr=1e-3)),
+            recipe=Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=64, lr=3e-3)),
         )
