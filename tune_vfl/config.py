@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from tune_vfl.cell import Cell
 from tune_vfl.defenses.base import DEFENSES, Defense, Mode
 from tune_vfl.errors import SpecError
-from tune_vfl.resolve import options_of
+from tune_vfl.resolve import defense_params
 from tune_vfl.spec import Named, Strict, Training, explain
 
 CONFIG_SCHEMA = "tune-vfl/config/1"
@@ -82,8 +82,8 @@ class ExportedConfig(Strict):
             SpecError: when the defense cannot be used on that task.
         """
         cls = DEFENSES[self.defense.name]
-        params = options_of(cls.Params, self.defense.params, f"defense.params ({cls.name})")
         classes, mode = num_classes or self.num_classes, mode or self.mode
+        params = defense_params(cls.name, self.defense.params, num_classes=classes)
         problems = cls.problems(params, num_classes=classes, mode=mode)
         if cls.capabilities.classes == "binary" and classes != 2:
             problems.append(f"defense {cls.name!r} is defined for two classes, got num_classes={classes}")
@@ -98,8 +98,7 @@ def export_config(
     """Make the configuration of one trial; parameters that the trial left at their defaults are written out."""
     from tune_vfl import __version__
 
-    cls = DEFENSES[cell.defense]
-    full = options_of(cls.Params, {**params, **cell.fixed}, f"defense.params ({cls.name})").model_dump()
+    full = defense_params(cell.defense, {**params, **cell.fixed}, num_classes=cell.num_classes).model_dump()
     return ExportedConfig(
         schema=CONFIG_SCHEMA,
         study=study,

@@ -18,7 +18,7 @@ from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import IN_MEMORY_BYTES, recording_bytes
 from tune_vfl.protocol.view import Moment
-from tune_vfl.resolve import build_architecture, build_attack, options_of, resolve
+from tune_vfl.resolve import build_architecture, build_attack, defense_params, resolve
 from tune_vfl.scoring import summarize
 from tune_vfl.spec import Strict, StudySpec, apply_settings, parse
 from tune_vfl.training import train_pack
@@ -47,7 +47,7 @@ def evaluate_pack(cell: Cell, params: Sequence[Settings], references: References
     cls = DEFENSES[cell.defense]
     for i, given in enumerate(params):
         try:
-            built = options_of(cls.Params, {**given, **cell.fixed}, f"defense.params ({cell.defense})")
+            built = defense_params(cell.defense, {**given, **cell.fixed}, num_classes=cell.num_classes)
             problems = cls.problems(built, num_classes=cell.num_classes, mode=cell.mode)  # type: ignore[arg-type]
         except SpecError as error:
             problems = error.problems
@@ -200,8 +200,7 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
 
 def setting_of(cell: Cell, params: Settings) -> dict[str, Any]:
     """Return a trial's full parameters: the defaults, the trial's, and the cell's fixed ones over them."""
-    built = options_of(DEFENSES[cell.defense].Params, {**params, **cell.fixed}, f"defense.params ({cell.defense})")
-    return built.model_dump()
+    return defense_params(cell.defense, {**params, **cell.fixed}, num_classes=cell.num_classes).model_dump()
 
 
 def evaluate(

@@ -94,6 +94,16 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     )
 
 
+def defense_params(name: str, given: Mapping[str, Any], *, num_classes: int) -> Strict:
+    """Validate a defense's parameters, completed by its defaults.
+
+    Raises:
+        SpecError: every problem, with the known parameters.
+    """
+    cls = DEFENSES[name]
+    return options_of(cls.Params, cls.completed(given, num_classes=num_classes), f"defense.params ({name})")
+
+
 def build_attack(named: Named) -> Attack[Strict]:
     """Build an attack from a resolved cell's entry."""
     return _attack(named)
@@ -145,7 +155,7 @@ def _defense_problems(
     if dataset.modality not in capabilities.modalities:
         yield f"defense {cls.name!r} is defined for {_words(capabilities.modalities)} data, {dataset.name!r} holds {dataset.modality}s"
     try:
-        params = options_of(cls.Params, spec.defense.params, f"defense.params ({cls.name})")
+        params = defense_params(cls.name, spec.defense.params, num_classes=dataset.num_classes)
     except SpecError as error:
         yield from error.problems
         return

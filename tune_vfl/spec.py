@@ -233,7 +233,7 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> lis
         place = ".".join(str(p) for p in item["loc"]) or "spec"
         if item["type"] == "extra_forbidden":
             known = _fields_at(model, item["loc"][:-1]) if model else []
-            near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
+            near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             problems.append(f"{place}: no such field.{hint}" + (f" Known: {', '.join(known)}." if known else ""))
         elif item["type"] == "missing":

@@ -102,6 +102,11 @@ class Defense(Hooks):
         return tuple((k, v) for k, v in values.items() if isinstance(v, bool) or not isinstance(v, (int, float)))
 
     @classmethod
+    def completed(cls, given: Mapping[str, Any], *, num_classes: int) -> dict[str, Any]:
+        """Return ``given`` with the defaults that depend on the task filled in; by default nothing does."""
+        return dict(given)
+
+    @classmethod
     def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
         """Return why these parameters cannot be used here, one sentence each; empty when they can."""
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -85,6 +85,11 @@ class Kdk(Defense):
     Params = KdkParams
     capabilities = DefenseCapabilities(protects=("labels",))
     weakest = {"epsilon": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
+
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], *, num_classes: int) -> dict[str, Any]:
+        """Fill in k: 3, or 2 for two classes, as the paper picks it."""
+        return {"k": min(3, num_classes), **given}
 
     @classmethod
     def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:

@@ -1,0 +1,201 @@
+"""An exported setting gives, in somebody else's loop, the cut gradients of the search."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tune_vfl import load_config
+from tune_vfl.config import Measured, export_config, save_config
+from tune_vfl.data import load
+from tune_vfl.data.split import split
+from tune_vfl.errors import SpecError
+from tune_vfl.protocol.members import Pack
+from tune_vfl.resolve import resolve
+from tune_vfl.spec import Named, parse
+from tune_vfl.training import train_pack
+
+MEASURED = Measured(metric="auc", utility=0.9, utility_std=0.01, leakage=0.2, leakage_std=0.02, attacks={"norm": 0.6})
+
+
+def exported(tmp_path: Path, defense: str, params: dict[str, Any]) -> Path:
+    cell = resolve(
+        parse(
+            {
+                "study": "s",
+                "dataset": "breast_cancer",
+                "defense": defense,
+                "attacks": ["norm"],
+                "training": {"epochs": 3},
+                "budget": {"trials": 1, "seeds": 1},
+            }
+        )
+    )
+    config = export_config(cell, study="s", trial=3, select="knee", params=params, measured=MEASURED)
+    return save_config(config, tmp_path / "best.json")
+
+
+PLAIN_LOOP = """
+import json, sys
+import torch
+from torch import nn
+from tune_vfl import load_config
+
+given = torch.load(sys.argv[2], weights_only=True)
+cfg = load_config(sys.argv[1])
+defense = cfg.build_defense(num_classes=2, embedding_dims=[10])
+x, x_own, y = given["x"], given["own"], given["y"]
+ids = torch.arange(len(y))
+defense.setup(y, ids, active_features=x_own, seed=0)
+
+def mlp(sizes, name):
+    layers = []
+    for i in range(len(sizes) - 1):
+        if i:
+            layers.append(nn.ReLU())
+        linear = nn.Linear(sizes[i], sizes[i + 1])
+        with torch.no_grad():
+            linear.weight.copy_(given[f"{name}.{i}.weight"])
+            linear.bias.copy_(given[f"{name}.{i}.bias"])
+        layers.append(linear)
+    return nn.Sequential(*layers)
+
+bottom = defense.wrap_bottom(mlp(given["sizes"]["bottom"], "bottom"))
+own = mlp(given["sizes"]["own"], "own")
+top = defense.wrap_top(mlp(given["sizes"]["top"], "top"))
+steps = torch.optim.Adam([*bottom.parameters(), *own.parameters(), *top.parameters()], lr=cfg.training.lr)
+sent = []
+for epoch in range(cfg.training.epochs):
+    order = given["orders"][epoch]
+    sent = []
+    for start in range(0, len(y), cfg.training.batch_size):
+        rows = order[start : start + cfg.training.batch_size]
+        embedding = bottom(x[rows])
+        received = embedding.detach().requires_grad_()
+        logits = top(torch.cat([received, own(x_own[rows])], dim=-1))
+        targets = defense.labels(y[rows], ids[rows])
+        steps.zero_grad()
+        defense.loss(logits, targets, [received]).backward()
+        leaves = defense.cut_gradient(received.grad, y=y[rows], context=None, party=0)
+        embedding.backward(leaves)
+        steps.step()
+        sent.append(leaves)
+scores = defense.decode(logits)
+assert scores.shape == (len(rows), 2)
+assert not {"ray", "mlflow", "optuna"} & set(sys.modules), "the service was imported"
+torch.save({"sent": torch.cat(sent)}, sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize(
+    ("defense", "params"),
+    [
+        ("none", {}),
+        ("laplace", {"scale": 0.01}),
+        ("gradient_compression", {"keep": 0.3}),
+        ("max_norm", {}),
+        ("marvell", {"budget": 2.0}),
+        ("label_dp", {"epsilon": 1.0}),
+        ("kdk", {"k": 2, "epsilon": 0.3, "teacher_epochs": 3}),
+    ],
+)
+def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(
+    tmp_path: Path, defense: str, params: dict[str, Any]
+) -> None:
+    path = exported(tmp_path, defense, params)
+    config = load_config(path)
+    cell = resolve(
+        parse(
+            {
+                "study": "s",
+                "dataset": "breast_cancer",
+                "defense": {"name": defense, "params": params},
+                "attacks": ["norm"],
+                "training": {"epochs": 3},
+                "budget": {"trials": 1, "seeds": 1},
+            }
+        )
+    )
+    setting = type(config.build_defense(embedding_dims=[10])).Params(**config.defense.params)
+    searched = train_pack(cell, [setting], Pack((0,), 1), {"last"}).recordings["last"].gradients[0]
+
+    torch.save(starting_point(cell), tmp_path / "given.pt")
+    script = tmp_path / "loop.py"
+    script.write_text(PLAIN_LOOP)
+    subprocess.run(
+        [sys.executable, str(script), str(path), str(tmp_path / "given.pt"), str(tmp_path / "sent.pt")], check=True
+    )
+    plain = torch.load(tmp_path / "sent.pt", weights_only=True)["sent"]
+    torch.testing.assert_close(plain, searched, atol=1e-6, rtol=1e-3)
+
+
+def starting_point(cell: Any) -> dict[str, Any]:
+    """Rows, orders of rows and starting weights of seed 0, as plain tensors for a loop that knows nothing of ours."""
+    from tune_vfl.resolve import build_architecture
+    from tune_vfl.seeds import Stream, Streams
+    from tune_vfl.training import build_network
+
+    dataset = load(cell.dataset)
+    rows = split(dataset, 0)
+    network = build_network(dataset, build_architecture(cell.model), Streams(0))
+    order = Stream(0, "order")
+    given: dict[str, Any] = {
+        "x": rows.passive_train[0],
+        "own": rows.active_train,
+        "y": rows.y_train,
+        "orders": [order.permutation(len(rows.y_train)) for _ in range(cell.training.epochs)],
+        "sizes": {},
+    }
+    for name, net in (("bottom", network.bottoms[0]), ("own", network.own_bottom), ("top", network.top)):
+        layers = [m for m in net.modules() if hasattr(m, "weight")]  # type: ignore[union-attr]
+        given["sizes"][name] = [layers[0].weight.shape[1], *(m.weight.shape[0] for m in layers)]
+        for i, layer in enumerate(layers):
+            given[f"{name}.{i}.weight"], given[f"{name}.{i}.bias"] = layer.weight.detach(), layer.bias.detach()
+    return given
+
+
+def test_round_trip_and_every_parameter_is_written_out(tmp_path: Path) -> None:
+    config = load_config(exported(tmp_path, "laplace", {}))
+    assert config.defense.params == {"scale": 1e-3}
+    assert config.dataset == Named(name="breast_cancer")
+    assert config.measured == MEASURED
+    assert (config.study, config.trial, config.select) == ("s", 3, "knee")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("not json", "cannot be read as JSON"),
+        ("[]", "expected schema"),
+        ('{"schema": "tune-vfl/config/99"}', "export it again"),
+        ('{"schema": "tune-vfl/config/1", "study": "s"}', "required"),
+    ],
+)
+def test_broken_files_are_refused(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "best.json"
+    path.write_text(content)
+    with pytest.raises(SpecError, match=said):
+        load_config(path)
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"nowhere\.json"):
+        load_config(tmp_path / "nowhere.json")
+
+
+def test_marvell_on_ten_classes_is_refused_when_built(tmp_path: Path) -> None:
+    config = load_config(exported(tmp_path, "marvell", {}))
+    with pytest.raises(SpecError, match="two classes"):
+        config.build_defense(num_classes=10, embedding_dims=[10])
+
+
+def test_nothing_half_made_is_left_behind(tmp_path: Path) -> None:
+    path = exported(tmp_path, "laplace", {})
+    assert [p.name for p in tmp_path.iterdir()] == ["best.json"]
+    assert json.loads(path.read_text())["schema"] == "tune-vfl/config/1"
