@@ -136,7 +136,19 @@ def test_problems_name_the_parameter_and_the_way_out():
     assert "lower k" in Kdk.problems(KdkParams(k=3), num_classes=2, mode="split")[0]
     assert "teacher_view: full" in Kdk.problems(KdkParams(), num_classes=10, mode="label_only")[0]
     assert not Kdk.problems(KdkParams(teacher_view="full"), num_classes=10, mode="label_only")
-    assert len(Kdk.problems(KdkParams(), num_classes=2, mode="label_only")) == 2
+    assert len(Kdk.problems(KdkParams(k=3), num_classes=2, mode="label_only")) == 2
+
+
+def test_the_default_k_is_lowered_to_two_classes():
+    assert not Kdk.problems(KdkParams(), num_classes=2, mode="split")
+    y = torch.tensor([0, 1, 1])
+    rows = []
+    for params in (KdkParams(), KdkParams(k=2)):
+        defense = Kdk(params, num_classes=2, embedding_dims=[4])
+        defense.setup(y, torch.arange(3), active_features=torch.eye(3), seed=0)
+        rows.append(defense.labels(y, torch.arange(3)))
+    assert torch.equal(*rows)
+    torch.testing.assert_close(rows[0].sum(-1), torch.ones(3))
 
 
 def test_notes_warn_where_the_anchor_is_the_least_likely_and_tell_what_the_teacher_saw():

@@ -19,7 +19,9 @@ from tune_vfl.spec import Strict
 class KdkParams(Strict):
     """Parameters of :class:`Kdk`."""
 
-    k: int = Field(3, ge=2, description="classes that share the probability, the anchor included; at most K")
+    k: int = Field(
+        3, ge=2, description="classes that share the probability, the anchor included; at most K (2 for two classes)"
+    )
     epsilon: float = Field(
         0.45, ge=0, lt=1, description="probability that leaves the anchor; above (k-1)/k the anchor is the least likely"
     )
@@ -96,7 +98,8 @@ class Kdk(Defense):
         """Return what is wrong with k, and with a teacher that would have nothing to look at."""
         given: dict[str, Any] = params.model_dump()
         found = []
-        if given["k"] > num_classes:
+        # The default k is lowered to K where it is used; only one that was asked for can be wrong.
+        if "k" in params.model_fields_set and given["k"] > num_classes:
             found.append(f"kdk: k must be at most the number of classes, {num_classes}, got {given['k']}; lower k")
         if mode == "label_only" and given["teacher_view"] == "active":
             found.append(
@@ -104,6 +107,11 @@ class Kdk(Defense):
                 "the features of all parties"
             )
         return found
+
+    def values(self, name: str) -> list[float]:
+        """Return the members' values of a parameter; ``k`` is never above the number of classes."""
+        found = super().values(name)
+        return [min(value, self.num_classes) for value in found] if name == "k" else found
 
     @property
     def wants_full_view(self) -> bool:
