@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from reports import words
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 # Safe for the color-blind (Okabe and Ito 2008), neighbors differ in lightness too; shapes say the same again.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+_MOST_LABELS = 20
 SHAPES = ("circle", "square", "triangle", "diamond", "pentagon", "hexagon")
 
 
@@ -127,7 +129,11 @@ def _wishes(canvas: Canvas, layers: Sequence[Layer], undefended: Sequence[tuple[
 
 
 def _ends_first(front: Sequence[Point]) -> list[Point]:
-    return [*front[:1], *front[-1:], *front[1:-1]] if len(front) > 1 else list(front)
+    """Return the front's ends, then as many points between them, evenly spread, as a figure has room for."""
+    if len(front) < 3:
+        return list(front)
+    stride = math.ceil((len(front) - 2) / _MOST_LABELS)
+    return [front[0], front[-1], *front[1:-1:stride]]
 
 
 def _obstacles(

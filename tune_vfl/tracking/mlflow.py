@@ -35,6 +35,7 @@ _log = logging.getLogger("tune_vfl.tracking")
 _FRONT_EVERY, _RETRY_EVERY = 5.0, 30.0
 # A look may cost at most one part in this many of the time.
 _SHARE = 20
+_UNKNOWN = "the recorder knows no study yet; call on_study or sync first"
 
 
 class Recorder:
@@ -60,6 +61,8 @@ class Recorder:
         self._trials: dict[int, TrialRecord] = {}
         self._steps: dict[int, float] = {}
         self._look_at = self._retry_at = 0.0
+        # Whether this process brought trials: a search that starts again needs no new figures yet.
+        self._told = False
 
     def __reduce__(self) -> tuple[type[Recorder], tuple[str, str]]:
         """Travel without the connection; the copy learns the study again from ``on_study``."""
@@ -68,6 +71,7 @@ class Recorder:
     def on_trial(self, record: TrialRecord) -> None:
         """Record one finished trial. Before the first ``on_study`` or ``sync`` it is only remembered."""
         self._trials[record.number] = record
+        self._told = True
         if self._record is not None:
             self._send([record], settled=False)
 
@@ -87,9 +91,6 @@ class Recorder:
         try:
             runs = self._connect()
             self._write(runs, self._trials.values())
-            runs.retire_doubles()
-            for key in self._strangers(runs):
-                runs.retire(key)
             self._look(runs, exact=True)
             if record.running == record.waiting == 0:
                 self._attach(runs)
@@ -109,6 +110,9 @@ class Recorder:
     def _connect(self) -> Runs:
         if self._runs is None:
             runs = Runs(self.experiment, self.uri)
+            runs.retire_doubles()
+            for key in self._strangers(runs):
+                runs.retire(key)
             self._steps = runs.steps("hypervolume") if SUMMARY_KEY in runs.held else {}
             self._runs = runs
         return self._runs
@@ -123,7 +127,7 @@ class Recorder:
             runs = self._connect()
             self._write(runs, [*self._outbox.waiting(), *trials])
             self._look(runs, exact=settled)
-            if settled and self._trials:
+            if settled and self._trials and (self._told or not self._study().waiting):
                 self._attach(runs)
             self._outbox.clear()
         except Exception as error:
@@ -140,7 +144,7 @@ class Recorder:
 
     def _study(self) -> StudyRecord:
         if self._record is None:
-            raise ValueError("the recorder knows no study yet; call on_study or sync first")
+            raise ValueError(_UNKNOWN)
         # What on_trial brought since the last on_study is part of the study.
         return replace(self._record, trials=tuple(self._trials[n] for n in sorted(self._trials)))
 
@@ -148,7 +152,9 @@ class Recorder:
         if SUMMARY_KEY not in runs.held:
             record = self._study()
             runs.put(SUMMARY_KEY, payload.summary_content(record, self._standing()))
-        cell = self._study().cell
+        if self._record is None:
+            raise ValueError(_UNKNOWN)
+        cell = self._record.cell
         for trial in trials:
             key = _key(trial)
             # A new run starts off the front; the look that follows puts it on.
