@@ -18,7 +18,7 @@ from tune_vfl.data.split import split
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.members import Pack
 from tune_vfl.resolve import resolve
-from tune_vfl.spec import Named, parse
+from tune_vfl.spec import parse
 from tune_vfl.training import train_pack
 
 MEASURED = Measured(metric="auc", utility=0.9, utility_std=0.01, leakage=0.2, leakage_std=0.02, attacks={"norm": 0.6})
@@ -163,7 +163,7 @@ def starting_point(cell: Any) -> dict[str, Any]:
 def test_round_trip_and_every_parameter_is_written_out(tmp_path: Path) -> None:
     config = load_config(exported(tmp_path, "laplace", {}))
     assert config.defense.params == {"scale": 1e-3}
-    assert config.dataset == Named(name="breast_cancer")
+    assert config.dataset.name == "breast_cancer"
     assert config.measured == MEASURED
     assert (config.study, config.trial, config.select) == ("s", 3, "knee")
 

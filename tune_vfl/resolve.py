@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tune_vfl.attacks.base import ATTACKS, Attack
 from tune_vfl.cell import Cell
-from tune_vfl.data import load
+from tune_vfl.data import load, written_out
 from tune_vfl.data.base import Dataset
 from tune_vfl.defenses.base import DEFENSES, Defense, Mode
 from tune_vfl.errors import SpecError
@@ -80,7 +80,7 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     if problems:
         raise SpecError(problems)
     return Cell(
-        dataset=spec.dataset,
+        dataset=written_out(spec.dataset, root),
         model=Named(name=architecture.name, **architecture.options.model_dump()),
         training=training,
         defense=spec.defense.name,
