@@ -104,16 +104,18 @@ def _version(name: str) -> str | None:
 
 def torchvision() -> Check:
     """Torch and torchvision built for the same device: a CUDA torchvision beside a CPU torch breaks its import."""
-    code = "import torch, torchvision; print(torch.__version__, torchvision.__version__, torch.cuda.is_available())"
+    code = (
+        "from tune_vfl.vision import import_torchvision, is_mended; import torch; tv = import_torchvision(); "
+        "print(torch.__version__, tv.__version__, torch.cuda.is_available(), is_mended())"
+    )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ran = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, env=environment
     )
     if ran.returncode == 0:
-        torch_version, vision_version, cuda = ran.stdout.split()[-3:]
-        return Check(
-            "torchvision", "ok", f"imports beside torch {torch_version} ({vision_version}), CUDA usable: {cuda}"
-        )
+        torch_version, vision_version, cuda, mended = ran.stdout.split()[-4:]
+        how = "with missing operators declared (another build)" if mended == "True" else "as it is"
+        return Check("torchvision", "ok", f"{vision_version} beside torch {torch_version} imports {how}; CUDA: {cuda}")
     reason = (ran.stderr.strip().splitlines() or ["no message"])[-1]
     advice = (
         "install torch and torchvision from one index: python -m pip install --force-reinstall torch torchvision "
@@ -124,14 +126,25 @@ def torchvision() -> Check:
 
 def machine() -> Check:
     """Cores and free memory."""
-    import psutil  # type: ignore[import-untyped]
-
-    memory = psutil.virtual_memory()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    detail = f"{cores} cores, {memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB memory free"
-    if memory.available < LEAST_MEMORY:
+    free, total = _memory()
+    if free is None or total is None:
+        return Check("machine", "ok", f"{cores} cores, memory unknown on this system")
+    detail = f"{cores} cores, {free / GIB:.1f} of {total / GIB:.1f} GiB memory free"
+    if free < LEAST_MEMORY:
         return Check("machine", "finding", detail, "a 2-worker search takes up to 3 GiB: set resources.concurrency=1")
     return Check("machine", "ok", detail)
+
+
+def _memory() -> tuple[int | None, int | None]:
+    """Return free (counting what can be reclaimed) and total bytes, as Linux tells them."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None, None
+    kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines) if rest.split()}
+    free, total = kib.get("MemAvailable"), kib.get("MemTotal")
+    return (None if free is None else free * 1024), (None if total is None else total * 1024)
 
 
 def disk() -> Check:
