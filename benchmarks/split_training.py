@@ -23,10 +23,10 @@ def in_one_piece() -> None:
     network = mlp(ALONE)
     steps = optimizer(list(network.parameters()), TRAINING)
     order = torch.Generator().manual_seed(0)
-    assert split.active_train is not None
+    own_rows = split.active_train if split.active_train is not None else split.passive_train[0]
     for _ in range(TRAINING.epochs):
         rows = torch.randperm(len(split.y_train), generator=order)
-        passive, own, y = (t.index_select(0, rows) for t in (split.passive_train[0], split.active_train, split.y_train))
+        passive, own, y = (t.index_select(0, rows) for t in (split.passive_train[0], own_rows, split.y_train))
         for start in range(0, len(rows), TRAINING.batch_size):
             batch = slice(start, start + TRAINING.batch_size)
             loss = nn.functional.cross_entropy(network([passive[batch]], own[batch]), y[batch])

@@ -191,7 +191,10 @@ class Doubling(Hooks):
 
 def test_the_attacker_receives_exactly_what_was_sent() -> None:
     split = made_up_split(0)
-    plain, doubled = GradientRecorder({"first_batch"}, rows=70, epochs=1), GradientRecorder({"first_batch"}, rows=70, epochs=1)
+    plain, doubled = (
+        GradientRecorder({"first_batch"}, rows=70, epochs=1),
+        GradientRecorder({"first_batch"}, rows=70, epochs=1),
+    )
     train(split, ALONE, Training(epochs=1, batch_size=20), [plain])
     train(split, ALONE, Training(epochs=1, batch_size=20), [Doubling(), doubled])
     a, b = plain.recordings()["first_batch"], doubled.recordings()["first_batch"]

@@ -66,7 +66,11 @@ def test_impossible_specs_are_refused_with_the_reason(
 
 def test_all_problems_are_said_at_once() -> None:
     with pytest.raises(SpecError) as refused:
-        resolve(parse(raw(defense={"name": "laplace", "params": {"scale": -1}}, attacks=["direct", "norm"], dataset="digits")))
+        resolve(
+            parse(
+                raw(defense={"name": "laplace", "params": {"scale": -1}}, attacks=["direct", "norm"], dataset="digits")
+            )
+        )
     text = str(refused.value)
     assert "scale" in text
     assert "'direct'" in text
@@ -75,15 +79,32 @@ def test_all_problems_are_said_at_once() -> None:
 
 def test_parsing_lists_every_problem_with_its_place() -> None:
     with pytest.raises(SpecError) as refused:
-        parse({"study": "a/b", "dataset": "wine", "defence": "none", "attacks": [], "budget": {"trials": 0, "sedes": 3}})
+        parse(
+            {"study": "a/b", "dataset": "wine", "defence": "none", "attacks": [], "budget": {"trials": 0, "sedes": 3}}
+        )
     text = str(refused.value)
-    for words in ("study", "defence: no such field. Did you mean 'defense'", "defense: is required", "attacks", "sedes", "trials"):
+    for words in (
+        "study",
+        "defence: no such field. Did you mean 'defense'",
+        "defense: is required",
+        "attacks",
+        "sedes",
+        "trials",
+    ):
         assert words in text
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("0.001", 0.001), ("1e-3", 0.001), ("[32]", [32]), ("none", "none"), ("true", True), ("[a, b]", ["a", "b"]), ("null", None)],
+    [
+        ("0.001", 0.001),
+        ("1e-3", 0.001),
+        ("[32]", [32]),
+        ("none", "none"),
+        ("true", True),
+        ("[a, b]", ["a", "b"]),
+        ("null", None),
+    ],
 )
 def test_values_on_the_command_line(text: str, value: Any) -> None:
     assert parse_value(text) == value

@@ -1,8 +1,8 @@
-"""A cell: everything that decides a trial's outcome except the defense's searched parameters. Plain data, safe to send."""
+"""A cell: everything that decides a trial's outcome except the defense's searched parameters. Plain data."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -33,7 +33,7 @@ class Cell(Strict):
     seeds: tuple[int, ...]
     metric: str
     num_classes: int
-    mode: str
+    mode: Literal["split", "nosplit", "label_only"]
     trial_minutes: float | None = None
 
 

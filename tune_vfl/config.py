@@ -17,7 +17,7 @@ from tune_vfl.errors import SpecError
 from tune_vfl.resolve import defense_params
 from tune_vfl.spec import Named, Strict, Training, explain
 
-CONFIG_SCHEMA = "tune-vfl/config/1"
+CONFIG_SCHEMA: Literal["tune-vfl/config/1"] = "tune-vfl/config/1"
 
 
 class Measured(Strict):
@@ -75,8 +75,8 @@ class ExportedConfig(Strict):
             mode: ``split``, ``nosplit`` or ``label_only``; the exported one by default.
 
         Returns:
-            A defense without leading axes: call ``setup`` once, then ``labels``, ``loss``, ``cut_gradient`` every step and
-            ``decode`` at inference.
+            A defense without leading axes: call ``setup`` once, then ``labels``, ``loss`` and ``cut_gradient`` every
+            step, and ``decode`` at inference.
 
         Raises:
             SpecError: when the defense cannot be used on that task.
@@ -110,7 +110,7 @@ def export_config(
         training=cell.training,
         attacks=cell.attacks,
         seeds=cell.seeds,
-        mode=cell.mode,  # type: ignore[arg-type]
+        mode=cell.mode,
         num_classes=cell.num_classes,
         measured=measured,
         version=__version__,
@@ -142,7 +142,9 @@ def load_config(path: Path | str) -> ExportedConfig:
     try:
         raw = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read as JSON ({error}); give a file that `tune-vfl export` wrote") from error
+        raise SpecError(
+            f"{path}: cannot be read as JSON ({error}); give a file that `tune-vfl export` wrote"
+        ) from error
     schema = raw.get("schema") if isinstance(raw, dict) else None
     if schema != CONFIG_SCHEMA:
         raise SpecError(f"{path}: expected schema {CONFIG_SCHEMA!r}, got {schema!r}; export it again with this version")

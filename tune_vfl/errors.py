@@ -1,4 +1,4 @@
-"""The errors that tune-vfl raises on purpose: a small family, each saying what was expected, what was got and what to do."""
+"""The errors that tune-vfl raises on purpose: each says what was expected, what was got and what to do."""
 
 from __future__ import annotations
 

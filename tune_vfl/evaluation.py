@@ -48,7 +48,7 @@ def evaluate_pack(cell: Cell, params: Sequence[Settings], references: References
     for i, given in enumerate(params):
         try:
             built = defense_params(cell.defense, {**given, **cell.fixed}, num_classes=cell.num_classes)
-            problems = cls.problems(built, num_classes=cell.num_classes, mode=cell.mode)  # type: ignore[arg-type]
+            problems = cls.problems(built, num_classes=cell.num_classes, mode=cell.mode)
         except SpecError as error:
             problems = error.problems
         if problems:
@@ -86,7 +86,7 @@ def trials_that_fit(cell: Cell) -> int:
 
 
 def _evaluate_group(cell: Cell, params: list[Strict], references: References) -> list[Outcome]:
-    """Evaluate trials of equal structure. Where the group fails as a whole, each is tried alone, so that one harms no other."""
+    """Evaluate trials of equal structure; where they fail together each is tried alone, so that one harms no other."""
     allowed = cell.trial_minutes * 60 * len(params) if cell.trial_minutes else None
     deadline = time.monotonic() + allowed if allowed else None
     try:

@@ -49,8 +49,11 @@ def auxiliary_for(attack: Attack[Strict], around: Surroundings) -> Auxiliary | N
     y = around.split.y_train if around.split.y_train.dim() == 2 else around.split.y_train.unsqueeze(0)
     drawn = [
         auxiliary_rows(
-            labels, per_class=per_class if request.how == "per_class" else None,
-            total=total if request.how == "random" else None, how=request.how, seed=seed,
+            labels,
+            per_class=per_class if request.how == "per_class" else None,
+            total=total if request.how == "random" else None,
+            how=request.how,
+            seed=seed,
         )
         for labels, seed in zip(y, around.pack.seeds, strict=True)
     ]

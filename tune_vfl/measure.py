@@ -52,6 +52,7 @@ class Measured:
 
 
 def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured:
+    """Measure utility, and every watching attack, on all members of a trained pack."""
     measured = Measured()
     measured.seconds = dict(run.seconds)
     measured.diverged = run.diverged.reshape(-1).tolist()
@@ -128,7 +129,9 @@ def _untrained_scores(cell: Cell, attack: Attack[Strict]) -> dict[str, VariantSc
     whole: dict[str, VariantScore] = {}
     for pack in packs:
         dataset = load(cell.dataset)
-        network = build_network(dataset, build_architecture(cell.model), Streams(pack.member_seeds, prefix="untrained/")).eval()
+        network = build_network(
+            dataset, build_architecture(cell.model), Streams(pack.member_seeds, prefix="untrained/")
+        ).eval()
         around = Surroundings(dataset, split_of(dataset, pack), pack, network.bottoms[0], {})
         for variant, score in score_attack(attack, around).items():
             whole.setdefault(variant, VariantScore()).extend(score)

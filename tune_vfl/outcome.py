@@ -1,6 +1,6 @@
 """What an evaluation answers: the outcome of one trial, with its scores.
 
-Every trial ends as exactly one of :data:`OUTCOMES`; only ``ok`` has objectives, and then always all of them, all finite.
+Every trial ends as exactly one of :data:`OUTCOMES`; only ``ok`` has objectives, and then all of them, all finite.
 """
 
 from __future__ import annotations

@@ -41,9 +41,8 @@ class Registry(Generic[T]):
         def file(cls: type[T]) -> type[T]:
             taken = self._known.get(name)
             if taken is not None and taken.__qualname__ != cls.__qualname__:
-                raise TuneVflError(
-                    f"{self.kind} {name!r} is registered twice: by {taken.__module__} and by {cls.__module__}; rename one"
-                )
+                both = f"by {taken.__module__} and by {cls.__module__}"
+                raise TuneVflError(f"{self.kind} {name!r} is registered twice: {both}; rename one")
             self._known[name] = cls
             cls.name = name  # type: ignore[attr-defined]
             return cls

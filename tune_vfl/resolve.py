@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,7 +65,8 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     """
     problems = _Problems()
     defense_class = problems.attempt(lambda: DEFENSES[spec.defense.name])
-    attacks = [a for a in (problems.attempt(lambda n=named: _attack(n)) for named in spec.attacks) if a is not None]
+    attempted = [problems.attempt(partial(build_attack, named)) for named in spec.attacks]
+    attacks: list[Attack[Strict]] = [a for a in attempted if a is not None]
     dataset: Dataset | None = problems.attempt(lambda: load(spec.dataset, root))
     if dataset is None:
         raise SpecError(problems)
@@ -74,9 +76,9 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
         raise SpecError(problems)
     mode = mode_of(dataset, architecture.options)
     problems.extend(_model_problems(architecture, dataset))
-    problems.extend(_defense_problems(defense_class, spec, dataset, mode, architecture))
+    problems.extend(_defense_problems(defense_class, spec, dataset, mode))
     for attack in attacks:
-        problems.extend(_attack_problems(attack, dataset, mode, architecture))
+        problems.extend(_attack_problems(attack, dataset, mode))
     if problems:
         raise SpecError(problems)
     return Cell(
@@ -105,11 +107,11 @@ def defense_params(name: str, given: Mapping[str, Any], *, num_classes: int) -> 
 
 
 def build_attack(named: Named) -> Attack[Strict]:
-    """Build an attack from a resolved cell's entry."""
-    return _attack(named)
+    """Build an attack from its entry in a spec or a cell.
 
-
-def _attack(named: Named) -> Attack[Strict]:
+    Raises:
+        SpecError: for an unknown name or wrong parameters.
+    """
     cls = ATTACKS[named.name]
     return cls(options_of(cls.Params, named.options, f"attacks.{named.name}"))
 
@@ -139,21 +141,22 @@ def _architecture(asked: ModelSpec, dataset: Dataset) -> Architecture[ModelOptio
 
 def _model_problems(architecture: Architecture[ModelOptions], dataset: Dataset) -> Iterable[str]:
     if dataset.modality not in architecture.modalities:
-        yield f"model {architecture.name!r} reads {_words(architecture.modalities)}, dataset {dataset.name!r} holds {dataset.modality}s"
+        reads = _words(architecture.modalities)
+        yield f"model {architecture.name!r} reads {reads} data, dataset {dataset.name!r} holds {dataset.modality}s"
     if architecture.binary_logit and dataset.num_classes != 2:
-        yield f"model {architecture.name!r} is for binary targets, dataset {dataset.name!r} has {dataset.num_classes} classes"
+        classes = dataset.num_classes
+        yield f"model {architecture.name!r} is for binary targets, dataset {dataset.name!r} has {classes} classes"
 
 
-def _defense_problems(
-    cls: type[Defense], spec: StudySpec, dataset: Dataset, mode: Mode, architecture: Architecture[ModelOptions]
-) -> Iterable[str]:
+def _defense_problems(cls: type[Defense], spec: StudySpec, dataset: Dataset, mode: Mode) -> Iterable[str]:
     capabilities = cls.capabilities
     if capabilities.classes == "binary" and dataset.num_classes != 2:
         yield f"defense {cls.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
     if mode not in capabilities.modes:
         yield f"defense {cls.name!r} is defined for {_words(capabilities.modes)}; this data and model make it {mode}"
     if dataset.modality not in capabilities.modalities:
-        yield f"defense {cls.name!r} is defined for {_words(capabilities.modalities)} data, {dataset.name!r} holds {dataset.modality}s"
+        modalities = _words(capabilities.modalities)
+        yield f"defense {cls.name!r} is defined for {modalities} data, {dataset.name!r} holds {dataset.modality}s"
     try:
         params = defense_params(cls.name, spec.defense.params, num_classes=dataset.num_classes)
     except SpecError as error:
@@ -162,9 +165,7 @@ def _defense_problems(
     yield from cls.problems(params, num_classes=dataset.num_classes, mode=mode)
 
 
-def _attack_problems(
-    attack: Attack[Strict], dataset: Dataset, mode: Mode, architecture: Architecture[ModelOptions]
-) -> Iterable[str]:
+def _attack_problems(attack: Attack[Strict], dataset: Dataset, mode: Mode) -> Iterable[str]:
     capabilities = attack.capabilities
     if capabilities.classes == "binary" and dataset.num_classes != 2:
         yield f"attack {attack.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,23 +49,24 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
 
     Args:
         answer: tensors with leading axes.
-        y_train, y_test: ``(*trials, n)`` true labels.
+        y_train: ``(*trials, N)`` true labels of the training rows.
+        y_test: ``(*trials, n_test)`` true labels of the test rows.
         num_classes: K.
     """
     stacked = y_train.dim() == 2
     members = y_train.shape[0] if stacked else 1
     labels = y_train.gather(-1, answer.ids).reshape(members, -1).numpy()
     scores = _per_member(answer.scores, stacked)
-    counted = _per_member(answer.counted, stacked) if answer.counted is not None else [None] * members
-    tests = _per_member(answer.test, stacked) if answer.test is not None else [None] * members
+    counted = None if answer.counted is None else _per_member(answer.counted, stacked)
+    tests = None if answer.test is None else _per_member(answer.test, stacked)
     test_labels = y_test.reshape(members, -1).numpy()
     result = VariantScore(
         validation=None if answer.validation is None else answer.validation.reshape(-1).double().tolist()
     )
     for i in range(members):
-        keep = slice(None) if counted[i] is None else counted[i]
+        keep = slice(None) if counted is None else counted[i]
         measured = _measure(scores[i][keep], labels[i][keep], num_classes, flip=not answer.oriented)
-        if tests[i] is not None:
+        if tests is not None:
             held_out = _measure(tests[i], test_labels[i], num_classes, flip=not answer.oriented)
             measured["test"] = held_out[success_metric(num_classes)]
         result.success.append(measured.pop(success_metric(num_classes)))
@@ -73,7 +75,7 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     return result
 
 
-def _per_member(x: Tensor, stacked: bool) -> list[NDArray[np.float64]]:
+def _per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
     array = x.detach().cpu().numpy()
     return list(array) if stacked else [array]
 
@@ -88,7 +90,7 @@ def _measure(scores: Array, y: NDArray[np.int64], num_classes: int, *, flip: boo
     if by_class:
         measured["top1"] = metric.top1(scores, y)
         if num_classes == 2:
-            measured["f1"] = metric.f1(scores[:, 1] > scores[:, 0], y)
+            measured["f1"] = metric.f1(scores, y)
         if num_classes > 5:
             measured["top5"] = metric.top5(scores, y)
     return measured
@@ -158,9 +160,7 @@ def _beside(variant: VariantScore, members: Sequence[int]) -> dict[str, float]:
     return {k: v for k, v in means.items() if math.isfinite(v)}
 
 
-def _chosen(
-    variants: Mapping[str, VariantScore], defined: Mapping[str, Score], members: Sequence[int]
-) -> float | None:
+def _chosen(variants: Mapping[str, VariantScore], defined: Mapping[str, Score], members: Sequence[int]) -> float | None:
     """Return the success of the variant that the attacker would choose by its own validation, a mean over seeds."""
     able = {v: variants[v].validation for v in defined}
     choosable = {v: val for v, val in able.items() if val is not None}
@@ -170,9 +170,7 @@ def _chosen(
     return float(np.mean([defined[v].values[i] for i, v in enumerate(picks)]))
 
 
-def _is_upper_bound(
-    attack: Attack[Strict], best: str, defined: Mapping[str, Score], chosen: float | None
-) -> bool:
+def _is_upper_bound(attack: Attack[Strict], best: str, defined: Mapping[str, Score], chosen: float | None) -> bool:
     """Whether the attacker could not have had this success: an oracle, or a variant it could not have known to pick."""
     if attack.is_upper_bound(best):
         return True

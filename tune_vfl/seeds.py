@@ -1,7 +1,7 @@
-"""Named random streams: a seed fixes split, weights, order, auxiliary labels and noise, each through a stream of its own.
+"""Named random streams: a seed fixes split, weights, order, auxiliary labels and noise, each through its own.
 
-Switching a defense on therefore moves nothing else, and a trial's outcome is the same alone or in a pack: members of a pack
-that share a seed share every draw, so a stream draws once per seed and hands the draw to all of them.
+Switching a defense on therefore moves nothing else, and a trial's outcome is the same alone or in a pack: members of a
+pack that share a seed share every draw, so a stream draws once per seed and hands the draw to all of them.
 """
 
 from __future__ import annotations

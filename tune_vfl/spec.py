@@ -1,4 +1,4 @@
-"""A study's spec: parsing only. What names mean is checked by :mod:`tune_vfl.resolve`, against the registered capabilities."""
+"""A study's spec: parsing only. :mod:`tune_vfl.resolve` checks it against the registered capabilities."""
 
 from __future__ import annotations
 
@@ -135,13 +135,13 @@ class StudySpec(Strict):
 
     study: str = Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     dataset: Named
-    model: ModelSpec = Field(default_factory=lambda: ModelSpec())
-    training: Training = Field(default_factory=lambda: Training())
+    model: ModelSpec = Field(default_factory=ModelSpec)
+    training: Training = Field(default_factory=Training)
     defense: DefenseSpec
     attacks: Annotated[tuple[Named, ...], BeforeValidator(_as_list)] = Field(min_length=1)
-    budget: Budget = Field(default_factory=lambda: Budget())
-    sampler: Sampler = Field(default_factory=lambda: Sampler())
-    resources: Resources = Field(default_factory=lambda: Resources())
+    budget: Budget = Field(default_factory=Budget)
+    sampler: Sampler = Field(default_factory=Sampler)
+    resources: Resources = Field(default_factory=Resources)
     storage: str | None = None
     tracking: str | None = None
 
@@ -167,12 +167,16 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise SpecError(f"{path}: is not valid YAML: {error}") from error
     if not isinstance(raw, dict):
-        raise SpecError(f"{path}: expected a mapping with study, dataset, defense and attacks, got {type(raw).__name__}")
+        raise SpecError(
+            f"{path}: expected a mapping with study, dataset, defense and attacks, got {type(raw).__name__}"
+        )
     return raw
 
 
 def apply_settings(raw: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Lay ``a.b=c`` settings over a raw spec. Values are read as YAML; ``attacks.NAME.PARAM`` reaches an attack by its name.
+    """Lay ``a.b=c`` settings over a raw spec; values are read as YAML.
+
+    ``attacks.NAME.PARAM`` reaches an attack by its name.
 
     Raises:
         SpecError: for a setting without ``=`` or a path through something that is no mapping.
@@ -210,7 +214,9 @@ def _set(spec: dict[str, Any], path: list[str], value: Any, setting: str) -> Non
             here[key] = {"name": here[key]}
         here = here.setdefault(key, {})
         if not isinstance(here, dict):
-            raise SpecError(f"--set {setting!r}: {key!r} holds {here!r}, not a mapping, so nothing can be set inside it")
+            raise SpecError(
+                f"--set {setting!r}: {key!r} holds {here!r}, not a mapping, so nothing can be set inside it"
+            )
     here[path[-1]] = value
 
 
@@ -290,7 +296,9 @@ def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
     names = [s["study"] for s in studies]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
-        raise SpecError(f"matrix: more than one study would be called {', '.join(twice)}; list each dataset and defense once")
+        raise SpecError(
+            f"matrix: more than one study would be called {', '.join(twice)}; list each dataset and defense once"
+        )
     return studies
 
 

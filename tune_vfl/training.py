@@ -14,7 +14,7 @@ from tune_vfl.cell import Cell
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import split as split_for_seed
-from tune_vfl.defenses.base import DEFENSES, Defense, Mode
+from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.models.base import Architecture, ModelOptions, VflNetwork, build
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
@@ -76,9 +76,8 @@ def build_defense(
     options = architecture.options
     width = architecture.outputs(dataset.num_classes) if options.top == "none" else options.embedding_dim
     members = params[0] if pack.trials is None else [p for p in params for _ in pack.seeds]
-    mode: Mode = cell.mode  # type: ignore[assignment]
     return DEFENSES[cell.defense](
-        members, num_classes=dataset.num_classes, embedding_dims=[width] * len(dataset.passive), mode=mode
+        members, num_classes=dataset.num_classes, embedding_dims=[width] * len(dataset.passive), mode=cell.mode
     )
 
 

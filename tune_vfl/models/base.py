@@ -25,10 +25,11 @@ class ModelOptions(Strict):
     embedding_dim: int = Field(10, ge=1, description="width of each party's embedding; K where there is no top model")
 
 
-M = TypeVar("M", bound=ModelOptions)
+# Covariant, so that an architecture with its own options is an architecture; options are frozen.
+M_co = TypeVar("M_co", bound=ModelOptions, covariant=True)
 
 
-class Architecture(ABC, Generic[M]):
+class Architecture(ABC, Generic[M_co]):
     """A registered architecture: how one party's bottom model and the label party's top model are built.
 
     Attributes:
@@ -46,7 +47,7 @@ class Architecture(ABC, Generic[M]):
     modalities: ClassVar[frozenset[str]] = frozenset({"table", "image"})
     binary_logit: ClassVar[bool] = False
 
-    def __init__(self, options: M) -> None:
+    def __init__(self, options: M_co) -> None:
         self.options = options
 
     def outputs(self, num_classes: int) -> int:
@@ -77,7 +78,11 @@ class VflNetwork(nn.Module):
     """
 
     def __init__(
-        self, bottoms: Sequence[nn.Module], own_bottom: nn.Module | None, top: nn.Module | None, aggregation: Aggregation
+        self,
+        bottoms: Sequence[nn.Module],
+        own_bottom: nn.Module | None,
+        top: nn.Module | None,
+        aggregation: Aggregation,
     ) -> None:
         super().__init__()
         self.bottoms = nn.ModuleList(bottoms)
@@ -96,7 +101,7 @@ class VflNetwork(nn.Module):
 
     def head(self, joined: Tensor) -> Tensor:
         """Logits from the joined embeddings."""
-        return joined if self.top is None else self.top(joined)  # type: ignore[no-any-return]
+        return joined if self.top is None else self.top(joined)
 
     def forward(self, passive: Sequence[Tensor], own: Tensor | None) -> Tensor:
         """Logits from every party's rows."""

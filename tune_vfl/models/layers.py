@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -62,7 +63,7 @@ class FlattenRows(nn.Module):
 def stack_of(widths: list[int], activation: type[nn.Module], *, stream: Stream) -> list[nn.Module]:
     """Return linear layers of the given widths with the activation between them, none after the last."""
     layers: list[nn.Module] = []
-    for i, (d_in, d_out) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+    for i, (d_in, d_out) in enumerate(pairwise(widths)):
         if i:
             layers.append(activation())
         layers.append(Linear(d_in, d_out, stream=stream))

@@ -45,7 +45,7 @@ class Hooks:
 
         Args:
             y: ``(*trials, N)`` int64 true labels of the training rows.
-            ids: ``(*trials, N)`` int64, distinct and not negative: the rows' ids, by which the other hooks look things up.
+            ids: ``(*trials, N)`` int64, distinct and not negative: the rows' ids, by which other hooks look up.
             active_features: ``(*trials, N, ...)`` the label party's own features, where it has any.
             seed: an int for one trial, a seed per member for a pack; every draw of the defense comes from it.
         """
@@ -67,7 +67,7 @@ class Hooks:
         return top
 
     def loss(self, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
-        """H5: the loss ``(*trials,)``, a mean over the batch. The default is :func:`tune_vfl.protocol.losses.task_loss`."""
+        """H5: the loss ``(*trials,)``, a mean over the batch; by default cross-entropy."""
         from tune_vfl.protocol.losses import task_loss
 
         return task_loss(logits, targets)
@@ -75,9 +75,7 @@ class Hooks:
     def top_step(self) -> None:
         """H6: after the label party stepped its own models."""
 
-    def cut_gradient(
-        self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0
-    ) -> Tensor:
+    def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """H7: what leaves the label party in place of the cut gradient.
 
         Args:
@@ -100,7 +98,7 @@ class Hooks:
         return None
 
     def decode(self, logits: Tensor) -> Tensor:
-        """H10: class scores ``(*trials, B, K)``, larger is more likely, from logits. The default is softmax (sigmoid for one logit)."""
+        """H10: class scores ``(*trials, B, K)``, larger is more likely; by default the probabilities."""
         from tune_vfl.protocol.losses import class_probabilities
 
         return class_probabilities(logits)

@@ -1,4 +1,4 @@
-"""What an adversary may see is a type: an attack gets a :class:`View` that holds what its threat model grants, and nothing else.
+"""What an adversary may see is a type: a :class:`View` holds what an attack's threat model grants, and nothing else.
 
 The private labels stay with the evaluator, which scores the attack's :class:`Answer`.
 """
@@ -94,8 +94,8 @@ class View:
 
     def _missing(self, grant: Grant) -> NotGrantedError:
         return NotGrantedError(
-            f"attack {self.attack!r} asked for {grant!r}, which its capabilities do not list under sees; add it there if "
-            "its threat model really grants it"
+            f"attack {self.attack!r} asked for {grant!r}, which its capabilities do not list under sees; add it there "
+            "if its threat model really grants it"
         )
 
     def recording(self, moment: Moment) -> Recording:
@@ -128,8 +128,8 @@ class View:
         """Return, for each batch, ``count`` known positive rows (grant ``positive_hints``).
 
         Returns:
-            ``(*trials, batches, count)`` int64 positions in the recording, drawn without replacement; -1 where the batch
-            has fewer positives.
+            ``(*trials, batches, count)`` int64 positions in the recording, drawn without replacement; -1 where
+            the batch has fewer positives.
         """
         if self.held_positive_hints is None:
             raise self._missing("positive_hints")
@@ -169,4 +169,3 @@ class Answer:
     counted: Tensor | None = None
     test: Tensor | None = None
     validation: Tensor | None = None
-
