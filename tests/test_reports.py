@@ -19,6 +19,7 @@ from reports.story import story
 from reports.tables import attacks_frame, front_frame, outcomes_frame, tables, to_latex, to_markdown, trials_frame
 from tune_vfl.errors import StudyError
 from tune_vfl.outcome import Outcome
+from tune_vfl.spec import parse, read_yaml
 from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
 
@@ -273,6 +274,16 @@ def test_studies_without_a_front_or_baseline_get_a_page_too(tmp_path, trials):
     record = replace(made_up_study(trials, failures=()), baseline=None)
     page = write_report([record], tmp_path / "out")
     assert ("No trial has finished yet." in page.read_text(encoding="utf-8")) == (trials == 0)
+
+
+def test_the_spec_of_a_report_can_be_searched_again_and_holds_no_password(tmp_path):
+    record = made_up_study(2)
+    secret = record.spec.model_copy(update={"storage": "postgresql://me:secret@host/db", "tracking": "http://a:b@c"})
+    page = write_report([replace(record, spec=secret)], tmp_path / "out")
+    again = parse(read_yaml(page.parent / "test-study.yaml"))
+    assert again == record.spec
+    for path in page.parent.rglob("*.*"):
+        assert not path.is_file() or b"secret" not in path.read_bytes()
 
 
 def test_a_second_report_replaces_the_first_and_keeps_what_is_not_its_own(tmp_path):

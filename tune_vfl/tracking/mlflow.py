@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from tune_vfl.errors import UnreachableError
 from tune_vfl.tracking import payload
 from tune_vfl.tracking.outbox import Outbox
@@ -204,13 +202,13 @@ class Recorder:
 
     def _attach(self, runs: Runs) -> None:
         """Attach spec, filters, figures and tables to the summary run, unless it has those of this very state."""
-        from reports.page import write_report
+        from reports.page import spec_text, write_report
 
         record = self._study()
         digest = _digest(record)
         if runs.held[SUMMARY_KEY].tags.get(payload.DIGEST) == digest:
             return
-        runs.log_text(yaml.safe_dump(record.spec.model_dump(mode="json"), sort_keys=False), "spec.yaml")
+        runs.log_text(spec_text(record), "spec.yaml")
         runs.log_text(json.dumps(payload.FILTERS, indent=2), "filters.json")
         with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
             page = write_report([record], Path(folder) / "report")
