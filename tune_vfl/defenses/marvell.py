@@ -73,31 +73,27 @@ def _merge(chosen: Mask, one: _Noise, other: _Noise) -> _Noise:
     )
 
 
-def class_members(y: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return ``(*trials, 2, B)``: 1 where a row is negative, and where it is positive."""
-    positive = y.to(dtype).unsqueeze(-2)
-    return torch.cat([1 - positive, positive], dim=-2)
-
-
-def class_statistics(grad: Tensor, members: Tensor) -> _Classes:
+def class_statistics(grad: Tensor, y: Tensor) -> _Classes:
     """Measure the classes of a batch; variances are biased means over rows and coordinates, 0 where a class is missing.
 
     Args:
         grad: ``(*trials, B, d)``.
-        members: ``(*trials, 2, B)``, see :func:`class_members`.
+        y: ``(*trials, B)``, 1 for positives.
     """
     batch, d = grad.shape[-2:]
+    positive = y.to(grad.dtype).unsqueeze(-2)
+    members = torch.cat([1 - positive, positive], dim=-2)  # (*trials, 2, B)
     counts = members.sum(-1, keepdim=True)
     weights = members / counts.clamp_min(1)
     means = weights @ grad
     deviations = (grad - members.mT @ means).square().sum(-1, keepdim=True)
-    # One transfer to the host, where float64 also keeps the squares of small gradients from underflowing.
-    found = torch.cat([means, weights @ deviations, counts], dim=-1).reshape(-1, 2, d + 2)
-    host = found.to(device="cpu", dtype=torch.float64).numpy()
-    difference = host[:, 1, :d] - host[:, 0, :d]
-    gap = (difference * difference).sum(-1)
+    found = torch.cat([means, weights @ deviations, counts], dim=-1)
+    host = found.to(device="cpu", dtype=torch.float64).view(-1, 2, d + 2).numpy()  # one transfer
     variances, share = host[:, :, d].T / d, host[:, 1, d + 1] / batch
-    both = (share > 0) & (share < 1) & np.isfinite(gap + variances.sum(0))
+    centers = host[:, 0, :d], host[:, 1, :d]
+    difference = centers[1] - centers[0]
+    gap = (difference * difference).sum(-1)
+    both = (share > 0) & (share < 1) & np.isfinite(gap + variances[0] + variances[1])
     return _Classes(difference, gap, variances, share, both)
 
 
@@ -143,15 +139,14 @@ class Marvell(Defense):
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad`` with noise added; same shape and dtype. Rows of class 1 are the positives."""
-        members = class_members(y, grad.dtype)
-        noise = self._noise(grad, class_statistics(grad, members), party)
+        noise = self._noise(grad, class_statistics(grad, y), party)
         batch, d = grad.shape[-2:]
-        by_class = [noise.along[0], noise.across[0], noise.along[1], noise.across[1]]
-        packed = torch.from_numpy(np.concatenate([noise.unit, np.array(by_class).T], axis=-1))
-        back = packed.to(grad).view(*grad.shape[:-2], 1, d + 4)
-        rows = members.mT @ back[..., d:].reshape(*grad.shape[:-2], 2, 2)  # (*trials, B, 2): along, across
+        by_class = np.array([noise.along[0], noise.across[0], noise.along[1], noise.across[1]]).T
+        packed = torch.from_numpy(np.concatenate([noise.unit, by_class], axis=-1)).to(grad)
+        unit, negatives, positives = packed.view(*grad.shape[:-2], 1, d + 4).split_with_sizes((d, 2, 2), dim=-1)
+        rows = torch.where(y.unsqueeze(-1) == 1, positives, negatives)  # (*trials, B, 2): along, across
         draws = self.streams[f"cut/{party}"].normal(batch, d + 1).to(grad.dtype)
-        noisy = torch.addcmul(grad, draws[..., :1] * rows[..., :1], back[..., :d])
+        noisy = torch.addcmul(grad, draws[..., :1] * rows[..., :1], unit)
         return noisy.addcmul_(draws[..., 1:], rows[..., 1:])
 
     def _noise(self, grad: Tensor, classes: _Classes, party: int) -> _Noise:
