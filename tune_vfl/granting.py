@@ -95,7 +95,7 @@ def _class_statistics(around: Surroundings) -> Callable[[Tensor, Tensor, Literal
         for c in range(around.dataset.num_classes):
             outside = (labels != c).unsqueeze(-1)
             masked = values.masked_fill(outside, float("nan"))
-            rows.append(masked.nanmean(-2) if statistic == "mean" else masked.nanmedian(-2).values)
+            rows.append(masked.nanmean(-2) if statistic == "mean" else masked.nanquantile(0.5, dim=-2))
         return torch.stack(rows, dim=-2)
 
     return of

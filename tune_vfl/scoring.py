@@ -85,14 +85,13 @@ def _measure(scores: Array, y: NDArray[np.int64], num_classes: int, *, flip: boo
     measured: dict[str, float] = {}
     by_class = scores.ndim == 2
     if num_classes == 2:
-        positive = scores[:, 1] - scores[:, 0] if by_class else scores
-        measured["leak_auc"] = metric.leak_auc(positive, y, flip=flip)
-    if by_class:
+        measured["leak_auc"] = metric.leak_auc(scores, y, flip=flip)
+    if num_classes == 2 and (by_class or not flip):
+        measured["f1"] = metric.f1(scores, y)
+    if by_class or not flip:
         measured["top1"] = metric.top1(scores, y)
-        if num_classes == 2:
-            measured["f1"] = metric.f1(scores, y)
-        if num_classes > 5:
-            measured["top5"] = metric.top5(scores, y)
+    if by_class and num_classes > 5:
+        measured["top5"] = metric.top5(scores, y)
     return measured
 
 
