@@ -81,7 +81,7 @@ def _move(draft: Path, out: Path) -> None:
 def spec_text(record: StudyRecord) -> str:
     """Return a study's spec as YAML that ``tune-vfl search`` reads.
 
-    The ledger's and the tracking server's addresses stay out: reports are passed on, and an address may hold a password.
+    The addresses of ledger and tracking server stay out: reports are passed on, and an address may hold a password.
     """
     given = record.spec.model_dump(mode="json", exclude_unset=True, exclude={"storage", "tracking"})
     return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pickle
 import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -441,6 +444,33 @@ def test_a_taken_port_is_said_to_be_taken(home):
         port = other.getsockname()[1]
         with pytest.raises(TuneVflError, match=f"port {port} on 127.0.0.1 is taken"):
             ui.serve(None, port)
+
+
+def lives(pid):
+    """Whether a process runs; one that ended and that nobody asked about does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:
+        return not Path("/proc/self/stat").exists()
+
+
+def test_ending_the_ui_ends_what_it_started(tmp_path):
+    child = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    server = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[2], sys.argv[1]])"
+    code = "import sys; from tune_vfl.tracking.ui import _run; sys.exit(_run([sys.executable, '-c', *sys.argv[1:]]))"
+    note = tmp_path / "pid"
+    ours = subprocess.Popen([sys.executable, "-c", code, server, str(note), child])
+    deadline = time.monotonic() + 30
+    while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    ours.terminate()
+    assert ours.wait(10) == 0
+    while lives(int(note.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not lives(int(note.read_text()))
 
 
 def test_importing_the_tracking_package_does_not_import_mlflow():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.outcome import Outcome
 from tune_vfl.search.records import TrialRecord
-from tune_vfl.tracking.store import home
+from tune_vfl.search.storage import home
 
 if TYPE_CHECKING:
     from pathlib import Path

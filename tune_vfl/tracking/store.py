@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.search.storage import home
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-
-def home() -> Path:
-    """Return ``TUNE_VFL_HOME``, by default ``./tune-vfl-home``, as an absolute path."""
-    return Path(os.environ.get("TUNE_VFL_HOME") or "tune-vfl-home").absolute()
 
 
 def embedded_uri() -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -43,10 +45,27 @@ def serve(uri: str | None = None, port: int = 5000) -> int:
     arguments = command(chosen, port)
     _check_free(port)
     store.client(chosen)
+    return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a server until it or we are ended. Its own children are ended with it: MLflow leaves them behind."""
+    # A session of its own makes it a group that can be ended as a whole.
+    server = subprocess.Popen(arguments, start_new_session=True)  # noqa: S603 - our own words
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return subprocess.run(arguments, check=False, env=dict(os.environ)).returncode  # noqa: S603 - our own words
+        return server.wait()
     except KeyboardInterrupt:
         return 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _check_free(port: int) -> None:
