@@ -22,7 +22,8 @@ SPEC = {
     "training": {"epochs": 1},
     "budget": {"trials": 2, "seeds": 1},
 }
-VERBS = "quickstart list evaluate validate search resume studies status frontier report export submit jobs ui doctor".split()
+VERBS = ["quickstart", "list", "evaluate", "validate", "search", "resume", "studies", "status", "frontier", "report"]
+VERBS += ["export", "submit", "jobs", "ui", "doctor"]
 EVALUATE = ["evaluate", "--dataset", "breast_cancer", "--attack", "norm"]
 
 
@@ -331,7 +332,7 @@ def test_reading_what_is_not_there_leaves_nothing_behind(run, home, tmp_path, mo
 
 
 def test_studies_without_a_ledger(run, home):
-    code, out, err = run("studies", "--json")
+    code, out, _ = run("studies", "--json")
     assert code == 0
     assert json.loads(out) == {"schema": "tune-vfl/studies/1", "studies": []}
     assert not home.exists()
@@ -405,12 +406,24 @@ def test_written_whole_leaves_the_old_file_when_it_fails(tmp_path):
 
     target = tmp_path / "f.csv"
     target.write_text("old")
-    with pytest.raises(ZeroDivisionError), written_whole(target) as draft:
-        draft.write_text("half")
-        raise ZeroDivisionError
+
+    def fail_half_way():
+        with written_whole(target) as draft:
+            draft.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_half_way()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
     with written_whole(target) as draft:
         draft.write_text("new")
     assert target.read_text() == "new"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_torchvision_imports_beside_any_build_of_torch():
+    code = "from tune_vfl.vision import import_torchvision as go; v = go(); print(v.models.resnet18, v is go())"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.rstrip().endswith("True")

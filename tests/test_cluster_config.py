@@ -52,7 +52,7 @@ def test_every_ray_starts_with_a_token(raw, commands):
 def test_dashboard_on_loopback(raw):
     (start,) = [c for c in raw["head_start_ray_commands"] if "ray start" in c]
     assert "--dashboard-host=127.0.0.1" in start
-    assert "0.0.0.0" not in CLUSTER.read_text(encoding="utf-8")
+    assert "0.0.0.0" not in CLUSTER.read_text(encoding="utf-8")  # noqa: S104
 
 
 def test_no_command_was_cut_by_a_yaml_comment(raw):

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import importlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import torch
+    from types import ModuleType
 
 # The two operators for which torchvision 0.28 registers shapes at import whether or not its compiled part was loaded.
-_SCHEMAS = tuple(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms"))
-_declared: list[torch.library.Library] = []
+_MISSING = ("torchvision::nms", "torchvision::qnms")
+_SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+_declared: list[str] = []
 
 
 def import_torchvision() -> ModuleType:
-    """Import torchvision, and transformers' use of it, where the compiled parts of torch and torchvision do not fit.
+    """Import torchvision, also where the compiled parts of torch and torchvision do not fit.
 
-    The missing operators are declared, not implemented: models, transforms and data sets work, box suppression does not.
+    Call it before the first import of what imports torchvision itself, such as transformers. The missing operators are
+    declared, not implemented: models, transforms and data sets work, box suppression does not.
 
     Raises:
-        ImportError, RuntimeError: when the import fails for another reason.
+        ImportError: when torchvision is not installed.
+        RuntimeError: when its import fails for another reason.
     """
-    import importlib
-    import sys
-
     try:
         return importlib.import_module("torchvision")
     except RuntimeError as error:
@@ -36,15 +37,13 @@ def import_torchvision() -> ModuleType:
 
 
 def declare_missing_operators() -> None:
-    """Declare the schemas of operators that torchvision's compiled part would have brought; once a process."""
+    """Declare the operators that torchvision's compiled part would have brought; once a process."""
     import torch
 
-    if _declared:
-        return
-    library = torch.library.Library("torchvision", "FRAGMENT")  # kept, for it forgets its schemas when it is collected
-    for schema in _SCHEMAS:
-        library.define(schema)
-    _declared.append(library)
+    for name in _MISSING:
+        if name not in _declared:
+            torch.library.define(name, _SCHEMA)
+            _declared.append(name)
 
 
 def is_mended() -> bool:

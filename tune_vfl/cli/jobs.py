@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,8 +63,16 @@ def submit(
         say(f"follow it: tune-vfl jobs logs {job_id} --address {jobs.address}")
         return
     say(f"job {job_id}; Ctrl-C leaves it running")
-    job = jobs.follow(job_id, lambda text: typer.echo(text, err=True, nl=False))
+    job = jobs.follow(job_id, _progress)
     _show_end(job, jobs.logs(job_id), json=json)
+
+
+def _progress(line: str) -> None:
+    """Show a line of a job's log on stderr; the study at its end is shown as an answer."""
+    from tune_vfl.service.jobs import is_study
+
+    if not is_study(line):
+        say(line)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -147,12 +154,7 @@ def logs(
     if not follow:
         typer.echo(jobs.logs(job), nl=False)
         return
-    jobs.follow(job, _flushed)
-
-
-def _flushed(text: str) -> None:
-    typer.echo(text, nl=False)
-    sys.stdout.flush()
+    jobs.follow(job, emit)
 
 
 @app.command("stop")

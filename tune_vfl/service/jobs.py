@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shlex
 import tempfile
@@ -108,8 +109,7 @@ class Jobs:
     def logs(self, job_id: str) -> str:
         """Return everything that the job has printed so far."""
         self.get(job_id)
-        with _as_tune_vfl_errors(self.address):
-            return str(self._client.get_job_logs(job_id))
+        return self._log(job_id)
 
     def stop(self, job_id: str) -> bool:
         """Ask a job to stop; the search ends as after Ctrl-C and can be resumed.
@@ -124,11 +124,11 @@ class Jobs:
             return bool(self._client.stop_job(job_id))
 
     def follow(self, job_id: str, show: Callable[[str], None], every: float = 2.0, patience: int = 15) -> Job:
-        """Show what a job prints until it ends.
+        """Show what a job prints, line by line, until it ends.
 
         Args:
             job_id: the job.
-            show: is called with each new piece of its output.
+            show: is called with each line of its output, without the line's end.
             every: seconds between two looks.
             patience: how many looks in a row may fail before we give up; the job itself goes on.
 
@@ -139,7 +139,7 @@ class Jobs:
         while True:
             try:
                 job = self.get(job_id)
-                text = self.logs(job_id)
+                lines = self._log(job_id).splitlines()
                 missed = 0
             except UnreachableError:
                 missed += 1
@@ -147,19 +147,30 @@ class Jobs:
                     raise
                 time.sleep(every)
                 continue
-            if len(text) > shown:
-                show(text[shown:])
-                shown = len(text)
+            # The last line may still be growing.
+            ready = lines if job.status in ENDED else lines[:-1]
+            for line in ready[shown:]:
+                show(line)
+            shown = max(shown, len(ready))
             if job.status in ENDED:
                 return job
             time.sleep(every)
+
+    def _log(self, job_id: str) -> str:
+        with _as_tune_vfl_errors(self.address):
+            return str(self._client.get_job_logs(job_id))
+
+
+def is_study(line: str) -> bool:
+    """Say whether a line of a log looks like a study's JSON."""
+    return line.lstrip().startswith("{") and STUDY_SCHEMA in line
 
 
 def study_in(log: str) -> list[dict[str, Any]]:
     """Return the studies that a job printed as JSON lines among its other output, in order."""
     found = []
     for line in log.splitlines():
-        if STUDY_SCHEMA not in line or not line.lstrip().startswith("{"):
+        if not is_study(line):
             continue
         try:
             data = json.loads(line)
@@ -185,6 +196,8 @@ def _job(details: Any) -> Job:
 def _connect(address: str, token: str | None) -> JobSubmissionClient:
     from ray.job_submission import JobSubmissionClient
 
+    for name in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # they report each upload
     with _without(_OVERRIDES), _as_tune_vfl_errors(address):
         return JobSubmissionClient(address, headers=bearer(token))
 
