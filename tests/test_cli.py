@@ -427,3 +427,22 @@ def test_torchvision_imports_beside_any_build_of_torch():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.rstrip().endswith("True")
+
+
+def test_validate_masks_passwords(run, spec):
+    code, out, _ = run("validate", spec(storage="postgresql://me:secret@db/tune", tracking="http://me:secret@ml:5000"))
+    assert code == 0
+    assert "secret" not in out
+    assert "me@db/tune" in out
+
+
+def test_ui_refuses_a_taken_port(run, home):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, out, err = run("ui", "--port", taken.getsockname()[1])
+    assert (code, out) == (1, "")
+    assert "is taken" in err
+    assert not home.exists()

@@ -60,11 +60,14 @@ def answer(plan: Plan) -> dict[str, Any]:
 
 def _study(planned: Planned) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
+    from tune_vfl.search.storage import hide_password
 
     spec = planned.spec.model_dump(mode="json")
     resolved = planned.cell.model_dump(mode="json")
     resolved.pop("trial_minutes", None)
     kept = {name: spec[name] for name in ("budget", "sampler", "resources", "storage", "tracking")}
+    for place in ("storage", "tracking"):
+        kept[place] = hide_password(kept[place]) if kept[place] and "://" in kept[place] else kept[place]
     return {"study": planned.spec.study, "resolved": {**resolved, **kept}, "cost": cost(planned)}
 
 
