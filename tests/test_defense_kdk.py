@@ -139,16 +139,11 @@ def test_problems_name_the_parameter_and_the_way_out():
     assert len(Kdk.problems(KdkParams(k=3), num_classes=2, mode="label_only")) == 2
 
 
-def test_the_default_k_is_lowered_to_two_classes():
-    assert not Kdk.problems(KdkParams(), num_classes=2, mode="split")
-    y = torch.tensor([0, 1, 1])
-    rows = []
-    for params in (KdkParams(), KdkParams(k=2)):
-        defense = Kdk(params, num_classes=2, embedding_dims=[4])
-        defense.setup(y, torch.arange(3), active_features=torch.eye(3), seed=0)
-        rows.append(defense.labels(y, torch.arange(3)))
-    assert torch.equal(*rows)
-    torch.testing.assert_close(rows[0].sum(-1), torch.ones(3))
+def test_the_default_k_follows_the_number_of_classes() -> None:
+    assert Kdk.completed({}, num_classes=2) == {"k": 2}
+    assert Kdk.completed({"epsilon": 0.3}, num_classes=10) == {"k": 3, "epsilon": 0.3}
+    assert Kdk.completed({"k": 5}, num_classes=2) == {"k": 5}
+    assert Kdk.problems(KdkParams(k=3), num_classes=2, mode="split")
 
 
 def test_notes_warn_where_the_anchor_is_the_least_likely_and_tell_what_the_teacher_saw():

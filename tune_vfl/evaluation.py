@@ -172,7 +172,7 @@ def _outcome(
         leakage=worst.advantage if worst else 0.0,
         leakage_std=worst.advantage_std if worst else 0.0,
         seconds=seconds,
-        notes=measured.notes,
+        notes=list(dict.fromkeys(note for m in members for note in measured.notes[m])),
         logged={k: sum(v[m] for m in members) / len(members) for k, v in measured.logged.items()},
     )
 

@@ -30,7 +30,7 @@ class Measured:
         self.attacks: dict[str, dict[str, VariantScore]] = {}
         self.guess: dict[str, float] = {}
         self.logged: dict[str, list[float]] = {}
-        self.notes: list[str] = []
+        self.notes: list[list[str]] = []
         self.seconds: dict[str, float] = {}
 
     @classmethod
@@ -42,7 +42,7 @@ class Measured:
             whole.utility += part.utility
             for name, values in part.logged.items():
                 whole.logged.setdefault(name, []).extend(values)
-            whole.notes += [n for n in part.notes if n not in whole.notes]
+            whole.notes += part.notes
             for name, value in part.seconds.items():
                 whole.seconds[name] = whole.seconds.get(name, 0.0) + value
             for attack, variants in part.attacks.items():
@@ -57,7 +57,7 @@ def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured
     measured.seconds = dict(run.seconds)
     measured.diverged = run.diverged.reshape(-1).tolist()
     measured.logged = {k: [float(x) for x in v] for k, v in run.defense.logged().items()}
-    measured.notes = list(run.defense.notes())
+    measured.notes = [run.defense.notes(member) for member in range(len(measured.diverged))]
     measured.utility = _utilities(cell, run)
     if all(measured.diverged):
         return measured

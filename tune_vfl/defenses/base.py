@@ -149,8 +149,8 @@ class Defense(Hooks):
         """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""
         return {}
 
-    def notes(self) -> list[str]:
-        """Return facts that a reader of the result must know."""
+    def notes(self, member: int = 0) -> list[str]:
+        """Return facts that a reader of one member's result must know."""
         return []
 
 

@@ -98,8 +98,7 @@ class Kdk(Defense):
         """Return what is wrong with k, and with a teacher that would have nothing to look at."""
         given: dict[str, Any] = params.model_dump()
         found = []
-        # The default k is lowered to K where it is used; only one that was asked for can be wrong.
-        if "k" in params.model_fields_set and given["k"] > num_classes:
+        if given["k"] > num_classes:
             found.append(f"kdk: k must be at most the number of classes, {num_classes}, got {given['k']}; lower k")
         if mode == "label_only" and given["teacher_view"] == "active":
             found.append(
@@ -107,11 +106,6 @@ class Kdk(Defense):
                 "the features of all parties"
             )
         return found
-
-    def values(self, name: str) -> list[float]:
-        """Return the members' values of a parameter; ``k`` is never above the number of classes."""
-        found = super().values(name)
-        return [min(value, self.num_classes) for value in found] if name == "k" else found
 
     @property
     def wants_full_view(self) -> bool:
@@ -161,14 +155,14 @@ class Kdk(Defense):
         """Return ``teacher_accuracy``, on the training rows."""
         return {"teacher_accuracy": self._accuracy}
 
-    def notes(self) -> list[str]:
+    def notes(self, member: int = 0) -> list[str]:
         """Return a note where the anchor becomes the least likely of the k classes, and on what the teacher saw."""
-        pairs = sorted({(int(k), e) for k, e in zip(self.values("k"), self.values("epsilon"), strict=True)})
-        found = [
-            f"kdk: with k={k}, epsilon={e:g} is above (k-1)/k: the anchor class is the least likely of the k"
-            for k, e in pairs
-            if e > (k - 1) / k
-        ]
+        k, epsilon = int(self.values("k")[member]), self.values("epsilon")[member]
+        found = []
+        if epsilon > (k - 1) / k:
+            found.append(
+                f"kdk: with k={k}, epsilon={epsilon:g} is above (k-1)/k: the anchor class is the least likely of the k"
+            )
         if self.wants_full_view:
             found.append("kdk: teacher_view is full: the teacher saw the features of all parties")
         return found

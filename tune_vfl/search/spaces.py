@@ -137,6 +137,7 @@ def _refusals(params: type[Strict], name: str, value: Any) -> list[str]:
 def _usable(defense: str, params: Mapping[str, Any], num_classes: int, mode: Mode) -> bool:
     cls = DEFENSES[defense]
     try:
-        return not cls.problems(cls.Params.model_validate(dict(params)), num_classes=num_classes, mode=mode)
+        full = cls.Params.model_validate(cls.completed(params, num_classes=num_classes))
+        return not cls.problems(full, num_classes=num_classes, mode=mode)
     except ValidationError:
         return False
