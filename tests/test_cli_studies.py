@@ -262,3 +262,16 @@ def test_doctor_says_when_the_tracking_server_is_away(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     assert health.tracking().status == "unreachable"
+
+
+def test_time_left_follows_the_pace_of_the_last_trials():
+    import dataclasses
+
+    from tune_vfl.service.studies import eta_seconds
+    from tune_vfl.testing.studies import made_up_study
+
+    record = made_up_study(10, failures=())  # a trial ends every two seconds
+    assert eta_seconds(record) is None  # nothing runs
+    running = dataclasses.replace(record, running=2, waiting=5)
+    assert eta_seconds(running) == pytest.approx(14.0)
+    assert eta_seconds(dataclasses.replace(running, trials=record.trials[:1])) is None

@@ -50,9 +50,12 @@ def status(study: StudyName, storage: Storage = None, json: Json = False) -> Non
 
     Example: `tune-vfl status kdk-bank`
     """
-    from tune_vfl.service.studies import open_study
+    from tune_vfl.service.studies import eta_seconds, open_study
 
-    summary = open_study(study, storage).summary()
+    found = open_study(study, storage)
+    summary, eta = found.summary(), eta_seconds(found.record())
+    if eta is not None:
+        summary["eta_seconds"] = eta
     if json:
         emit_json(summary)
     else:

@@ -67,3 +67,20 @@ def finished(name: str, storage: str | None = None) -> bool:
         return False
     record = open_study(name, storage).record()
     return record.baseline is not None and not record.waiting and not record.running
+
+
+def eta_seconds(record: StudyRecord, last: int = 20) -> float | None:
+    """Estimate how long a study that is running still takes, from the pace of its last trials.
+
+    Args:
+        record: the study.
+        last: how many finished trials the pace is taken from.
+
+    Returns:
+        Seconds; None when nothing is running, or fewer than two trials have finished.
+    """
+    ends = sorted(t.finished for t in record.counted)[-last:]
+    if not record.running or len(ends) < 2:
+        return None
+    pace = (ends[-1] - ends[0]).total_seconds() / (len(ends) - 1)
+    return pace * (record.running + record.waiting)
