@@ -38,7 +38,8 @@ def quiet_tune() -> Iterator[None]:
     os.environ.update(_QUIET)
     levels = {name: logging.getLogger(name).level for name in ("ray", "ray.tune", "ray.train", "ray._private")}
     for name in levels:
-        logging.getLogger(name).setLevel(logging.ERROR)
+        # Tune prints a page of its own frames for every worker that dies; the ledger and the progress say it in a line.
+        logging.getLogger(name).setLevel(logging.CRITICAL if name == "ray.tune" else logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -116,6 +116,8 @@ class ProgressReport:
     def on_tell(self, record: TrialRecord) -> None:
         """Show a finished trial."""
         self.standing.told(record)
+        if record.outcome.outcome == "preempted":
+            self.say(f"trial {record.number} was lost ({record.outcome.reason}); it is asked again")
         self._show()
 
     def on_baseline(self, outcome: Outcome) -> None:

@@ -63,7 +63,7 @@ class Proposals:
             self._remember(trial)
 
     def ask(self, count: int, pack: str = "") -> list[Asked]:
-        """Ask for up to ``count`` trials and write them; fewer when the budget or the space runs out.
+        """Ask for up to ``count`` trials and write them; fewer when the space runs out. The budget is the caller's.
 
         A lost trial whose worker died is asked again alone, so that it can take nobody with it.
         """

@@ -78,12 +78,13 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         self._proposals = Proposals(ledger)
         record = ledger.record()
         self._owed = record.waiting
+        packs = -(-self._owed // plan.pack) + plan.baseline
         self._flying: dict[str, list[int]] = {}
         self._baseline = "owed" if plan.baseline else "done"
         self._baseline_losses = 0
         self._losses_in_a_row = 0
         self._pack = plan.pack
-        self._fixed = self._fixed_config()
+        self._fixed = self._fixed_config(min(plan.workers, packs))
         self.stopped = False
         _LIVING[ledger.session] = self
 
@@ -176,12 +177,12 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     def _undefended(self) -> str:
         return undefended(self._ledger.cell).model_dump_json()
 
-    def _fixed_config(self) -> dict[str, Any]:
+    def _fixed_config(self, together: int) -> dict[str, Any]:
         references = self._ledger.references or References()
         return {
             "references": references.model_dump_json(),
             "options": dict(self._plan.options),
-            "gate": {"key": f"gate/{self._ledger.session}", "count": self._plan.workers},
+            "gate": {"key": f"gate/{self._ledger.session}", "count": together},
         }
 
     def _config(self, params: list[dict[str, Any]], cell: str) -> dict[str, Any]:
