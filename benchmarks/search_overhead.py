@@ -2,9 +2,9 @@
 
     python benchmarks/search_overhead.py [--without-mlflow] [--samplers random tpe nsga2] [--trials 100 1000]
 
-Wall seconds a trial from the first trial's end to the last one's, so that starting Ray and its workers is left out; and the
-driver's CPU seconds a trial. The simulated trial takes no time, so everything measured is overhead. Packs are as a search
-with 3 seeds makes them, and one by one beside it.
+Wall seconds a trial from the first trial's end to the end of the search, so that starting Ray and its workers is left
+out; and the driver's CPU seconds a trial. The simulated trial takes no time, so everything measured is overhead. Packs
+are as a search with 3 seeds makes them, and one by one beside it.
 """
 
 import argparse
@@ -20,7 +20,7 @@ WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": Tru
 
 
 class Clock:
-    """Notes when the first and the last trial ended; MLflow's own lag counts, because the search waits for it at the end."""
+    """Notes when the first trial ended. MLflow's own lag counts, because a search waits for it at its end."""
 
     def __init__(self):
         self.first = self.trials = self.cpu = 0

@@ -218,7 +218,7 @@ def test_an_unknown_study_names_the_nearest():
     open_ledger("kdk-bank")
     open_ledger("laplace-bank")
     assert list(study_names()) == ["kdk-bank", "laplace-bank"]
-    with pytest.raises(StudyError, match="Did you mean 'kdk-bank'"):
+    with pytest.raises(StudyError, match=r"Did you mean 'kdk-bank'"):
         Ledger.open("kdk-bnk")
 
 
@@ -229,7 +229,7 @@ def test_the_write_ahead_log_is_on(tmp_path):
 
 def test_a_ledger_that_cannot_be_opened_says_so(tmp_path):
     (tmp_path / "ledger.db").write_text("this is no database")
-    with pytest.raises(UnreachableError, match="ledger.db"):
+    with pytest.raises(UnreachableError, match=r"ledger\.db"):
         open_ledger()
     with pytest.raises(UnreachableError) as caught:
         Ledger.open("x", "postgresql://user:secret@127.0.0.1:1/db?connect_timeout=2")

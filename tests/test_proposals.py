@@ -1,4 +1,4 @@
-"""What is asked next: published settings first, nothing twice, everything of a finite space, the same from the same seed."""
+"""What is asked next: published settings first, nothing twice, all of a finite space, the same from the same seed."""
 
 import pytest
 

@@ -181,7 +181,8 @@ DRIVER = """
     wide = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
     spec = simulated_spec("study", defense=wide, budget={"trials": 24}, resources={"pack": 2})
     cell = simulated_cell(spec)
-    ended = run_study(spec, cell, space_of(spec, cell), work=Work(SimulatedTrainable, {"sleep": 0.25, "journal": sys.argv[1]}))
+    work = Work(SimulatedTrainable, {"sleep": 0.25, "journal": sys.argv[1]})
+    ended = run_study(spec, cell, space_of(spec, cell), work=work)
     print("stopped" if ended.stopped else "done")
 """
 

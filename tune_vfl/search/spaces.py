@@ -6,7 +6,7 @@ import difflib
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
@@ -87,9 +87,8 @@ def load_space(
 
 def space_of(spec: StudySpec, cell: Cell) -> Space:
     """Return the space of a study: :func:`load_space` for its spec and resolved cell."""
-    mode = cast("Mode", cell.mode)
     return load_space(
-        cell.defense, spec.defense.space, fixed=spec.defense.params, num_classes=cell.num_classes, mode=mode
+        cell.defense, spec.defense.space, fixed=spec.defense.params, num_classes=cell.num_classes, mode=cell.mode
     )
 
 
