@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +14,35 @@ from torch import Tensor, nn
 from tune_vfl.seeds import Stream
 
 NARROW = 16
-"""Batched products whose result has fewer columns than this are 2-5x slower on a CPU than the same one transposed."""
+"""A batched product whose result has fewer columns than this is 2-5x slower on a CPU than the same one transposed."""
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """``a @ b`` of ``(T, n, k)`` and ``(T, k, m)``, contiguous, by whichever orientation is faster."""
+    if b.shape[-1] < NARROW <= a.shape[-2]:
+        return torch.bmm(b.transpose(-1, -2), a.transpose(-1, -2)).transpose(-1, -2).contiguous()
+    return torch.bmm(a, b)
+
+
+class MemberProduct(torch.autograd.Function):
+    """``x @ weight.T + bias`` for each member, with each of its three products in its faster orientation.
+
+    Every result is contiguous: element-wise operations on mixed layouts would cost more than the products save.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Map ``(T, B, d_in)`` to ``(T, B, d_out)``."""
+        ctx.save_for_backward(x, weight)
+        return _product(x, weight.transpose(-1, -2)).add_(bias.unsqueeze(-2))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Return the gradients of x (where it is wanted), weight and bias."""
+        x, weight = ctx.saved_tensors
+        grad = grads[0].contiguous()
+        to_x = _product(grad, weight) if ctx.needs_input_grad[0] else None
+        return to_x, _product(grad.transpose(-1, -2), x), grad.sum(-2)
 
 
 class Linear(nn.Module):
@@ -38,10 +67,8 @@ class Linear(nn.Module):
         """Map ``(*trials, B, d_in)`` to ``(*trials, B, d_out)``."""
         if self.weight.dim() == 2:
             return F.linear(x, self.weight, self.bias)
-        if self.weight.shape[-2] < NARROW:
-            columns = torch.baddbmm(self.bias.unsqueeze(-1), self.weight, x.transpose(-1, -2))
-            return columns.transpose(-1, -2)
-        return torch.baddbmm(self.bias.unsqueeze(-2), x, self.weight.transpose(-1, -2))
+        result: Tensor = MemberProduct.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return result
 
 
 class FlattenRows(nn.Module):
@@ -60,12 +87,12 @@ class FlattenRows(nn.Module):
         return x.flatten(-self._axes) if self._axes > 1 else x
 
 
-def stack_of(widths: list[int], activation: type[nn.Module], *, stream: Stream) -> list[nn.Module]:
-    """Return linear layers of the given widths with the activation between them, none after the last."""
+def stack_of(widths: list[int], activation: type[nn.ReLU] | type[nn.LeakyReLU], *, stream: Stream) -> list[nn.Module]:
+    """Return linear layers of the given widths with the activation between them, in place, none after the last."""
     layers: list[nn.Module] = []
     for i, (d_in, d_out) in enumerate(pairwise(widths)):
         if i:
-            layers.append(activation())
+            layers.append(activation(inplace=True))
         layers.append(Linear(d_in, d_out, stream=stream))
     return layers
 
