@@ -18,7 +18,7 @@ class Registry(Generic[T]):
     """Names of one kind of thing (defenses, attacks, data sets, models) and the classes behind them.
 
     The modules of ``package`` are imported at the first look-up, so that a new method is one new file and nothing else.
-    Installed plug-ins are found through the entry-point group ``package`` and register themselves the same way.
+    Installed plug-ins are found through the entry-point group ``tune_vfl.<kind>s`` and register themselves the same way.
 
     Args:
         kind: what is registered, in the singular, as messages name it.
@@ -56,7 +56,7 @@ class Registry(Generic[T]):
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self._package}.{module.name}")
-        for point in entry_points(group=self._package):
+        for point in entry_points(group=f"tune_vfl.{self.kind}s"):
             point.load()
 
     def __getitem__(self, name: str) -> type[T]:
