@@ -201,7 +201,7 @@ def test_the_same_spec_resumes_and_another_is_refused_with_the_difference():
         open_ledger(training={"epochs": 6}, sampler="random")
     assert "training.epochs: 5 -> 6" in str(caught.value)
     assert caught.value.exit_code == 2
-    with pytest.raises(StudyError, match="sampler.name"):
+    with pytest.raises(StudyError, match=r"sampler\.name"):
         open_ledger(training={"epochs": 5}, sampler="tpe")
     with pytest.raises(StudyError, match="space"):
         open_ledger(

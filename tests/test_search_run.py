@@ -181,16 +181,16 @@ DRIVER = """
     wide = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
     spec = simulated_spec("study", defense=wide, budget={"trials": 24}, resources={"pack": 2})
     cell = simulated_cell(spec)
-    work = Work(SimulatedTrainable, {"sleep": 0.25, "journal": sys.argv[1]})
+    work = Work(SimulatedTrainable, {"sleep": float(sys.argv[2]), "journal": sys.argv[1]})
     ended = run_study(spec, cell, space_of(spec, cell), work=work)
     print("stopped" if ended.stopped else "done")
 """
 
 
-def start_driver(journal):
+def start_driver(journal, sleep=0.25):
     code = textwrap.dedent(DRIVER)
     return subprocess.Popen(
-        [sys.executable, "-c", code, str(journal)],
+        [sys.executable, "-c", code, str(journal), str(sleep)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -245,13 +245,16 @@ def test_ctrl_c_lets_running_packs_finish_and_says_how_to_resume(tmp_path):
 
 
 def test_a_second_ctrl_c_leaves_at_once(tmp_path):
-    driver = start_driver(tmp_path / "journal")
-    wait_for_trials(4, driver)
+    driver = start_driver(tmp_path / "journal", sleep=3.0)
+    wait_for_trials(2, driver)
     os.kill(driver.pid, signal.SIGINT)
-    time.sleep(0.05)
+    while "press Ctrl-C again" not in (line := driver.stderr.readline()):
+        assert line, "the first Ctrl-C was not answered"
+    began = time.monotonic()
     os.kill(driver.pid, signal.SIGINT)
     _, err = driver.communicate(timeout=60)
     assert driver.returncode != 0
+    assert time.monotonic() - began < 5, "a pack lasts 6 seconds"
     assert "left at once" in err
     study = resume("study", progress=False, listeners=(), work=Work(SimulatedTrainable, {}))
     check_ledger(study.record(), 24)
