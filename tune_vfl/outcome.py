@@ -6,7 +6,6 @@ Every trial ends as exactly one of :data:`OUTCOMES`; only ``ok`` has objectives,
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -35,10 +34,11 @@ class Score(BaseModel):
 
     @classmethod
     def of(cls, metric: str, values: Sequence[float]) -> Score:
-        """Summarise one value per seed."""
+        """Summarise one value per seed; NaN in, NaN out."""
         listed = [float(v) for v in values]
-        std = statistics.stdev(listed) if len(listed) > 1 else 0.0
-        return cls(metric=metric, mean=math.fsum(listed) / len(listed), std=std, values=listed)
+        mean = math.fsum(listed) / len(listed)
+        squares = math.fsum((v - mean) ** 2 for v in listed)
+        return cls(metric=metric, mean=mean, std=math.sqrt(squares / max(len(listed) - 1, 1)), values=listed)
 
 
 class AttackScore(Score):
