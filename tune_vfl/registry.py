@@ -18,7 +18,7 @@ class Registry(Generic[T]):
     """Names of one kind of thing (defenses, attacks, data sets, models) and the classes behind them.
 
     The modules of ``package`` are imported at the first look-up, so that a new method is one new file and nothing else.
-    Installed plug-ins are found through the entry-point group ``tune_vfl.<kind>s`` and register themselves the same way.
+    Installed plug-ins register themselves the same way, found through the entry-point group ``tune_vfl.<kind>s``.
 
     Args:
         kind: what is registered, in the singular, as messages name it.

@@ -11,7 +11,7 @@ from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
 from tune_vfl.data.encode import Encoding, encode_party
 from tune_vfl.data.joined import join, require
 from tune_vfl.data.labels import encode_labels
-from tune_vfl.data.options import MetricChoice  # noqa: TC001 - pydantic reads it
+from tune_vfl.data.options import MetricChoice
 from tune_vfl.data.partition import ACTIVE, Partition, by_list, by_share
 from tune_vfl.data.root import absolute, locate
 from tune_vfl.data.table import read_table
