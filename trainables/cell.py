@@ -19,11 +19,11 @@ class CellTrainable(PackTrainable):
 
     @classmethod
     def prepare_worker(cls) -> None:
-        """Keep this process to one thread: two of them beat one process with two threads."""
+        """Set this process up to train: one thread, and memory that is kept between steps."""
         os.environ["OMP_NUM_THREADS"] = "1"
-        import torch
+        from tune_vfl.runtime import prepare_process
 
-        torch.set_num_threads(1)
+        prepare_process()
 
     @classmethod
     def evaluate(

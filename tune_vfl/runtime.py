@@ -1,12 +1,16 @@
-"""How a process that trains should be set up: one thread, and an allocator that keeps what it has."""
+"""What a process may use, and how one that trains is set up: one thread, and an allocator that keeps what it has."""
 
 from __future__ import annotations
 
 import ctypes
-
-import torch
+import os
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+
+
+def usable_cpus() -> int:
+    """Return how many CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def prepare_process() -> None:
@@ -16,6 +20,8 @@ def prepare_process() -> None:
     kilobytes again and again; glibc by default hands such blocks back to the system, which costs a page fault for every
     4 KiB at the next step: a quarter of the time of a pack of 16 small networks.
     """
+    import torch
+
     torch.set_num_threads(1)
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.runtime import usable_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,21 +33,13 @@ _OBJECT_STORE_BYTES = 100 * 2**20
 
 
 @contextmanager
-def quiet_tune() -> Iterator[None]:
-    """Set Tune's environment for the block and put it back after it."""
-    before = {k: os.environ.get(k) for k in _QUIET}
-    os.environ.update(_QUIET)
-    levels = {name: logging.getLogger(name).level for name in ("ray", "ray.tune", "ray.train", "ray._private")}
-    for name in levels:
-        # Tune prints a page of its own frames for every worker that dies; the ledger and the progress say it in a line.
-        logging.getLogger(name).setLevel(logging.CRITICAL if name == "ray.tune" else logging.ERROR)
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the block and put them back after it."""
+    before = {k: os.environ.get(k) for k in values}
+    os.environ.update(values)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
         for key, value in before.items():
             if value is None:
                 os.environ.pop(key, None)
@@ -54,9 +47,20 @@ def quiet_tune() -> Iterator[None]:
                 os.environ[key] = value
 
 
-def usable_cpus() -> int:
-    """Return how many CPUs this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+@contextmanager
+def quiet_tune() -> Iterator[None]:
+    """Set Tune's environment and loggers for the block and put them back after it."""
+    levels = {name: logging.getLogger(name).level for name in ("ray", "ray.tune", "ray.train", "ray._private")}
+    for name in levels:
+        # Tune prints a page of its own frames for every worker that dies; the ledger and the progress say it in a line.
+        logging.getLogger(name).setLevel(logging.CRITICAL if name == "ray.tune" else logging.ERROR)
+    try:
+        with _environment(_QUIET), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def connect() -> Mapping[str, float]:
@@ -87,9 +91,7 @@ def connect() -> Mapping[str, float]:
 def _start_here() -> None:
     import ray
 
-    before = {k: os.environ.get(k) for k in _ONE_THREAD}
-    os.environ.update(_ONE_THREAD)
-    try:
+    with _environment(_ONE_THREAD):
         ray.init(
             num_cpus=usable_cpus(),
             include_dashboard=False,
@@ -97,12 +99,6 @@ def _start_here() -> None:
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
         )
-    finally:
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key)
-            else:
-                os.environ[key] = value
 
 
 def grows() -> bool:

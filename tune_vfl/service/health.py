@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tune_vfl.errors import TuneVflError, UnreachableError
+from tune_vfl.runtime import usable_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +127,7 @@ def torchvision() -> Check:
 
 def machine() -> Check:
     """Cores and free memory."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cpus()
     free, total = _memory()
     if free is None or total is None:
         return Check("machine", "ok", f"{cores} cores, memory unknown on this system")
