@@ -13,8 +13,9 @@ from tune_vfl import evaluation as module
 from tune_vfl.cell import Cell, References
 from tune_vfl.evaluation import evaluate_pack, measure_references, stacks
 from tune_vfl.outcome import Outcome
+from tune_vfl.raw_spec import apply_settings
 from tune_vfl.resolve import resolve
-from tune_vfl.spec import apply_settings, parse
+from tune_vfl.spec import parse
 
 FAST = ["training.epochs=4"]
 QUICK_PMC = {"name": "pmc", "variants": ["logreg", "head_only"]}

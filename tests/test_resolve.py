@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tune_vfl.errors import SpecError
+from tune_vfl.raw_spec import apply_settings, expand, parse_value
 from tune_vfl.resolve import resolve
-from tune_vfl.spec import apply_settings, expand, json_schema, parse, parse_value
+from tune_vfl.spec import json_schema, parse
 
 
 def raw(**changes: Any) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import IN_MEMORY_BYTES, recording_bytes
 from tune_vfl.protocol.view import Moment
+from tune_vfl.raw_spec import apply_settings
 from tune_vfl.resolve import build_architecture, build_attack, defense_params, resolve
 from tune_vfl.scoring import summarize
-from tune_vfl.spec import Strict, StudySpec, apply_settings, parse
+from tune_vfl.spec import Strict, StudySpec, parse
 from tune_vfl.training import train_pack
 
 __all__ = ["evaluate", "evaluate_pack", "evaluate_spec", "measure_references", "stacks", "trials_that_fit"]

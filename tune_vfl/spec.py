@@ -1,17 +1,15 @@
-"""A study's spec: parsing only. :mod:`tune_vfl.resolve` checks it against the registered capabilities."""
+"""A study's spec: its fields and how it is parsed. :mod:`tune_vfl.resolve` checks it against what is registered."""
 
 from __future__ import annotations
 
-import copy
 import difflib
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tune_vfl.errors import SpecError
+from tune_vfl.raw_spec import as_list
 
 SCHEMA = "tune-vfl/spec/1"
 
@@ -22,48 +20,44 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Named(BaseModel):
-    """A registered thing and its options: ``{name: pmc, variants: [head_only]}``, or just ``pmc``."""
+class ByName(BaseModel):
+    """What may be written as its name alone: ``pmc`` for ``{name: pmc}``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class WithOptions(ByName):
+    """A name, and options that whoever has that name checks."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but the name."""
+        return dict(self.model_extra or {})
+
+
+class Named(WithOptions):
+    """A registered thing and its options: ``{name: pmc, variants: [head_only]}``, or just ``pmc``."""
 
     name: str
 
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Everything but the name."""
-        return dict(self.model_extra or {})
-
-
-class ModelSpec(BaseModel):
+class ModelSpec(WithOptions):
     """An architecture's name and options; without a name the options go to the data set's own architecture."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
-
     name: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Everything but the name."""
-        return dict(self.model_extra or {})
 
 
 class Training(Strict):
     """How the undefended parts are trained. Fields not given in a spec take the dataset's own recipe.
 
     ``grad_scale``: ``batch_mean`` hands defenses the gradient of the batch-mean loss, as the reference codes do;
-    ``per_sample`` multiplies it by the batch size before the defense and divides after it (methods.md 0.4).
-    ``protect_own_bottom``: the defense also touches the label party's own bottom model (methods.md 0.5).
+    ``per_sample`` multiplies it by the batch size before the defense and divides after it.
+    ``protect_own_bottom``: the defense also touches the label party's own bottom model.
     """
 
     epochs: int = Field(30, ge=1)
@@ -83,17 +77,12 @@ class Training(Strict):
         return recipe.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
 
-class DefenseSpec(Strict):
+class DefenseSpec(ByName, Strict):
     """A defense, the space to search (a named space of search_spaces/, or one written out), and fixed parameters."""
 
     name: str
     space: str | dict[str, Any] = "default"
     params: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
 
 
 class Budget(Strict):
@@ -105,16 +94,11 @@ class Budget(Strict):
     trial_minutes: float | None = Field(None, gt=0)
 
 
-class Sampler(Strict):
+class Sampler(ByName, Strict):
     """Which Optuna sampler proposes settings, and its seed."""
 
     name: Literal["tpe", "nsga2", "random", "grid", "gp"] = "tpe"
     seed: int = Field(0, ge=0)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
 
 
 class Resources(Strict):
@@ -126,10 +110,6 @@ class Resources(Strict):
     pack: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, (str, Mapping)) else value
-
-
 class StudySpec(Strict):
     """One study: one dataset, one defense, any number of attacks."""
 
@@ -138,7 +118,7 @@ class StudySpec(Strict):
     model: ModelSpec = Field(default_factory=ModelSpec)
     training: Training = Field(default_factory=Training)
     defense: DefenseSpec
-    attacks: Annotated[tuple[Named, ...], BeforeValidator(_as_list)] = Field(min_length=1)
+    attacks: Annotated[tuple[Named, ...], BeforeValidator(as_list)] = Field(min_length=1)
     budget: Budget = Field(default_factory=Budget)
     sampler: Sampler = Field(default_factory=Sampler)
     resources: Resources = Field(default_factory=Resources)
@@ -152,84 +132,6 @@ class StudySpec(Strict):
         if twice:
             raise ValueError(f"attack listed more than once: {', '.join(twice)}; put its variants into one entry")
         return self
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a spec file.
-
-    Raises:
-        SpecError: when the file is missing, is not YAML, or does not hold a mapping.
-    """
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read ({error}); give the path of a YAML spec") from error
-    except yaml.YAMLError as error:
-        raise SpecError(f"{path}: is not valid YAML: {error}") from error
-    if not isinstance(raw, dict):
-        raise SpecError(
-            f"{path}: expected a mapping with study, dataset, defense and attacks, got {type(raw).__name__}"
-        )
-    return raw
-
-
-def apply_settings(raw: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Lay ``a.b=c`` settings over a raw spec; values are read as YAML.
-
-    ``attacks.NAME.PARAM`` reaches an attack by its name.
-
-    Raises:
-        SpecError: for a setting without ``=`` or a path through something that is no mapping.
-    """
-    spec = copy.deepcopy(dict(raw))
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        if not equals or not path.strip():
-            raise SpecError(f"--set {setting!r}: expected PATH=VALUE, such as training.epochs=50")
-        _set(spec, path.strip().split("."), parse_value(text), setting)
-    return spec
-
-
-def parse_value(text: str) -> Any:
-    """Read a value as YAML, and numbers such as ``1e-3``, which YAML takes for text, as numbers."""
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SpecError(f"value {text!r} is not valid YAML: {error}") from error
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
-
-
-def _set(spec: dict[str, Any], path: list[str], value: Any, setting: str) -> None:
-    if path[0] == "attacks" and len(path) == 3:
-        _set_attack(spec, path[1], path[2], value)
-        return
-    here = spec
-    for key in path[:-1]:
-        if isinstance(here.get(key), str):
-            here[key] = {"name": here[key]}
-        here = here.setdefault(key, {})
-        if not isinstance(here, dict):
-            raise SpecError(
-                f"--set {setting!r}: {key!r} holds {here!r}, not a mapping, so nothing can be set inside it"
-            )
-    here[path[-1]] = value
-
-
-def _set_attack(spec: dict[str, Any], name: str, param: str, value: Any) -> None:
-    listed = _as_list(spec.get("attacks", []))
-    entries = [{"name": e} if isinstance(e, str) else dict(e) for e in listed]
-    for entry in entries:
-        if entry.get("name") == name:
-            entry[param] = value
-            spec["attacks"] = entries
-            return
-    known = ", ".join(str(e.get("name")) for e in entries) or "none"
-    raise SpecError(f"--set attacks.{name}.{param}: attack {name!r} is not in the spec; it has: {known}")
 
 
 def explain(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
@@ -270,40 +172,6 @@ def parse(raw: Mapping[str, Any]) -> StudySpec:
         return StudySpec.model_validate(dict(raw))
     except ValidationError as error:
         raise SpecError(explain(error, StudySpec)) from error
-
-
-def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Expand a raw spec whose dataset or defense is a list (at the top or under ``matrix``) into one raw spec a study.
-
-    Studies of a matrix are named ``STUDY-DATASET-DEFENSE``; a spec without lists comes back alone, its name unchanged.
-
-    Raises:
-        SpecError: when ``matrix`` is no mapping, holds other keys, or two studies would get one name.
-    """
-    spec = dict(raw)
-    matrix = spec.pop("matrix", {})
-    if not isinstance(matrix, dict) or not set(matrix) <= {"dataset", "defense", "attacks"}:
-        raise SpecError(f"matrix: expected a mapping with dataset, defense and attacks lists, got {matrix!r}")
-    spec.update(matrix)
-    datasets, defenses = spec.get("dataset"), spec.get("defense")
-    if not isinstance(datasets, list) and not isinstance(defenses, list) and not matrix:
-        return [spec]
-    studies = []
-    for dataset in datasets if isinstance(datasets, list) else [datasets]:
-        for defense in defenses if isinstance(defenses, list) else [defenses]:
-            name = f"{spec.get('study', 'matrix')}-{_name_of(dataset)}-{_name_of(defense)}"
-            studies.append({**spec, "study": name, "dataset": dataset, "defense": defense})
-    names = [s["study"] for s in studies]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise SpecError(
-            f"matrix: more than one study would be called {', '.join(twice)}; list each dataset and defense once"
-        )
-    return studies
-
-
-def _name_of(entry: Any) -> str:
-    return str(entry.get("name") if isinstance(entry, Mapping) else entry)
 
 
 def json_schema() -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.cli.options import checked
 from tune_vfl.errors import SpecError
-from tune_vfl.spec import Named, StudySpec, expand, parse, read_yaml
+from tune_vfl.raw_spec import expand, read_yaml
+from tune_vfl.spec import Named, StudySpec, parse
 
 if TYPE_CHECKING:
     from tune_vfl.cell import Cell

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SpecError
+from tune_vfl.raw_spec import expand, read_yaml
 from tune_vfl.search.ledger import Ledger, study_names
 from tune_vfl.search.runner import Work, run_study
 from tune_vfl.search.spaces import space_of
 from tune_vfl.search.study import Study
-from tune_vfl.spec import StudySpec, expand, parse, read_yaml
+from tune_vfl.spec import StudySpec, parse
 
 if TYPE_CHECKING:
     from tune_vfl.search.listeners import Listener

@@ -1,0 +1,129 @@
+"""A spec before it is parsed: read from a file, settings laid over it, a matrix expanded into studies. Plain data."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tune_vfl.errors import SpecError
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a spec file.
+
+    Raises:
+        SpecError: when the file is missing, is not YAML, or does not hold a mapping.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read ({error}); give the path of a YAML spec") from error
+    except yaml.YAMLError as error:
+        raise SpecError(f"{path}: is not valid YAML: {error}") from error
+    if not isinstance(raw, dict):
+        raise SpecError(
+            f"{path}: expected a mapping with study, dataset, defense and attacks, got {type(raw).__name__}"
+        )
+    return raw
+
+
+def apply_settings(raw: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """Lay ``a.b=c`` settings over a raw spec; values are read as YAML.
+
+    ``attacks.NAME.PARAM`` reaches an attack by its name.
+
+    Raises:
+        SpecError: for a setting without ``=`` or a path through something that is no mapping.
+    """
+    spec = copy.deepcopy(dict(raw))
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path.strip():
+            raise SpecError(f"--set {setting!r}: expected PATH=VALUE, such as training.epochs=50")
+        _set(spec, path.strip().split("."), parse_value(text), setting)
+    return spec
+
+
+def parse_value(text: str) -> Any:
+    """Read a value as YAML, and numbers such as ``1e-3``, which YAML takes for text, as numbers."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SpecError(f"value {text!r} is not valid YAML: {error}") from error
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _set(spec: dict[str, Any], path: list[str], value: Any, setting: str) -> None:
+    if path[0] == "attacks" and len(path) == 3:
+        _set_attack(spec, path[1], path[2], value)
+        return
+    here = spec
+    for key in path[:-1]:
+        if isinstance(here.get(key), str):
+            here[key] = {"name": here[key]}
+        here = here.setdefault(key, {})
+        if not isinstance(here, dict):
+            raise SpecError(
+                f"--set {setting!r}: {key!r} holds {here!r}, not a mapping, so nothing can be set inside it"
+            )
+    here[path[-1]] = value
+
+
+def _set_attack(spec: dict[str, Any], name: str, param: str, value: Any) -> None:
+    listed = as_list(spec.get("attacks", []))
+    entries = [{"name": e} if isinstance(e, str) else dict(e) for e in listed]
+    for entry in entries:
+        if entry.get("name") == name:
+            entry[param] = value
+            spec["attacks"] = entries
+            return
+    known = ", ".join(str(e.get("name")) for e in entries) or "none"
+    raise SpecError(f"--set attacks.{name}.{param}: attack {name!r} is not in the spec; it has: {known}")
+
+
+def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Expand a raw spec whose dataset or defense is a list (at the top or under ``matrix``) into one raw spec a study.
+
+    Studies of a matrix are named ``STUDY-DATASET-DEFENSE``; a spec without lists comes back alone, its name unchanged.
+
+    Raises:
+        SpecError: when ``matrix`` is no mapping, holds other keys, or two studies would get one name.
+    """
+    spec = dict(raw)
+    matrix = spec.pop("matrix", {})
+    if not isinstance(matrix, dict) or not set(matrix) <= {"dataset", "defense", "attacks"}:
+        raise SpecError(f"matrix: expected a mapping with dataset, defense and attacks lists, got {matrix!r}")
+    spec.update(matrix)
+    datasets, defenses = spec.get("dataset"), spec.get("defense")
+    if not isinstance(datasets, list) and not isinstance(defenses, list) and not matrix:
+        return [spec]
+    studies = []
+    for dataset in datasets if isinstance(datasets, list) else [datasets]:
+        for defense in defenses if isinstance(defenses, list) else [defenses]:
+            name = f"{spec.get('study', 'matrix')}-{_name_of(dataset)}-{_name_of(defense)}"
+            studies.append({**spec, "study": name, "dataset": dataset, "defense": defense})
+    names = [s["study"] for s in studies]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise SpecError(
+            f"matrix: more than one study would be called {', '.join(twice)}; list each dataset and defense once"
+        )
+    return studies
+
+
+def _name_of(entry: Any) -> str:
+    return str(entry.get("name") if isinstance(entry, Mapping) else entry)
+
+
+def as_list(value: Any) -> Any:
+    """Return the list that a single entry stands for; anything else as it is."""
+    return [value] if isinstance(value, (str, Mapping)) else value
