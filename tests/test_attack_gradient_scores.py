@@ -10,7 +10,10 @@ import torch
 
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.centres import median, nearer_positive
+from tune_vfl.data.base import Columns, Dataset, Split
+from tune_vfl.granting import Surroundings, grant
 from tune_vfl.metrics.leakage import leak_auc
+from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.view import ClassOracle, Recording, View
 from tune_vfl.seeds import Streams
 
@@ -74,11 +77,15 @@ def test_direction_equals_a_loop_over_rows_and_hints():
 
 
 def attack_direction(g, hints):
+    return direction_answers(g, hints)["direction"]
+
+
+def direction_answers(g, hints):
     n, batch = len(g), len(g) // len(hints)
     recording = Recording(torch.arange(n), g, tuple((s, s + batch) for s in range(0, n, batch)))
     view = View("direction", (), 2, Streams(0), {"last": recording}, held_positive_hints=lambda _, count: hints)
     cls = ATTACKS["direction"]
-    return cls(cls.Params(hints=hints.shape[-1])).run(view)["direction"]
+    return cls(cls.Params(hints=hints.shape[-1])).run(view)
 
 
 def test_direction_with_a_hint_of_length_zero_knows_nothing():
@@ -86,6 +93,46 @@ def test_direction_with_a_hint_of_length_zero_knows_nothing():
     answer = attack_direction(g, torch.tensor([[0]]))
     assert answer.scores.tolist() == [0.0] * 10
     assert answer.counted.tolist() == [False] + [True] * 9
+
+
+def test_hints_are_rows_that_received_something():
+    g = torch.tensor([[0.0], [0.0], [-1.0], [2.0], [0.0], [0.0]])
+    y = torch.tensor([1, 1, 1, 0, 1, 0])
+    recording = Recording(torch.arange(6), g, ((0, 4), (4, 6)))
+    for seed in range(5):
+        around = surroundings_of(y, seed)
+        hints = grant(ATTACKS["direction"](ATTACKS["direction"].Params()), around).positive_hints(recording, 2)
+        # Row 2 is the only positive of its batch that is not silent; the other batch has none but a silent one.
+        assert hints.tolist() == [[2, -1], [4, -1]]
+
+
+def surroundings_of(y, seed):
+    """Surroundings that hold labels and a seed, which is all that hints are drawn from."""
+    x = torch.zeros(len(y), 1)
+    rows = torch.arange(len(y))
+    dataset = Dataset("made up", (Columns("p", x),), None, y, ("no", "yes"), "auc", recipe=None, fingerprint="")
+    split = Split((x,), (x,), None, None, y, y, rows, rows)
+    return Surroundings(dataset, split, Pack((seed,), None), torch.nn.Identity(), {})
+
+
+def test_more_hints_help_against_noise_along_one_direction():
+    generator = torch.Generator().manual_seed(3)
+    y = torch.arange(2000) % 2
+    # Max-Norm's weakness and disguise: one dimension, and signs that flip for a third of the rows.
+    flipped = torch.rand(2000, generator=generator) < 1 / 3
+    g = ((y * 2 - 1) * torch.where(flipped, -1, 1)).float().unsqueeze(-1)
+    positive = (y == 1).nonzero().squeeze(-1)
+    hints = positive[torch.randperm(len(positive), generator=generator)[:15]]
+    answers = direction_answers(g, hints.unsqueeze(0))
+    assert leak(answers["direction"], y) == pytest.approx(0.5, abs=0.01)  # every row is like one hint or another
+    assert leak(answers["mean_hint"], y) == pytest.approx(2 / 3, abs=0.03)
+
+
+def test_one_hint_is_its_own_mean():
+    g = torch.randn(20, 3, generator=torch.Generator().manual_seed(1))
+    assert set(direction_answers(g, torch.tensor([[4]]))) == {"direction"}
+    several = direction_answers(g, torch.tensor([[4, -1]]))
+    torch.testing.assert_close(several["mean_hint"].scores, several["direction"].scores)
 
 
 def test_direction_is_perfect_where_classes_point_apart():

@@ -105,14 +105,18 @@ def _positive_hints(attack: Attack[Strict], around: Surroundings) -> Callable[[R
     def draw(recording: Recording, count: int) -> Tensor:
         """Return ``(*trials, batches, count)`` positions of known positives, -1 where a batch has too few."""
         labels = around.y_train.gather(-1, recording.ids)
+        # A row that received zeros says nothing: the attacker sees that, and asks about another one.
+        useful = (labels == 1) & (recording.gradients != 0).any(-1)
         flat = labels.reshape(-1, labels.shape[-1]).numpy()
+        usable = useful.reshape(flat.shape).numpy()
         seeds = around.pack.seeds
         hints = torch.full((len(flat), len(recording.batches), count), -1)
         for member, row in enumerate(flat):
             rng = numpy_rng(seeds[member % len(seeds)], f"attack/{attack.name}/hints")
             for b, (start, stop) in enumerate(recording.batches):
-                positive = (row[start:stop] == 1).nonzero()[0]
-                chosen = rng.permutation(positive)[:count] + start
+                positive = rng.permutation((row[start:stop] == 1).nonzero()[0]) + start
+                telling = positive[usable[member, positive]]
+                chosen = (telling if len(telling) else positive)[:count]
                 hints[member, b, : len(chosen)] = torch.from_numpy(chosen)
         return hints.view(*labels.shape[:-1], *hints.shape[1:])
 

@@ -19,10 +19,14 @@ class DirectionParams(Strict):
 
 @attack("direction")
 class DirectionAttack(Attack[DirectionParams]):
-    """Scores each row by the largest cosine between its gradient and those of the known positive rows of its batch.
+    """Scores each row by the cosine between its gradient and those of the known positive rows of its batch.
 
-    Hints are rows as they were received, with the defense's noise. A gradient of length 0 has cosine 0 with everything.
-    Hint rows, and batches without a positive row, are not counted.
+    Hints are rows as they were received, with the defense's noise; one that received zeros is taken only
+    where no other is there. A gradient of
+    length 0 has cosine 0 with everything. Hint rows, and batches without a hint, are not counted. Several hints are
+    used in two ways: ``direction`` takes the largest cosine, which suits positives that point in several directions;
+    ``mean_hint`` takes the cosine with the hints' mean, in which noise averages out, so that knowing more rows helps
+    against a noise defense too.
     """
 
     summary = "score rows by the cosine of their cut gradient to a known positive's"
@@ -31,33 +35,45 @@ class DirectionAttack(Attack[DirectionParams]):
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "positive_hints"}))
 
     def run(self, view: View) -> dict[str, Answer]:
-        """Return the variant ``direction``: scores ``(*trials, M)`` in [-1, 1], oriented."""
+        """Return ``direction``, and with several hints ``mean_hint``: scores ``(*trials, M)`` in [-1, 1], oriented."""
         seen = view.recording("last")
         hints = view.positive_hints(seen, self.params.hints)
-        lengths = torch.linalg.vector_norm(seen.gradients, dim=-1, keepdim=True)
-        unit = torch.where(lengths > 0, seen.gradients / lengths, 0.0)
-        parts = [_batch(unit, hints[..., i, :], start, stop) for i, (start, stop) in enumerate(seen.batches)]
-        scores, counted = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
-        return {"direction": Answer(scores=scores, ids=seen.ids, oriented=True, counted=counted)}
+        unit = _unit(seen.gradients)
+        parts = [
+            _batch(seen.gradients, unit, hints[..., i, :], start, stop) for i, (start, stop) in enumerate(seen.batches)
+        ]
+        nearest, mean, counted = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
+        scores = {"direction": nearest, **({"mean_hint": mean} if self.params.hints > 1 else {})}
+        return {name: Answer(scores=s, ids=seen.ids, oriented=True, counted=counted) for name, s in scores.items()}
 
 
-def _batch(unit: Tensor, hints: Tensor, start: int, stop: int) -> tuple[Tensor, Tensor]:
+def _unit(rows: Tensor) -> Tensor:
+    """Scale rows to length 1; rows of length 0 stay 0."""
+    lengths = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+    return torch.where(lengths > 0, rows / lengths, 0.0)
+
+
+def _batch(gradients: Tensor, unit: Tensor, hints: Tensor, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
     """Score one batch.
 
     Args:
-        unit: ``(*trials, M, d)`` gradients of length 1 (or 0).
+        gradients: ``(*trials, M, d)``.
+        unit: the same rows with length 1 (or 0).
         hints: ``(*trials, q)`` positions of known positives in the M rows, -1 where there is none.
         start: first row of the batch.
         stop: one past its last row.
 
     Returns:
-        ``(*trials, stop - start)`` scores, and which of them count.
+        ``(*trials, stop - start)`` largest cosines with a hint, cosines with the hints' mean, and which rows count.
     """
     known = hints >= 0
     at = hints.clamp_min(0).unsqueeze(-1).expand(*hints.shape, unit.shape[-1])
-    cosine = unit[..., start:stop, :] @ unit.gather(-2, at).transpose(-1, -2)
+    rows = unit[..., start:stop, :]
+    cosine = rows @ unit.gather(-2, at).transpose(-1, -2)
     best = cosine.masked_fill(~known.unsqueeze(-2), -torch.inf).amax(-1)
+    mean = _unit(gradients.gather(-2, at).masked_fill(~known.unsqueeze(-1), 0.0).sum(-2, keepdim=True))
     any_known = known.any(-1, keepdim=True)
-    rows = torch.arange(start, stop, device=hints.device)
-    is_hint = (rows.unsqueeze(-1) == hints.unsqueeze(-2)).any(-1)
-    return torch.where(any_known, best, 0.0), any_known & ~is_hint
+    positions = torch.arange(start, stop, device=hints.device)
+    is_hint = (positions.unsqueeze(-1) == hints.unsqueeze(-2)).any(-1)
+    along = (rows @ mean.transpose(-1, -2)).squeeze(-1)
+    return torch.where(any_known, best, 0.0), along, any_known & ~is_hint

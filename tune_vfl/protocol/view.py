@@ -128,8 +128,9 @@ class View:
         """Return, for each batch, ``count`` known positive rows (grant ``positive_hints``).
 
         Returns:
-            ``(*trials, batches, count)`` int64 positions in the recording, drawn without replacement; -1 where
-            the batch has fewer positives.
+            ``(*trials, batches, count)`` int64 positions in the recording, drawn without replacement among the
+            positives whose received gradient is not all zeros (among all of them where there is none); -1 where
+            the batch has fewer.
         """
         if self.held_positive_hints is None:
             raise self._missing("positive_hints")
