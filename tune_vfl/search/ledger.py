@@ -7,14 +7,13 @@ the work in flight.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from tune_vfl.cell import Cell, References
-from tune_vfl.errors import StudyError
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import ledger_studies as studies
 from tune_vfl.search.clean import clean
+from tune_vfl.search.ledger_trials import not_repeated, params_of, repeats, to_record
 from tune_vfl.search.owner import end_session, is_alive, new_session, this_owner
 from tune_vfl.search.records import StudyRecord, TrialRecord
 from tune_vfl.search.storage import ledger_url, open_storage
@@ -202,19 +201,11 @@ class Ledger:
 
     def lose(self, number: int, lost: Lost, reason: str) -> TrialRecord | None:
         """Finish a trial whose process died: ``preempted``, or ``error`` when its worker has died too often."""
-        losses = sum(t.user_attrs.get("lost") == "worker" for t in self._chain(number)) + (lost == "worker")
+        before = repeats(self.trials(), number)
+        losses = sum(t.user_attrs.get("lost") == "worker" for t in before) + (lost == "worker")
         if losses >= MAX_WORKER_LOSSES:
             return self.tell(number, Outcome.failed("error", f"{reason} ({losses} times with these parameters)"), lost)
         return self.tell(number, Outcome.failed("preempted", reason), lost)
-
-    def _chain(self, number: int) -> list[FrozenTrial]:
-        by_number = {t.number: t for t in self.trials()}
-        chain = []
-        before = by_number[number].user_attrs.get("retry_of")
-        while before is not None:
-            chain.append(by_number[before])
-            before = by_number[before].user_attrs.get("retry_of")
-        return chain
 
     def recover(self) -> list[TrialRecord]:
         """Finish every running trial whose owner is dead. Call it with the study's lock held.
@@ -238,23 +229,15 @@ class Ledger:
 
     def owed_retries(self) -> list[FrozenTrial]:
         """Return the lost trials that have not been asked again, by number."""
-        trials = self.trials()
-        repeated = {t.user_attrs.get("retry_of") for t in trials}
-        lost = [t for t in trials if (t.user_attrs.get("outcome") or {}).get("outcome") == "preempted"]
-        return [t for t in lost if t.number not in repeated and self.space.holds(self.params_of(t))]
-
-    @staticmethod
-    def params_of(trial: FrozenTrial) -> dict[str, Any]:
-        """Return a trial's searched parameters, also of one that was only enqueued."""
-        return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+        return [t for t in not_repeated(self.trials()) if self.space.holds(params_of(t))]
 
     def record(self) -> StudyRecord:
         """Return the study as it stands."""
         from optuna.trial import TrialState
 
-        trials = self.trials()
-        records = tuple(self._record(t) for t in trials if t.state.is_finished())
-        running = sum(t.state == TrialState.RUNNING for t in trials)
+        held = self.trials()
+        records = tuple(self._record(t) for t in held if t.state.is_finished())
+        running = sum(t.state == TrialState.RUNNING for t in held)
         counted = sum(r.outcome.outcome != "preempted" for r in records)
         return StudyRecord(
             spec=self.spec,
@@ -279,30 +262,10 @@ class Ledger:
 
     def _record(self, trial: FrozenTrial) -> TrialRecord:
         if trial.number not in self._records:
-            self._records[trial.number] = _to_record(trial, self.params_of(trial), self.cell.fixed)
+            self._records[trial.number] = to_record(trial, self.cell.fixed)
         return self._records[trial.number]
 
 
 def study_names(storage: str | None = None) -> Sequence[str]:
     """Return the names of all studies in a ledger, sorted."""
     return studies.names(open_storage(ledger_url(storage)))
-
-
-def _to_record(trial: FrozenTrial, params: Mapping[str, Any], fixed: Mapping[str, Any]) -> TrialRecord:
-    raw = trial.user_attrs.get("outcome")
-    if raw is None and trial.values is not None:
-        raise StudyError(f"trial {trial.number} was not written by tune-vfl: it has values but no outcome")
-    outcome = Outcome.model_validate(raw) if raw else Outcome.failed("error", "ended without an outcome")
-    return TrialRecord(
-        number=trial.number,
-        params={**fixed, **params},
-        outcome=outcome,
-        started=_utc(trial.datetime_start),
-        finished=_utc(trial.datetime_complete),
-        retry_of=trial.user_attrs.get("retry_of"),
-    )
-
-
-def _utc(moment: datetime | None) -> datetime:
-    # Optuna writes local time without a zone.
-    return moment.astimezone(UTC) if moment else datetime.fromtimestamp(0, UTC)

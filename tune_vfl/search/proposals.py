@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.search.ledger_trials import params_of
 from tune_vfl.search.samplers import make_sampler, sampler_seed
 from tune_vfl.search.space import point_key
 
@@ -72,7 +73,7 @@ class Proposals:
             alone = lost.user_attrs.get("lost") == "worker"
             if alone and asked:
                 break
-            asked.append(self._begin(self._ledger.params_of(lost), pack, retry_of=lost.number))
+            asked.append(self._begin(params_of(lost), pack, retry_of=lost.number))
             if alone:
                 return asked
         while len(asked) < count:
@@ -109,7 +110,7 @@ class Proposals:
         """Copy a trial that the ledger held at the start."""
         from optuna.trial import TrialState, create_trial
 
-        params = self._ledger.params_of(trial)
+        params = params_of(trial)
         self._known[point_key(params)] = trial.number
         if not trial.state.is_finished() or not self._ledger.space.holds(params):
             return
