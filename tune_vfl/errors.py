@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'X'?`` with the known name nearest to ``name``; nothing where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class TuneVflError(Exception):
@@ -20,18 +27,23 @@ class SpecError(TuneVflError):
 
     exit_code = 2
 
-    def __init__(self, problems: str | Sequence[str]) -> None:
+    def __init__(self, problems: str | Iterable[str]) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems))
 
 
 class UnknownNameError(SpecError):
-    """A name that no registry knows. Carries the known names and the nearest one."""
+    """A name that nobody knows. The message says the known names and the nearest one.
 
-    def __init__(self, kind: str, name: str, known: Sequence[str], nearest: str | None) -> None:
-        self.kind, self.name, self.known, self.nearest = kind, name, list(known), nearest
-        hint = f" Did you mean {nearest!r}?" if nearest else ""
-        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")
+    Args:
+        kind: what was looked up, in the singular.
+        name: the name as given.
+        known: the names that there are.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name, self.known = kind, name, list(known)
+        super().__init__(f"unknown {kind} {name!r}.{did_you_mean(name, self.known)} Known: {', '.join(self.known)}.")
 
 
 class DataError(TuneVflError):

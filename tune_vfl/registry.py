@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
@@ -67,8 +66,7 @@ class Registry(Generic[T]):
         """
         self._load()
         if name not in self._known:
-            nearest = difflib.get_close_matches(name, self._known, n=1, cutoff=0.5)
-            raise UnknownNameError(self.kind, name, self.names(), nearest[0] if nearest else None)
+            raise UnknownNameError(self.kind, name, self.names())
         return self._known[name]
 
     def __contains__(self, name: str) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SpecError, did_you_mean
 from tune_vfl.raw_spec import as_list
 
 SCHEMA = "tune-vfl/spec/1"
@@ -141,8 +140,7 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> lis
         place = ".".join(str(p) for p in item["loc"]) or "spec"
         if item["type"] == "extra_forbidden":
             known = _fields_at(model, item["loc"][:-1]) if model else []
-            near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(str(item["loc"][-1]), known)
             problems.append(f"{place}: no such field.{hint}" + (f" Known: {', '.join(known)}." if known else ""))
         elif item["type"] == "missing":
             problems.append(f"{place}: is required and missing")

@@ -42,10 +42,7 @@ def list_kind(
     Example: `tune-vfl list defenses`
     """
     if kind not in _KINDS:
-        import difflib
-
-        near = difflib.get_close_matches(kind, _KINDS, n=1, cutoff=0.4)
-        raise UnknownNameError("kind", kind, list(_KINDS), near[0] if near else None)
+        raise UnknownNameError("kind", kind, _KINDS)
     entries = _KINDS[kind]()
     if json:
         emit_json({"schema": SCHEMA, "kind": kind, "items": entries})

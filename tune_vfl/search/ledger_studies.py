@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.cell import Cell
-from tune_vfl.errors import StudyError
+from tune_vfl.errors import StudyError, did_you_mean
 from tune_vfl.search.space import Space
 from tune_vfl.spec import StudySpec
 
@@ -125,10 +124,8 @@ def find(storage: BaseStorage, name: str) -> tuple[int, Head]:
         study_id = storage.get_study_id_from_name(name)
     except KeyError:
         known = names(storage)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         listed = f" Known: {', '.join(known)}." if known else " The ledger is empty; look at TUNE_VFL_HOME."
-        raise StudyError(f"no study {name!r}.{hint}{listed}") from None
+        raise StudyError(f"no study {name!r}.{did_you_mean(name, known)}{listed}") from None
     return study_id, _read(name, storage.get_study_user_attrs(study_id))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from tune_vfl.defenses.base import DEFENSES, Mode
-from tune_vfl.errors import SpecError, UnknownNameError
+from tune_vfl.errors import SpecError, UnknownNameError, did_you_mean
 from tune_vfl.search.space import Space, fitted, parse_space
 from tune_vfl.spec import Strict, explain
 
@@ -97,8 +96,7 @@ def _find(defense: str, space: str | Mapping[str, Any]) -> Space:
         return parse_space(space, "defense.space")
     known = named_spaces(defense)
     if space not in known:
-        near = difflib.get_close_matches(space, list(known), n=1, cutoff=0.5)
-        raise UnknownNameError(f"space of {defense}", space, sorted(known), near[0] if near else None)
+        raise UnknownNameError(f"space of {defense}", space, sorted(known))
     return known[space]
 
 
@@ -107,8 +105,7 @@ def _problems(space: Space, params: type[Strict]) -> list[str]:
     problems = []
     for name, dimension in space.params.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, known)
             problems.append(
                 f"defense.space.{name}: the defense has no such parameter.{hint} It has: {', '.join(known)}."
             )

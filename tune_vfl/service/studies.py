@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,8 +53,7 @@ def known_attack(record: StudyRecord, attack: str) -> str:
     """
     known = [a.name for a in record.cell.attacks]
     if attack not in known:
-        near = difflib.get_close_matches(attack, known, n=1, cutoff=0.5)
-        raise UnknownNameError(f"attack of study {record.name}", attack, known, near[0] if near else None)
+        raise UnknownNameError(f"attack of study {record.name}", attack, known)
     return attack
 
 
