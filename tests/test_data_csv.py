@@ -117,6 +117,18 @@ def test_an_id_is_no_feature(tmp_path):
     assert all("age" not in name for name in data.passive[0].names)
 
 
+def test_the_index_that_pandas_writes_is_no_feature(tmp_path):
+    frame = pd.DataFrame({"a": [3, 1, 4, 1] * 3, "b": [2, 7, 1, 8] * 3, "y": [0, 1] * 6})
+    frame.to_csv(tmp_path / "plain.csv", index=False)
+    frame.to_csv(tmp_path / "indexed.csv")
+    plain, indexed = (own(path=str(tmp_path / f"{n}.csv"), label="y") for n in ("plain", "indexed"))
+    assert [c.names for c in indexed.passive] == [c.names for c in plain.passive] == [("a",)]
+    assert torch.equal(indexed.passive[0].x, plain.passive[0].x)
+    assert [n for n in indexed.notes if n not in plain.notes] == [
+        "indexed.csv: the nameless first column only numbers the rows and is left out"
+    ]
+
+
 def test_path_under_the_data_root(tmp_path):
     write(tmp_path / "mine.csv")
     data = load(Named.model_validate({"name": "csv", "path": "mine.csv", "label": "y"}), root=tmp_path)

@@ -14,7 +14,7 @@ from tune_vfl.data.labels import encode_labels
 from tune_vfl.data.options import MetricChoice
 from tune_vfl.data.partition import ACTIVE, Partition, by_list, by_share
 from tune_vfl.data.root import absolute, locate
-from tune_vfl.data.table import read_table
+from tune_vfl.data.table import left_out, read_table
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Strict, Training
 
@@ -95,8 +95,9 @@ class CsvFiles(Loader[CsvOptions]):
     """Text tables separated by ``,``, ``;`` or tab, plain or gzipped.
 
     Numbers are standardised, categories become 0/1 columns (:func:`tune_vfl.data.encode.encode_column`), missing values
-    are marked. A party called ``active`` holds the labels and whatever is listed for it; with a file a party, the one
-    whose file has the label column does. All others are passive, in the order of the spec, the first one the attacker.
+    are marked. A nameless first column that only numbers the rows, as pandas writes it, is left out. A party called
+    ``active`` holds the labels and whatever is listed for it; with a file a party, the one whose file has the label
+    column does. All others are passive, in the order of the spec, the first one the attacker.
     """
 
     summary = "your own table: one csv, or one a party joined on an id"
@@ -136,7 +137,7 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
     used = {*partition.active, *(c for columns in partition.passive.values() for c in columns)}
     unused = [c for c in features if c not in used]
     notes += [f"columns of no party, left out: {', '.join(unused)}"] if unused else []
-    return _dataset((passive, active), frame[options.label], path, options, notes=notes)
+    return _dataset((passive, active), frame[options.label], path, options, notes=[*left_out(frame), *notes])
 
 
 def _encode(

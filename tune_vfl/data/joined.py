@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tune_vfl.data.partition import check_listed, shown
-from tune_vfl.data.table import read_table
+from tune_vfl.data.table import left_out, read_table
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: s
         )
         for name, frame in frames.items()
     }
-    return Joined(tables, label_party, _dropped(frames, paths, len(order)))
+    notes = [note for frame in frames.values() for note in left_out(frame)]
+    return Joined(tables, label_party, (*notes, *_dropped(frames, paths, len(order))))
 
 
 def _label_party(frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], label: str) -> str:

@@ -27,7 +27,8 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
         names: the columns of a file without a header; by default its first line names them.
 
     Returns:
-        A frame of strings, stripped of surrounding blanks; a missing value is the text that stands there.
+        A frame of strings, stripped of surrounding blanks; a missing value is the text that stands there. A nameless
+        first column that only counts the rows, as pandas writes its index, is left out, and ``left_out`` says so.
 
     Raises:
         DataError: naming the file, and the line and the column where there is one.
@@ -37,7 +38,30 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
         rows = _check_rows(path, delimiter, header, skip=0 if names else 1)
     if not rows:
         raise DataError(f"{path}: holds a header and no rows; a data set needs rows")
-    return _parse(path, delimiter, header, has_header=names is None)
+    return _without_count(_parse(path, delimiter, header, has_header=names is None), path)
+
+
+def left_out(frame: pd.DataFrame) -> list[str]:
+    """Return what :func:`read_table` left out of a file, as notes for whoever reads the results."""
+    return list(frame.attrs.get("left_out", ()))
+
+
+def _without_count(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    if "" not in frame.columns:
+        return frame
+    # Row numbers are no feature: in a file sorted by its label they would even give the label away.
+    if not (frame[""].str.fullmatch(r"[0-9]+").all() and frame[""].is_unique):
+        raise _nameless(path, 1)
+    kept = frame.drop(columns="")
+    kept.attrs["left_out"] = (f"{path.name}: the nameless first column only numbers the rows and is left out",)
+    return kept
+
+
+def _nameless(path: Path, place: int) -> DataError:
+    return DataError(
+        f"{path}: column {place} of the header has no name; name it, or remove it if it only counts the rows "
+        "(pandas writes such a column unless told index=False)"
+    )
 
 
 def _open(path: Path) -> IO[str]:
@@ -84,12 +108,9 @@ def _outside_quotes(line: str) -> str:
 
 def _check_header(path: Path, header: list[str]) -> None:
     for place, name in enumerate(header, start=1):
-        if not name:
-            raise DataError(
-                f"{path}: column {place} of the header has no name; name it, or remove it if it only counts the rows "
-                "(pandas writes such a column unless told index=False)"
-            )
-        if header.count(name) > 1:
+        if not name and (place > 1 or len(header) == 1):
+            raise _nameless(path, place)
+        if name and header.count(name) > 1:
             raise DataError(f"{path}: the header names column {name!r} {header.count(name)} times; rename all but one")
 
 
