@@ -76,6 +76,14 @@ def test_a_diverging_trial_is_diverged_and_harms_nothing_else() -> None:
     assert_same(calm, alone)
 
 
+def test_weights_too_large_for_their_logits_are_diverged_and_no_error() -> None:
+    # One step of Adam leaves weights of about 1e25, which are finite; the logits that they make are not.
+    cell = cell_of("none", "training.epochs=1", "training.batch_size=1000", "training.lr=1e25")
+    (outcome,) = evaluate_pack(cell, [{}])
+    assert outcome.outcome == "diverged"
+    assert outcome.utility is None
+
+
 def test_a_trial_that_raises_is_an_error_and_harms_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     real = module.train_pack
 

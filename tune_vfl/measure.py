@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.cell import Cell, References
@@ -55,10 +56,13 @@ def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured
     """Measure utility, and every watching attack, on all members of a trained pack."""
     measured = Measured()
     measured.seconds = dict(run.seconds)
-    measured.diverged = run.diverged.reshape(-1).tolist()
+    scores = run.test_scores.reshape(-1, *run.test_scores.shape[-2:])
+    # Weights may end finite and yet too large for the logits to be: that is a lost training, not a failed evaluation.
+    lost = run.diverged.reshape(-1) | ~torch.isfinite(scores).all(-1).all(-1)
+    measured.diverged = lost.tolist()
     measured.logged = {k: [float(x) for x in v] for k, v in run.defense.logged().items()}
     measured.notes = [run.defense.notes(member) for member in range(len(measured.diverged))]
-    measured.utility = _utilities(cell, run)
+    measured.utility = _utilities(cell, run, scores, measured.diverged)
     if all(measured.diverged):
         return measured
     start = time.perf_counter()
@@ -69,16 +73,11 @@ def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured
     return measured
 
 
-def _utilities(cell: Cell, run: Run) -> list[float]:
-    with torch.no_grad():
-        passive = [run.pack.spread(x) for x in run.split.passive_test]
-        own = None if run.split.active_test is None else run.pack.spread(run.split.active_test)
-        scores = run.defense.decode(run.network(passive, own))
-    members = scores.reshape(-1, *scores.shape[-2:]).double().numpy()
-    labels = run.pack.spread(run.split.y_test).reshape(len(members), -1).numpy()
-    lost = run.diverged.reshape(-1).tolist()
+def _utilities(cell: Cell, run: Run, scores: Tensor, lost: Sequence[bool]) -> list[float]:
+    labels = run.pack.spread(run.split.y_test).reshape(len(scores), -1).numpy()
     return [
-        float("nan") if gone else utility(cell.metric, s, y) for s, y, gone in zip(members, labels, lost, strict=True)
+        float("nan") if gone else utility(cell.metric, s, y)
+        for s, y, gone in zip(scores.double().numpy(), labels, lost, strict=True)
     ]
 
 
