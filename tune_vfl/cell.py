@@ -8,6 +8,11 @@ from pydantic import Field
 
 from tune_vfl.spec import Named, Strict, Training
 
+Mode = Literal["split", "nosplit", "label_only"]
+"""The architecture: both sides compute and a top model joins them; embeddings are summed into the logits; the label
+party has labels only."""
+ALL_MODES: frozenset[Mode] = frozenset({"split", "nosplit", "label_only"})
+
 
 class Cell(Strict):
     """One (dataset, model, training, defense, attacks, seeds), resolved: every option is written out.
@@ -20,7 +25,7 @@ class Cell(Strict):
         seeds: the seeds of every trial.
         metric: the utility metric.
         num_classes: K.
-        mode: ``split``, ``nosplit`` or ``label_only``, derived from data and model.
+        mode: derived from data and model.
         trial_minutes: a trial that takes longer ends as ``timeout``.
     """
 
@@ -33,7 +38,7 @@ class Cell(Strict):
     seeds: tuple[int, ...]
     metric: str
     num_classes: int
-    mode: Literal["split", "nosplit", "label_only"]
+    mode: Mode
     trial_minutes: float | None = None
 
 

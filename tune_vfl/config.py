@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from tune_vfl.cell import Cell
-from tune_vfl.defenses.base import DEFENSES, Defense, Mode
+from tune_vfl.cell import Cell, Mode
+from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
 from tune_vfl.resolve import defense_params
 from tune_vfl.spec import Named, Strict, Training, explain

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from tune_vfl.attacks.base import ATTACKS, Attack
-from tune_vfl.cell import Cell
+from tune_vfl.cell import Cell, Mode
 from tune_vfl.data import load, written_out
 from tune_vfl.data.base import Dataset
-from tune_vfl.defenses.base import DEFENSES, Defense, Mode
+from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
 from tune_vfl.models.base import MODELS, Architecture, ModelOptions
 from tune_vfl.spec import ModelSpec, Named, Strict, StudySpec, explain

@@ -32,7 +32,8 @@ class Run:
     Attributes:
         pack: who trained together.
         split: the rows, stacked over the pack's seeds (not over its trials).
-        network: trained, in eval mode.
+        network: trained, in eval mode, on the CPU.
+        test_scores: ``(*trials, n_test, K)`` class scores of the test rows, through the defense's decoder.
         defense: as it ended.
         recordings: what the attacking party received, by moment.
         diverged: ``(*trials,)`` bool.
@@ -42,6 +43,7 @@ class Run:
     pack: Pack
     split: Split
     network: VflNetwork
+    test_scores: Tensor
     defense: Defense
     recordings: dict[Moment, Recording]
     diverged: Tensor
@@ -91,7 +93,13 @@ def label_party_rows(split: Split, *, full_view: bool) -> Tensor | None:
 
 
 def train_pack(
-    cell: Cell, params: Sequence[Strict], pack: Pack, moments: Collection[Moment], *, deadline: float | None = None
+    cell: Cell,
+    params: Sequence[Strict],
+    pack: Pack,
+    moments: Collection[Moment],
+    *,
+    deadline: float | None = None,
+    device: str = "cpu",
 ) -> Run:
     """Train a pack under its defense and record what the attacker receives.
 
@@ -101,16 +109,17 @@ def train_pack(
         pack: who trains together.
         moments: what the attacks want recorded.
         deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at once an epoch.
+        device: where the network is trained; weights and orders are the same on every device, noise is the device's.
     """
     start = time.perf_counter()
     dataset = load(cell.dataset)
     architecture = build_architecture(cell.model)
-    split = split_of(dataset, pack)
-    network = build_network(dataset, architecture, Streams(pack.member_seeds))
+    split = split_of(dataset, pack).to(device)
+    network = build_network(dataset, architecture, Streams(pack.member_seeds)).to(device)
     defense = build_defense(cell, params, pack, dataset, architecture)
-    view = label_party_rows(split, full_view=getattr(defense, "wants_full_view", False))
+    view = label_party_rows(split, full_view=defense.wants_full_view)
     y = pack.spread(split.y_train)
-    ids = torch.arange(y.shape[-1]).expand(y.shape)
+    ids = torch.arange(y.shape[-1], device=y.device).expand(y.shape)
     defense.setup(y, ids, active_features=None if view is None else pack.spread(view), seed=pack.member_seeds)
     wrap(network, defense)
     recorder = GradientRecorder(moments, rows=y.shape[-1], epochs=cell.training.epochs)
@@ -118,8 +127,25 @@ def train_pack(
     hooks = [defense, *([recorder] if moments else [])]
     training = SplitTraining(network, Rows(split, pack), cell.training, hooks, pack.lead)
     trained = training.run(deadline=deadline)
+    scores = scores_on_test_rows(network, defense, split, pack).cpu()
     seconds = {"setup": ready - start, "train": time.perf_counter() - ready}
-    return Run(pack, split, trained.network, defense, recorder.recordings(), trained.diverged, seconds)
+    return Run(
+        pack=pack,
+        split=split_of(dataset, pack),
+        network=network.cpu(),
+        test_scores=scores,
+        defense=defense,
+        recordings=recorder.recordings(),
+        diverged=trained.diverged.cpu(),
+        seconds=seconds,
+    )
+
+
+@torch.no_grad()
+def scores_on_test_rows(network: VflNetwork, defense: Defense, split: Split, pack: Pack) -> Tensor:
+    """Return the class scores ``(*trials, n_test, K)`` of the test rows through the defense's decoder."""
+    own = None if split.active_test is None else pack.spread(split.active_test)
+    return defense.decode(network([pack.spread(x) for x in split.passive_test], own))
 
 
 def wrap(network: VflNetwork, defense: Defense) -> None:

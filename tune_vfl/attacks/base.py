@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from tune_vfl.defenses.base import ALL_MODES, Mode
+from tune_vfl.cell import ALL_MODES, Mode
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Strict
 

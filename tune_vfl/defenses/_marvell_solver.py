@@ -10,7 +10,7 @@ negative and the positive class, d the width and P the budget, it minimises
 
 over p (l11 + (d-1) l21) + (1-p) (l10 + (d-1) l20) = P, l11 >= l21 >= 0, l10 >= l20 >= 0, where l1c is the variance
 along the class difference and l2c across it for class c. J / 2 - d is the symmetric Kullback-Leibler divergence of the
-two classes' gradients (Li et al. 2022; methods.md 2.8).
+two classes' gradients (Li et al. 2022).
 """
 
 from __future__ import annotations

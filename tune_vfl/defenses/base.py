@@ -14,14 +14,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from tune_vfl.cell import ALL_MODES, Mode
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Strict
-
-Mode = Literal["split", "nosplit", "label_only"]
-ALL_MODES: frozenset[Mode] = frozenset({"split", "nosplit", "label_only"})
 
 
 @dataclass(frozen=True)

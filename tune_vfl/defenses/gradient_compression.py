@@ -59,7 +59,7 @@ class GradientCompression(Defense):
 
     With n = floor(keep * B * d), an entry is kept when its magnitude is strictly greater than the n-th largest one:
     n - 1 entries survive, and all that tie with the threshold are dropped, as in the reference code. ``keep`` = 1 is
-    the exact identity. Nothing is accumulated or rescaled. Source: Fu et al. 2022 (methods.md 2.3).
+    the exact identity. Nothing is accumulated or rescaled. Source: Fu et al. 2022.
     """
 
     summary = "only the largest entries of the cut gradient"

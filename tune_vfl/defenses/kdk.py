@@ -9,8 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from tune_vfl.cell import Mode
 from tune_vfl.defenses._by_id import RowTable
-from tune_vfl.defenses.base import Defense, DefenseCapabilities, Mode, defense
+from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.defenses.teachers import TeacherRecipe, find_teachers
 from tune_vfl.errors import SpecError
 from tune_vfl.spec import Strict
@@ -78,8 +79,8 @@ class Kdk(Defense):
     row's soft label stays the same in all epochs. The default anchor is the true class, which takes the place of the
     least likely of the k where the teacher missed it, so that rows sum to 1 (the released code does not see to that);
     ``anchor="teacher_argmax"`` is the paper's equation 9. The soft labels enter the cross-entropy as they are, without
-    the second softmax of the paper's equation 10. Source: Arazzi, Nicolazzo, Nocera 2024 (methods.md 2.11, AMB-12,
-    AMB-13).
+    the second softmax of the paper's equation 10. Source: Arazzi, Nicolazzo, Nocera 2024; docs/decisions.md says
+    why.
     """
 
     summary = "soft labels over the k classes that a teacher finds likeliest"

@@ -38,7 +38,7 @@ class LabelDp(Defense):
     Every label is drawn once, at the set-up, and stays: drawing again at each epoch would spend the budget each time.
     With ``forward_correct`` the loss compares the noisy labels with the distribution that the predicted classes would
     have after swapping, so that the model learns the true classes. Source: randomised response, Warner 1965; as a
-    label defense Ghazi et al. 2021 (methods.md 2.9).
+    label defense Ghazi et al. 2021.
     """
 
     summary = "randomised response on the labels, drawn once"

@@ -26,7 +26,7 @@ class Laplace(Defense):
     """Adds independent Laplace(0, ``scale``) noise to each entry, afresh at each step; nothing is clipped.
 
     The scale is an absolute number against gradients of a batch mean, so that twice the batch is twice the noise.
-    Source: the noisy-gradient defense of Fu et al. 2022 (methods.md 2.1).
+    Source: the noisy-gradient defense of Fu et al. 2022.
     """
 
     summary = "Laplace noise on the cut gradient"

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from tune_vfl.cell import Mode
 from tune_vfl.defenses._marvell_solver import Numbers, solve
-from tune_vfl.defenses.base import Defense, DefenseCapabilities, Mode, defense
+from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
@@ -105,7 +106,7 @@ class Marvell(Defense):
     between the direction of that distance and all others (:mod:`tune_vfl.defenses._marvell_solver`). The mean of each
     class stays. A batch that lacks a class reuses the party's last solution; before there is one it gets noise of all
     directions with standard deviation sqrt(budget) * max_i ||g_i|| / sqrt(d). Class means that coincide need no noise.
-    Source: Li et al. 2022 (methods.md 2.8). The bound holds for each step; noise averages out over many.
+    Source: Li et al. 2022. The bound holds for each step; noise averages out over many.
     """
 
     summary = "Gaussian noise that makes the two classes' gradients alike"

@@ -15,8 +15,7 @@ class MaxNorm(Defense):
 
     sigma_i = sqrt(max_j ||g_j||^2 / ||g_i||^2 - 1), so that the expected squared norm of every row is the batch's
     largest one. Rows of zeros stay zero. It has no parameters; it was made for two classes and runs for any number. The
-    direction of a row survives up to its sign, so attacks that read directions still work. Source: Li et al. 2022
-    (methods.md 2.7).
+    direction of a row survives up to its sign, so attacks that read directions still work. Source: Li et al. 2022.
     """
 
     summary = "noise along each row that hides its norm"

@@ -7,7 +7,7 @@ from tune_vfl.defenses.base import Defense, defense
 
 @defense("none")
 class NoDefense(Defense):
-    """Identity on every hook (methods.md 2.0)."""
+    """Identity on every hook."""
 
     summary = "no defense"
     reference = "-"

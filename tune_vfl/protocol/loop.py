@@ -83,7 +83,7 @@ class SplitTraining:
         # Where nothing may change a gradient on its way, one backward pass through both sides is the same and cheaper.
         self._cuts_graph = bool(self._cut or self._screen)
         self._optimizers = self._make_optimizers(hooks)
-        self._bad_steps = torch.zeros(lead)
+        self._bad_steps = torch.zeros(lead, device=next(network.parameters()).device)
         self._step = 0
 
     def _make_optimizers(self, hooks: Sequence[Hooks]) -> list[torch.optim.Optimizer]:
@@ -193,7 +193,7 @@ class SplitTraining:
 
     def _finite(self, grads: list[Tensor]) -> list[Tensor]:
         """Send 0 for non-finite entries, and count the steps in which a member had any."""
-        bad = torch.zeros(self.lead, dtype=torch.bool)
+        bad = torch.zeros(self.lead, dtype=torch.bool, device=self._bad_steps.device)
         for grad in grads:
             bad |= ~torch.isfinite(grad.sum((-2, -1)))
         self._bad_steps += bad

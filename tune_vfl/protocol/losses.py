@@ -34,6 +34,6 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
 def class_probabilities(logits: Tensor) -> Tensor:
     """Probabilities ``(*trials, B, K)`` from ``(*trials, B, K)`` logits, or from one positive-class logit."""
     if logits.shape[-1] == 1:
-        positive = torch.sigmoid(logits)
-        return torch.cat([1 - positive, positive], dim=-1)
+        # Not 1 - p: that rounds to 0 for sure positives, which then tie where AUC should rank them.
+        return torch.sigmoid(torch.cat([-logits, logits], dim=-1))
     return torch.softmax(logits, dim=-1)

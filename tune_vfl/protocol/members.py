@@ -70,12 +70,12 @@ class Rows:
 
     def __init__(self, split: Split, pack: Pack) -> None:
         self._split, self._pack = split, pack
-        self._order = Stream(pack.seeds[0] if pack.trials is None else pack.seeds, "order", split.y_train.device)
+        self._order = Stream(pack.seeds[0] if pack.trials is None else pack.seeds, "order")
         self.count = split.y_train.shape[-1]
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Yield one epoch of batches, in a fresh order; the last one may be smaller."""
-        order = self._order.permutation(self.count)
+        order = self._order.permutation(self.count).to(self._split.y_train.device)
         split, spread = self._split, self._pack.spread
         passive = [gather_rows(x, order) for x in split.passive_train]
         own = None if split.active_train is None else gather_rows(split.active_train, order)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import tempfile
 from collections.abc import Collection
 
@@ -19,14 +21,18 @@ def recording_bytes(members: int, rows: int, width: int, moments: Collection[Mom
     return members * rows * (width * 4 + 8) * sum(m != "first_batch" for m in moments)
 
 
-def _room(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return an uninitialised tensor; one that memory should not hold lives in an unlinked temporary file."""
-    count = 1
-    for n in shape:
-        count *= n
-    if count * dtype.itemsize <= IN_MEMORY_BYTES:
+def _room(shape: tuple[int, ...], dtype: torch.dtype, *, on_disk: bool) -> Tensor:
+    """Return a tensor to fill; one that memory should not hold lives in an unlinked temporary file.
+
+    Raises:
+        OSError: when the disk has no room for it.
+    """
+    if not on_disk:
         return torch.empty(shape, dtype=dtype)
+    count = math.prod(shape)
     with tempfile.NamedTemporaryFile(prefix="tune-vfl-recording-") as file:
+        if hasattr(os, "posix_fallocate"):  # taken now: a full disk found out by writing would end the process
+            os.posix_fallocate(file.fileno(), 0, count * dtype.itemsize)
         return torch.from_file(file.name, shared=True, size=count, dtype=dtype).view(shape)
 
 
@@ -67,8 +73,9 @@ class GradientRecorder(Hooks):
         lead, (batch, width) = gradient.shape[:-2], gradient.shape[-2:]
         if moment not in self._gradients:
             rows = batch if moment == "first_batch" else self._rows
-            self._gradients[moment] = _room((*lead, rows, width), gradient.dtype)
-            self._ids[moment] = torch.empty((*lead, rows), dtype=torch.int64)
+            on_disk = recording_bytes(math.prod(lead), self._rows, width, self._moments) > IN_MEMORY_BYTES
+            self._gradients[moment] = _room((*lead, rows, width), gradient.dtype, on_disk=on_disk)
+            self._ids[moment] = _room((*lead, rows), torch.int64, on_disk=on_disk)
             self._batches[moment] = []
         start = self._batches[moment][-1][1] if self._batches[moment] else 0
         self._gradients[moment][..., start : start + batch, :] = gradient.detach()

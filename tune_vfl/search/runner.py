@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.errors import TuneVflError
+from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.search import cluster
 from tune_vfl.search.interrupt import on_interrupt
 from tune_vfl.search.ledger import Ledger
@@ -201,7 +201,10 @@ class _Run:
         return searcher.stopped
 
     def _tune(self, searcher: LedgerSearcher, workers: int) -> None:
+        import ray
         from ray import tune
+
+        from tune_vfl.search.watch import NodeWatch
 
         folder = tempfile.mkdtemp(prefix="tune-vfl-")
         try:
@@ -219,11 +222,15 @@ class _Run:
                     name="search",
                     storage_path=folder,
                     verbose=0,
+                    callbacks=[NodeWatch()],
                     failure_config=tune.FailureConfig(max_failures=0),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 ),
             )
             tuner.fit()
+        except UnreachableError:
+            ray.shutdown()  # the next study of this process starts a Ray of its own
+            raise
         finally:
             shutil.rmtree(Path(folder), ignore_errors=True)
 

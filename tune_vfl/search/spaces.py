@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from tune_vfl.defenses.base import DEFENSES, Mode
+from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError, UnknownNameError, did_you_mean
 from tune_vfl.search.space import Space, fitted, parse_space
 from tune_vfl.spec import Strict, explain
@@ -18,7 +18,7 @@ from tune_vfl.spec import Strict, explain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.cell import Cell
+    from tune_vfl.cell import Cell, Mode
     from tune_vfl.spec import StudySpec
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from tune_vfl.defenses.base import Mode
+from tune_vfl.cell import Mode
 from tune_vfl.seeds import generator
 
 ROWS = 61
