@@ -13,9 +13,12 @@ from tune_vfl import evaluation as module
 from tune_vfl.cell import Cell, References
 from tune_vfl.evaluation import evaluate_pack, measure_references, stacks
 from tune_vfl.outcome import Outcome
+from tune_vfl.protocol import recorder
+from tune_vfl.protocol.recorder import recording_bytes
 from tune_vfl.raw_spec import apply_settings
 from tune_vfl.resolve import resolve
 from tune_vfl.spec import parse
+from tune_vfl.training import train_pack
 
 FAST = ["training.epochs=4"]
 QUICK_PMC = {"name": "pmc", "variants": ["logreg", "head_only"]}
@@ -112,6 +115,27 @@ def test_a_trial_over_its_minutes_is_a_timeout() -> None:
     (outcome,) = evaluate_pack(cell, [{"scale": 1e-3}])
     assert outcome.outcome == "timeout"
     assert "of 100000 epochs" in outcome.reason
+
+
+def test_large_recordings_shrink_the_pack_then_go_to_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = cell_of(attacks=["norm", "direction", "mean", {"name": "median", "rule": "both"}])
+    settings = [{"scale": s} for s in (1e-5, 1e-3, 1e-1)]
+    usual = evaluate_pack(cell, settings)
+    trials: list[int] = []
+
+    def noticing(cell: Cell, params: Any, *rest: Any, **more: Any) -> Any:
+        trials.append(len(params))
+        return train_pack(cell, params, *rest, **more)
+
+    monkeypatch.setattr(module, "train_pack", noticing)
+    per_trial = recording_bytes(2, 569, 10, {"last"})
+    for limit, packs in ((2 * per_trial, [2, 1]), (100, [1, 1, 1])):
+        monkeypatch.setattr(module, "IN_MEMORY_BYTES", limit)
+        monkeypatch.setattr(recorder, "IN_MEMORY_BYTES", limit)
+        trials.clear()
+        for a, b in zip(usual, evaluate_pack(cell, settings), strict=True):
+            assert_same(a, b)
+        assert trials == packs
 
 
 def test_what_cannot_be_stacked_is_run_one_by_one() -> None:

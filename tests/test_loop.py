@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from tests.problems import made_up_split, network_for, train
 from tune_vfl.data.base import Split
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.models.layers import select_member
+from tune_vfl.protocol import recorder as recorder_module
 from tune_vfl.protocol.hooks import Context, Hooks
 from tune_vfl.protocol.loop import learning_rate, overriding
 from tune_vfl.protocol.losses import class_probabilities, task_loss
@@ -234,6 +237,39 @@ def test_recorder_keeps_each_moment_once_and_every_row() -> None:
     assert not torch.equal(kept["last"].gradients, kept["epoch0"].gradients)
 
 
+def test_a_recording_over_the_limit_goes_to_disk_and_says_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    split = Split.stack([made_up_split(0), made_up_split(1)])
+
+    def recorded() -> GradientRecorder:
+        recorder = GradientRecorder({"epoch0", "last"}, rows=70, epochs=2)
+        train(split, Pack((0, 1), 2), Training(epochs=2, batch_size=32), [recorder])
+        return recorder
+
+    in_memory = recorded().recordings()
+    files: list[str] = []
+
+    def noticing(name: str, *args: Any, **kwargs: Any) -> torch.Tensor:
+        files.append(name)
+        return from_file(name, *args, **kwargs)
+
+    from_file = torch.from_file
+    monkeypatch.setattr(torch, "from_file", noticing)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    # Four members, 70 rows, five floats and an id: 7,840 bytes a moment. Together the two are over the limit.
+    monkeypatch.setattr(recorder_module, "IN_MEMORY_BYTES", 15_000)
+    on_disk = recorded().recordings()
+    assert len(files) == 4
+    assert not list(tmp_path.iterdir())
+    for moment in ("epoch0", "last"):
+        assert torch.equal(on_disk[moment].gradients, in_memory[moment].gradients)  # type: ignore[index]
+        assert torch.equal(on_disk[moment].ids, in_memory[moment].ids)  # type: ignore[index]
+    monkeypatch.setattr(recorder_module, "IN_MEMORY_BYTES", 16_000)
+    recorded()
+    assert len(files) == 4  # within the limit nothing touches the disk
+
+
 def test_members_with_one_seed_see_the_same_batches() -> None:
     split = Split.stack([made_up_split(0), made_up_split(1)])
     batch = next(Rows(split, Pack((0, 1), 2)).batches(16))
@@ -248,6 +284,13 @@ def test_learning_rate_schedules() -> None:
     assert learning_rate(Training(lr=0.1, lr_schedule="inverse_sqrt"), 3) == pytest.approx(0.05)
     steps = Training(lr=0.1, lr_schedule="multistep", milestones=(2, 4), lr_decay=0.1)
     assert [learning_rate(steps, e) for e in (0, 2, 4)] == pytest.approx([0.1, 0.01, 0.001])
+
+
+def test_sure_positives_of_one_logit_stay_apart() -> None:
+    sure = class_probabilities(torch.tensor([[20.0], [30.0], [-20.0]])).double()
+    margin = sure[:, 1] - sure[:, 0]
+    assert margin[1] > margin[0] > margin[2]
+    torch.testing.assert_close(sure.sum(-1), torch.ones(3, dtype=torch.float64))
 
 
 def test_task_loss_closed_forms() -> None:
