@@ -31,9 +31,12 @@ class CellTrainable(PackTrainable):
     ) -> list[Outcome]:
         """Train and attack."""
         cls.prepare_worker()
+        import torch
+
         from tune_vfl.evaluation import evaluate_pack
 
-        return evaluate_pack(cell, params, references)
+        # Ray shows a worker the GPUs that it was given, and no others.
+        return evaluate_pack(cell, params, references, device="cuda" if torch.cuda.is_available() else "cpu")
 
     @classmethod
     def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,13 +32,32 @@ EVALUATION_SCHEMA = "tune-vfl/evaluation/1"
 Settings = Mapping[str, Any]
 
 
-def evaluate_pack(cell: Cell, params: Sequence[Settings], references: References | None = None) -> list[Outcome]:
+@dataclass(frozen=True, eq=False)
+class _Bench:
+    """What every trial of a cell is evaluated with."""
+
+    cell: Cell
+    attacks: tuple[Attack[Strict], ...]
+    references: References
+    device: str
+
+    def run(self, params: Sequence[Strict], pack: Pack, deadline: float | None) -> Measured:
+        """Train a pack and measure all of its members."""
+        moments: set[Moment] = {m for a in self.attacks for m in a.moments()}
+        trained = train_pack(self.cell, params, pack, moments, deadline=deadline, device=self.device)
+        return measure(self.cell, trained, self.attacks)
+
+
+def evaluate_pack(
+    cell: Cell, params: Sequence[Settings], references: References | None = None, *, device: str = "cpu"
+) -> list[Outcome]:
     """Evaluate a cell under several settings of its defense, together where they stack.
 
     Args:
         cell: what is evaluated.
         params: one mapping of defense parameters per trial; the cell's fixed ones are laid over them.
         references: what attacks are compared with; None measures it here.
+        device: where networks are trained; attacks run on the CPU.
 
     Returns:
         One outcome per setting, in order. A setting that fails does not touch the others.
@@ -56,8 +76,9 @@ def evaluate_pack(cell: Cell, params: Sequence[Settings], references: References
             outcomes[i] = Outcome.failed("infeasible", "; ".join(problems))
         else:
             ready[i] = built
+    bench = _Bench(cell, tuple(build_attack(a) for a in cell.attacks), references, device)
     for group in _groups(cell, ready):
-        outcomes.update(zip(group, _evaluate_group(cell, [ready[i] for i in group], references), strict=True))
+        outcomes.update(zip(group, _evaluate_group(bench, [ready[i] for i in group]), strict=True))
     return [outcomes[i] for i in range(len(params))]
 
 
@@ -86,17 +107,17 @@ def trials_that_fit(cell: Cell) -> int:
     return max(1, IN_MEMORY_BYTES // per_trial) if per_trial else 64
 
 
-def _evaluate_group(cell: Cell, params: list[Strict], references: References) -> list[Outcome]:
+def _evaluate_group(bench: _Bench, params: list[Strict]) -> list[Outcome]:
     """Evaluate trials of equal structure; where they fail together each is tried alone, so that one harms no other."""
-    allowed = cell.trial_minutes * 60 * len(params) if cell.trial_minutes else None
-    deadline = time.monotonic() + allowed if allowed else None
+    minutes = bench.cell.trial_minutes
+    deadline = time.monotonic() + minutes * 60 * len(params) if minutes else None
     try:
-        if stacks(cell):
-            return _evaluate_stacked(cell, params, references, deadline)
-        return [_evaluate_seed_by_seed(cell, p, references, deadline) for p in params]
+        if stacks(bench.cell):
+            return _evaluate_stacked(bench, params, deadline)
+        return [_evaluate_seed_by_seed(bench, p, deadline) for p in params]
     except Exception as error:
         if len(params) > 1:
-            return [o for p in params for o in _evaluate_group(cell, [p], references)]
+            return [o for p in params for o in _evaluate_group(bench, [p])]
         return [_failure(error)]
 
 
@@ -108,44 +129,21 @@ def _failure(error: Exception) -> Outcome:
     return Outcome.failed("error", f"{type(error).__name__}: {error}")
 
 
-def _moments(attacks: Sequence[Attack[Strict]]) -> set[Moment]:
-    return {m for a in attacks for m in a.moments()}
+def _evaluate_stacked(bench: _Bench, params: list[Strict], deadline: float | None) -> list[Outcome]:
+    seeds = bench.cell.seeds
+    measured = bench.run(params, Pack(seeds, len(params)), deadline)
+    members = [range(p * len(seeds), (p + 1) * len(seeds)) for p in range(len(params))]
+    return [_outcome(bench, measured, trial, share=len(params)) for trial in members]
 
 
-def _evaluate_stacked(
-    cell: Cell, params: list[Strict], references: References, deadline: float | None
-) -> list[Outcome]:
-    pack = Pack(cell.seeds, len(params))
-    attacks = [build_attack(a) for a in cell.attacks]
-    run = train_pack(cell, params, pack, _moments(attacks), deadline=deadline)
-    measured = measure(cell, run, attacks)
-    per_trial = len(cell.seeds)
-    return [
-        _outcome(cell, measured, range(p * per_trial, (p + 1) * per_trial), attacks, references, share=len(params))
-        for p in range(len(params))
-    ]
+def _evaluate_seed_by_seed(bench: _Bench, params: Strict, deadline: float | None) -> Outcome:
+    parts = [bench.run([params], Pack((seed,), None), deadline) for seed in bench.cell.seeds]
+    return _outcome(bench, Measured.join(parts), range(len(parts)), share=1)
 
 
-def _evaluate_seed_by_seed(cell: Cell, params: Strict, references: References, deadline: float | None) -> Outcome:
-    attacks = [build_attack(a) for a in cell.attacks]
-    parts = []
-    for seed in cell.seeds:
-        run = train_pack(cell, [params], Pack((seed,), None), _moments(attacks), deadline=deadline)
-        parts.append(measure(cell, run, attacks))
-    joined = Measured.join(parts)
-    return _outcome(cell, joined, range(len(cell.seeds)), attacks, references, share=1)
-
-
-def _outcome(
-    cell: Cell,
-    measured: Measured,
-    members: Sequence[int],
-    attacks: Sequence[Attack[Strict]],
-    references: References,
-    *,
-    share: int,
-) -> Outcome:
+def _outcome(bench: _Bench, measured: Measured, members: Sequence[int], *, share: int) -> Outcome:
     """Make one trial's outcome out of what was measured on its members; times are its share of the pack's."""
+    cell = bench.cell
     seconds = {k: v / share for k, v in measured.seconds.items()}
     lost = [cell.seeds[i] for i, m in enumerate(members) if measured.diverged[m]]
     if lost:
@@ -153,14 +151,14 @@ def _outcome(
         return Outcome(outcome="diverged", reason=reason, seconds=seconds)
     guess = guess_of(cell)
     scores: dict[str, AttackScore] = {}
-    for attack in attacks:
+    for attack in bench.attacks:
         summary = summarize(
             attack,
             measured.attacks[attack.name],
             members,
             num_classes=cell.num_classes,
             guess=guess,
-            r_lower=references.r_lower.get(attack.name),
+            r_lower=bench.references.r_lower.get(attack.name),
         )
         if summary is None:
             return Outcome.failed("error", f"attack {attack.name!r} is undefined on this data: no seed gave a score")
@@ -185,7 +183,7 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
         spec: its defense's ``params`` are the setting; ``budget.seeds`` says how many seeds.
     """
     cell = resolve(spec)
-    (outcome,) = evaluate_pack(cell, [{}])
+    (outcome,) = evaluate_pack(cell, [{}], device=device_for(spec.resources.gpu))
     answer = outcome.model_dump()
     return {
         "schema": EVALUATION_SCHEMA,
@@ -197,6 +195,19 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
         "seeds": list(cell.seeds),
         **answer,
     }
+
+
+def device_for(gpu: float) -> str:
+    """Return the device for a spec's ``resources.gpu``.
+
+    Raises:
+        SpecError: when a GPU is asked for and torch sees none.
+    """
+    if gpu and not torch.cuda.is_available():
+        raise SpecError(
+            f"resources.gpu: asks for {gpu:g} of a GPU, torch sees none here; set it to 0 or use a CUDA build"
+        )
+    return "cuda" if gpu else "cpu"
 
 
 def setting_of(cell: Cell, params: Settings) -> dict[str, Any]:

@@ -29,7 +29,6 @@ class Measured:
         self.diverged: list[bool] = []
         self.utility: list[float] = []
         self.attacks: dict[str, dict[str, VariantScore]] = {}
-        self.guess: dict[str, float] = {}
         self.logged: dict[str, list[float]] = {}
         self.notes: list[list[str]] = []
         self.seconds: dict[str, float] = {}

@@ -112,6 +112,19 @@ class Split:
     train_rows: Tensor
     test_rows: Tensor
 
+    def to(self, device: torch.device | str) -> Split:
+        """Return the same rows on a device; on their own device nothing is copied."""
+        return Split(
+            passive_train=tuple(x.to(device) for x in self.passive_train),
+            passive_test=tuple(x.to(device) for x in self.passive_test),
+            active_train=None if self.active_train is None else self.active_train.to(device),
+            active_test=None if self.active_test is None else self.active_test.to(device),
+            y_train=self.y_train.to(device),
+            y_test=self.y_test.to(device),
+            train_rows=self.train_rows,
+            test_rows=self.test_rows,
+        )
+
     @staticmethod
     def stack(splits: Sequence[Split]) -> Split:
         """Stack splits of equal sizes along a new leading axis."""
