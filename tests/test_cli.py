@@ -402,7 +402,7 @@ def test_a_table_shows_brackets_as_they_are(capsys):
 
 
 def test_written_whole_leaves_the_old_file_when_it_fails(tmp_path):
-    from tune_vfl.service.files import written_whole
+    from tune_vfl.files import written_whole
 
     target = tmp_path / "f.csv"
     target.write_text("old")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +12,7 @@ from pydantic import Field, ValidationError
 from tune_vfl.cell import Cell, Mode
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
+from tune_vfl.files import written_whole
 from tune_vfl.resolve import defense_params
 from tune_vfl.spec import Named, Strict, Training, explain
 
@@ -122,14 +121,13 @@ def save_config(config: ExportedConfig, path: Path | str) -> Path:
 
     Returns:
         The path written.
+
+    Raises:
+        SpecError: when the place cannot be written.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(config.model_dump(mode="json", by_alias=True), indent=2) + "\n"
-    with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=f".{target.name}-", delete=False) as file:
-        file.write(text)
-    os.chmod(file.name, 0o644)  # noqa: PTH101 - a temporary file is private; an export is for others to read
-    Path(file.name).replace(target)
+    with written_whole(target) as draft:
+        draft.write_text(json.dumps(config.model_dump(mode="json", by_alias=True), indent=2) + "\n", encoding="utf-8")
     return target
 
 

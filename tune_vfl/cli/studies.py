@@ -97,7 +97,7 @@ def _write_front(front: Sequence[Mapping[str, Any]], form: Format, out: Path | N
     elif out is None:
         emit(_frame(front).to_csv(index=False).rstrip("\n"))
     else:
-        from tune_vfl.service.files import written_whole
+        from tune_vfl.files import written_whole
 
         with written_whole(out) as draft:
             if form == "json":

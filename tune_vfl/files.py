@@ -32,7 +32,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     draft = Path(name)
     try:
         yield draft
-        draft.chmod(0o644)
+        draft.chmod(0o644)  # a temporary file is private; what is written here is for others to read
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
