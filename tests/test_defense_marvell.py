@@ -42,6 +42,19 @@ def test_published_solutions(problem, expected):
     assert solution(*problem) == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("variance", "d", "p", "budget"), [(0.3, 4, 0.3, 1.69), (0.05, 1, 0.1, 0.5), (1.0, 16, 0.8, 4)]
+)
+def test_equal_variances_equal_brute_force_on_a_grid(variance, d, p, budget):
+    l10, l20, l11, l21, leak = solution(variance, variance, d, 1.69, p, budget)
+    grid = np.linspace(0, budget / (1 - p), 200_001)
+    leaks = divergence(variance, variance, d, 1.69, (grid, 0, (budget - (1 - p) * grid) / p, 0))
+    best = leaks.argmin()
+    assert (l20, l21) == (0, 0)
+    assert (l10, l11) == pytest.approx((grid[best], (budget - (1 - p) * grid[best]) / p), abs=1e-4)
+    assert leak == pytest.approx(leaks[best], abs=1e-9)
+
+
 def test_the_divergence_formula():
     assert divergence(0.2, 0.5, 4, 1.69, (0.7, 0.1, 0.4, 0.05)) == pytest.approx(2.445959, abs=1e-6)
 

@@ -45,8 +45,8 @@ class AttackScore(Score):
     """How well one attack did: its best variant's success over the seeds.
 
     Attributes:
-        advantage: ``(success - floor) / (1 - floor)`` per seed, clipped to [0, 1], averaged.
-        advantage_std: its sample standard deviation over the seeds.
+        advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1].
+        advantage_std: sample standard deviation over the seeds of the same number before clipping.
         floor: the best success that needs no VFL: the larger of the guess and ``r_lower`` (mean over seeds).
         guess: the best constant guess: AUC 0.5, or the majority share.
         r_lower: the same attack on an untrained bottom model, where it has auxiliary labels.
