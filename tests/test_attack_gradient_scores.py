@@ -51,10 +51,18 @@ def leak(answer, y):
 
 def test_norm_of_width_one_is_absolute_unless_signed():
     g, y = torch.tensor([[-3.0], [1.0], [2.0], [-0.5]]), torch.tensor([1, 0, 0, 0])
-    assert attack("norm", g, y)["norm"].scores.tolist() == [3.0, 1.0, 2.0, 0.5]
-    assert attack("norm", g, y, d1="signed")["norm"].scores.tolist() == [-3.0, 1.0, 2.0, -0.5]
+    # Times the rows of the batch, four or two.
+    assert attack("norm", g, y)["norm"].scores.tolist() == [12.0, 4.0, 8.0, 2.0]
+    assert attack("norm", g, y, d1="signed")["norm"].scores.tolist() == [-12.0, 4.0, 8.0, -2.0]
     wide = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
-    assert attack("norm", wide, y, d1="signed")["norm"].scores.tolist() == [5.0, 0.0]
+    assert attack("norm", wide, y, d1="signed")["norm"].scores.tolist() == [10.0, 0.0]
+
+
+def test_norm_is_not_misled_by_a_smaller_last_batch():
+    y = torch.arange(100) % 2
+    per_row = torch.where(y == 1, 2.0, 1.0).unsqueeze(-1)
+    sent = torch.cat([per_row[:80] / 80, per_row[80:] / 20])  # gradients of two batches' mean losses
+    assert leak(attack("norm", sent, y, batch=80)["norm"], y) == 1.0
 
 
 def test_norm_ties_of_silent_rows_count_one_half():

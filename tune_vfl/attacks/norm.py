@@ -22,9 +22,10 @@ class NormParams(Strict):
 
 @attack("norm")
 class NormAttack(Attack[NormParams]):
-    """Scores each row by the length of the gradient received for it.
+    """Scores each row by the length of the gradient received for it, times the rows of its batch.
 
-    The attacker does not know which class has the longer gradients, so the score is not oriented.
+    Gradients are those of a batch's mean loss: without the factor the rows of a smaller last batch would all rank high,
+    whatever their class. The attacker does not know which class has the longer gradients, so the score is not oriented.
     """
 
     summary = "score rows by the norm of their cut gradient"
@@ -37,4 +38,5 @@ class NormAttack(Attack[NormParams]):
         seen = view.recording("last")
         signed = self.params.d1 == "signed" and seen.gradients.shape[-1] == 1
         scores = seen.gradients.squeeze(-1) if signed else torch.linalg.vector_norm(seen.gradients, dim=-1)
-        return {"norm": Answer(scores=scores, ids=seen.ids)}
+        rows = torch.cat([scores.new_full((stop - start,), stop - start) for start, stop in seen.batches])
+        return {"norm": Answer(scores=scores * rows, ids=seen.ids)}
