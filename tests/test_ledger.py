@@ -8,6 +8,7 @@ import sys
 import optuna
 import pytest
 
+from tests.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.cell import References
 from tune_vfl.errors import StudyError, UnreachableError
@@ -16,19 +17,12 @@ from tune_vfl.search.clean import clean, read_outcome
 from tune_vfl.search.ledger import MAX_WORKER_LOSSES, Ledger, study_names
 from tune_vfl.search.owner import is_alive, new_session, this_owner
 from tune_vfl.search.proposals import Proposals
-from tune_vfl.search.spaces import space_of
 from tune_vfl.search.storage import hide_password, ledger_url, study_lock
 
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
-
-
-def open_ledger(name="study", **fields):
-    spec = simulated_spec(name, **fields)
-    cell = simulated_cell(spec)
-    return Ledger.create_or_open(spec, cell, space_of(spec, cell))
 
 
 def ok_outcome(ledger, params):

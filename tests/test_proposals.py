@@ -2,15 +2,14 @@
 
 import pytest
 
-from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tests.ledgers import open_ledger
+from trainables.simulated import Simulation, simulate
 from tune_vfl.errors import SpecError
 from tune_vfl.outcome import Outcome
 from tune_vfl.search.clean import read_outcome
-from tune_vfl.search.ledger import Ledger
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.samplers import SAMPLERS, make_sampler, sampler_seed
 from tune_vfl.search.space import point_key
-from tune_vfl.search.spaces import space_of
 
 WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
 FEW = {"name": "laplace", "space": {"scale": {"choice": [1e-4, 1e-3, 1e-2, 1e-1]}}}
@@ -19,12 +18,6 @@ FEW = {"name": "laplace", "space": {"scale": {"choice": [1e-4, 1e-3, 1e-2, 1e-1]
 @pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
-
-
-def open_ledger(name="study", **fields):
-    spec = simulated_spec(name, **fields)
-    cell = simulated_cell(spec)
-    return Ledger.create_or_open(spec, cell, space_of(spec, cell))
 
 
 def answer(ledger, proposals, asked):

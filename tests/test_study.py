@@ -6,15 +6,14 @@ import math
 
 import pytest
 
-from trainables.simulated import Simulation, closed_form, simulate, simulated_cell, simulated_spec
+from tests.ledgers import open_ledger
+from trainables.simulated import Simulation, closed_form, simulate
 from tune_vfl.cell import References
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study, studies
-from tune_vfl.search.ledger import Ledger
 from tune_vfl.search.progress import ProgressReport, Standing
 from tune_vfl.search.selecting import select
-from tune_vfl.search.spaces import space_of
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +28,8 @@ def scale_at(t):
 @pytest.fixture
 def study():
     """Points of the known curve, a failure, a lost trial, and one point twice."""
-    spec = simulated_spec("study", budget={"trials": 8})
-    cell = simulated_cell(spec)
-    ledger = Ledger.create_or_open(spec, cell, space_of(spec, cell))
+    ledger = open_ledger(budget={"trials": 8})
+    cell = ledger.cell
     ledger.set_references(References(), (0.5, 1.0))
     ledger.set_baseline(Outcome.model_validate(simulate(Simulation(), cell, {}).model_dump()))
     for t in (0.0, 0.5, 1.0, 0.5):

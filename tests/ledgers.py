@@ -1,0 +1,16 @@
+"""A ledger of a simulated study, for tests of searches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainables.simulated import simulated_cell, simulated_spec
+from tune_vfl.search.ledger import Ledger
+from tune_vfl.search.spaces import space_of
+
+
+def open_ledger(name: str = "study", **fields: Any) -> Ledger:
+    """Make or open the ledger of a simulated study under ``TUNE_VFL_HOME``."""
+    spec = simulated_spec(name, **fields)
+    cell = simulated_cell(spec)
+    return Ledger.create_or_open(spec, cell, space_of(spec, cell))
