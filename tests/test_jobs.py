@@ -19,7 +19,7 @@ import yaml
 
 from tune_vfl.cli.main import main
 from tune_vfl.errors import SpecError
-from tune_vfl.service.cluster import ask, bearer, dashboard_address, find_token, is_loopback
+from tune_vfl.service.dashboard import ask, bearer, dashboard_address, find_token, is_loopback
 from tune_vfl.service.jobs import study_in
 
 SPEC = {

@@ -95,7 +95,7 @@ def _usable(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _jobs(address: str | None) -> Jobs:
-    from tune_vfl.service.cluster import ask, dashboard_address, find_token, is_loopback
+    from tune_vfl.service.dashboard import ask, dashboard_address, find_token, is_loopback
     from tune_vfl.service.jobs import Jobs
 
     url, token = dashboard_address(address), find_token()

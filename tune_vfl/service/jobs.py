@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tune_vfl.errors import SpecError, TuneVflError, UnreachableError
-from tune_vfl.service.cluster import bearer, require_answer
+from tune_vfl.service.dashboard import bearer, require_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +52,7 @@ class Jobs:
     """The jobs of one cluster.
 
     Args:
-        address: the dashboard's URL, from :func:`tune_vfl.service.cluster.dashboard_address`.
+        address: the dashboard's URL, from :func:`tune_vfl.service.dashboard.dashboard_address`.
         token: the cluster's token, if it has one.
 
     Raises:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 
-from tune_vfl.service.cluster import ask, find_token
+from tune_vfl.service.dashboard import ask, find_token
 from tune_vfl.service.health import Check
 
 OPEN_ADVICE = (

@@ -1,4 +1,4 @@
-"""Where a Ray cluster listens, the token it wants, and how it answers: a few HTTP questions, no Ray import."""
+"""Where a Ray cluster's dashboard listens, the token it wants, how it answers: a few HTTP questions, no Ray import."""
 
 from __future__ import annotations
 
