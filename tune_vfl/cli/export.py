@@ -9,7 +9,6 @@ import typer
 
 from tune_vfl.cli.options import Json, Storage, StudyName
 from tune_vfl.cli.output import cell, emit, emit_json, say
-from tune_vfl.errors import SpecError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,12 +33,7 @@ def export(
 
     from tune_vfl.service.studies import open_study
 
-    if out.is_dir():
-        raise SpecError(f"-o {out}: is a folder; give a file")
-    try:
-        open_study(study, storage).export(select, out)
-    except OSError as error:
-        raise SpecError(f"-o {out}: cannot be written ({error}); choose another place") from error
+    open_study(study, storage).export(select, out)
     written = reader.loads(out.read_text(encoding="utf-8"))
     if json:
         emit_json(written)

@@ -107,7 +107,7 @@ class Study:
             The configuration, as :func:`tune_vfl.load_config` gives it back.
 
         Raises:
-            SpecError: when no point can be chosen.
+            SpecError: when no point can be chosen, or the file cannot be written.
         """
         from tune_vfl.config import Measured, export_config, save_config
 
