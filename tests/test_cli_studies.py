@@ -223,6 +223,47 @@ def test_doctor_repair_rebuilds_mlflow_from_the_ledger(searched, run):
     assert {int(r.data.tags["tune_vfl.trial"]) for r in front} == told
 
 
+def test_doctor_repair_replaces_a_damaged_mlflow_database_and_keeps_it(searched, run):
+    database = searched[0] / "home" / "mlflow.db"
+    database.write_bytes(b"no database at all" * 100)
+    for rest in ("-wal", "-shm"):
+        database.with_name(database.name + rest).unlink(missing_ok=True)
+    code, _, err = run("doctor")
+    assert code == 1
+    assert "doctor --repair" in err
+    code, out, _ = run("doctor", "--repair", "--json")
+    assert code == 0
+    checks = {check["name"]: check for check in json.loads(out)["checks"]}
+    assert checks["mlflow"]["status"] == checks["repair tiny"]["status"] == "ok"
+    assert "4 trials" in checks["repair tiny"]["detail"]
+    [moved] = database.parent.glob("mlflow.db.damaged-*")
+    assert moved.read_bytes().startswith(b"no database")
+
+
+def test_a_damaged_ledger_is_named_as_such(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+    (tmp_path / "ledger.db").write_bytes(b"no database at all" * 100)
+    (tmp_path / "mlflow.db").write_bytes(b"nor this one" * 100)
+    code, _, err = run("studies")
+    assert code == 4
+    assert "is damaged: restore it from a backup" in err
+    code, out, _ = run("doctor", "--repair", "--json")
+    assert code == 4
+    assert {"repair", "ledger", "mlflow"} <= {check["name"] for check in json.loads(out)["checks"]}
+    # Without its ledger nothing could be rebuilt, so nothing is moved.
+    assert (tmp_path / "mlflow.db").read_bytes().startswith(b"nor this one")
+
+
+def test_a_home_that_is_a_file_is_answered_with_what_to_do(searched, run, tmp_path, monkeypatch):
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "taken"))
+    code, out, err = run("search", str(searched[0] / "spec.yaml"))
+    assert (code, out) == (4, "")
+    assert "cannot be written" in err
+    assert "TUNE_VFL_HOME" in err
+    assert "unexpected" not in err
+
+
 def test_doctor_finds_a_broken_ledger(run, tmp_path, monkeypatch):
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
     (tmp_path / "ledger.db").write_bytes(b"not a database at all, " * 100)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from optuna.storages import RDBStorage
 
 SQLITE = "sqlite:///"
+# How sqlite says that a file is no database, or not a whole one.
+DAMAGED = ("file is not a database", "disk image is malformed")
 
 
 def home() -> Path:
@@ -58,9 +60,14 @@ def open_storage(url: str) -> RDBStorage:
             return _open_sqlite(url, path)
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, sqlite3.Error, OSError) as error:
         raise UnreachableError(
-            f"the ledger {hide_password(url)} cannot be opened: {error}; "
-            "check that the database runs, or that the folder can be written"
+            f"the ledger {hide_password(url)} cannot be opened: {error}; {_advice(error)}"
         ) from error
+
+
+def _advice(error: Exception) -> str:
+    if any(mark in str(error) for mark in DAMAGED):
+        return "the file is damaged: restore it from a backup, or move it away to start anew"
+    return "check that the database runs, or that the folder can be written (TUNE_VFL_HOME names it)"
 
 
 def hide_password(url: str) -> str:
@@ -114,12 +121,17 @@ def _refuse(name: str) -> StudyError:
 @contextmanager
 def _sqlite_lock(url: str, name: str) -> Iterator[None]:
     folder = Path(url.removeprefix(SQLITE)).parent / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / f"{name}.lock", timeout=0)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout as error:
         raise _refuse(name) from error
+    except OSError as error:
+        raise UnreachableError(
+            f"{folder} cannot be written ({error.strerror or error}), so study {name!r} cannot be run; "
+            "free or change the place that TUNE_VFL_HOME (or the spec's storage) names"
+        ) from error
     try:
         yield
     finally:

@@ -207,11 +207,13 @@ def ledger() -> Check:
 
 def tracking() -> Check:
     """The tracking store answers; the embedded one is not made by looking at it."""
-    from tune_vfl.tracking.store import client, embedded_uri, resolve_uri
+    from tune_vfl.tracking.store import client, embedded_uri, is_damaged, resolve_uri
 
     uri = resolve_uri(None)
     if uri == embedded_uri() and not Path(uri.removeprefix("sqlite:///")).exists():
         return Check("mlflow", "ok", f"{uri}: not made yet; the first search makes it")
+    if uri == embedded_uri() and is_damaged(uri):
+        return Check("mlflow", "finding", f"{uri}: is damaged", "tune-vfl doctor --repair builds it anew")
     try:
         experiments = len(client(uri).search_experiments(max_results=1000))
     except UnreachableError as error:

@@ -25,11 +25,22 @@ def repair(say: Callable[[str], None]) -> list[Check]:
     """
     if not ledger_exists():
         return [Check("repair", "ok", "there is no ledger yet: nothing to repair")]
-    checks = []
-    for name in study_names():
+    try:
+        names = study_names()
+    except UnreachableError as error:
+        return [Check("repair", "unreachable", str(error), "mend the ledger first: everything is rebuilt from it")]
+    checks = _mended_tracking()
+    for name in names:
         say(f"repairing {name} ...")
         checks.append(_repair_one(name))
     return checks or [Check("repair", "ok", "the ledger holds no study: nothing to repair")]
+
+
+def _mended_tracking() -> list[Check]:
+    from tune_vfl.tracking.store import move_damaged_away, resolve_uri
+
+    moved = move_damaged_away(resolve_uri(None))
+    return [Check("repair mlflow", "ok", f"it was damaged: moved to {moved} and built anew")] if moved else []
 
 
 def _repair_one(name: str) -> Check:

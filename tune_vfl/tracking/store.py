@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.search.storage import home
+from tune_vfl.search.storage import DAMAGED, home
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -62,11 +63,45 @@ def client(uri: str) -> MlflowClient:
         found = mlflow.MlflowClient(tracking_uri=uri)
         found.search_experiments(max_results=1)
     except Exception as error:
-        raise UnreachableError(
-            f"MLflow at {uri} does not answer ({_first_line(error)}); "
-            "start it, or unset MLFLOW_TRACKING_URI and the spec's tracking to use the embedded one"
-        ) from error
+        raise UnreachableError(f"MLflow at {uri} does not answer ({_first_line(error)}); {_advice(uri)}") from error
     return found
+
+
+def _advice(uri: str) -> str:
+    if uri == embedded_uri():
+        return "'tune-vfl doctor --repair' rebuilds it from the ledger"
+    return "start it, or unset MLFLOW_TRACKING_URI and the spec's tracking to use the embedded one"
+
+
+def is_damaged(uri: str) -> bool:
+    """Return whether the tracking database is a sqlite file that sqlite cannot read."""
+    path = _sqlite_path(uri)
+    if path is None or not path.is_file():
+        return False
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
+        try:
+            return bool(connection.execute("PRAGMA quick_check").fetchone()[0] != "ok")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return any(mark in str(error) for mark in DAMAGED)
+
+
+def move_damaged_away(uri: str) -> Path | None:
+    """Rename a damaged embedded database, so that it can be built anew; it holds nothing that the ledger lacks.
+
+    Returns:
+        Where it lies now; None when there was nothing to move, or the database is not the embedded one.
+    """
+    path = _sqlite_path(uri)
+    if uri != embedded_uri() or path is None or not is_damaged(uri):
+        return None
+    moved = path.with_name(f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+    path.replace(moved)
+    for rest in ("-wal", "-shm"):
+        path.with_name(path.name + rest).unlink(missing_ok=True)
+    return moved
 
 
 def _create_sqlite(uri: str) -> None:
