@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Settings = Sequence[Mapping[str, Any]]
 
+_RING_AGAIN_SECONDS = 2.0
+
 
 class OutOfTimeError(BaseException):
     """The time of a trial is over. Not an ``Exception``, so that what evaluates the trial does not swallow it."""
@@ -118,18 +120,30 @@ def failure(error: BaseException, minutes: float | None) -> Outcome:
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise :class:`OutOfTimeError` inside the block after ``seconds``; works in the main thread only."""
+    """Raise :class:`OutOfTimeError` inside the block after ``seconds``; works in the main thread only.
+
+    Compiled code may turn the exception into one of its own (``SystemError``) or swallow it: the first is turned back,
+    against the second the clock rings again.
+    """
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    rung = False
+
     def ring(_number: int, _frame: FrameType | None) -> None:
+        nonlocal rung
+        rung = True
         raise OutOfTimeError
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN_SECONDS)
     try:
         yield
+    except Exception as error:
+        if rung:
+            raise OutOfTimeError from error
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
