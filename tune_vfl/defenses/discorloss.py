@@ -1,0 +1,89 @@
+"""Distance correlation loss: the label party pulls embeddings towards independence of the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.protocol.losses import task_loss
+from tune_vfl.spec import Strict
+
+TINY = 1e-16
+"""Added under roots, so that equal rows have a correlation and a gradient."""
+WIDE_FROM = 513
+"""From this many rows on, distances are centered in float64: their means over B^2 entries lose digits in float32."""
+
+
+class DiscorlossParams(Strict):
+    """Parameters of :class:`Discorloss`."""
+
+    weight: float = Field(
+        0.08, ge=0, allow_inf_nan=False, description="weight of the correlation in the loss; 0 leaves the loss alone"
+    )
+    phi: Literal["identity", "log"] = Field(
+        "identity", description="what is added to the loss: the correlation itself, or its logarithm"
+    )
+
+
+def _distances(rows: Tensor) -> Tensor:
+    # By differences: the faster expansion into products leaves rounding where rows are equal, which a root magnifies.
+    return torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _centered(distances: Tensor) -> Tensor:
+    rows = distances.mean(-1, keepdim=True)
+    return distances - rows - rows.mT + rows.mean(-2, keepdim=True)
+
+
+def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
+    """Return the sample distance correlation of two sets of rows (Szekely et al. 2007), a V-statistic.
+
+    Args:
+        x: ``(*trials, B, d)``.
+        y: ``(*trials, B, c)``.
+
+    Returns:
+        ``(*trials,)`` from 0, independent, to 1. Small batches are biased upwards. Where all rows of one side are
+        equal it is near 0.
+    """
+    a, b = _centered(_distances(x)), _centered(_distances(y))
+    shared = ((a * b).mean((-2, -1)).clamp_min(0) + TINY).sqrt()
+    own_x, own_y = ((m.square().mean((-2, -1)) + TINY).sqrt() for m in (a, b))
+    return shared / (own_x * own_y + TINY).sqrt()
+
+
+@defense("discorloss")
+class Discorloss(Defense):
+    """Adds ``weight`` times the distance correlation of embedding and one-hot label to the loss, for each party.
+
+    The correlation is one number a batch, taken from embeddings as the label party received them, so the gradient that
+    is sent back carries the pull. A batch of a single class adds nothing. It costs B^2 distances a step. A passive
+    party that uploads more than its embedding can undo it. Source: Sun et al. 2022.
+    """
+
+    summary = "a penalty on the distance correlation of embeddings and labels"
+    reference = "Sun et al. 2022, Label Leakage and Protection from Forward Embedding in Vertical Federated Learning"
+    Params = DiscorlossParams
+    capabilities = DefenseCapabilities(protects=("embeddings",))
+    weakest = {"weight": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
+
+    def loss(self, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
+        """H5: the task loss plus the weighted correlations ``(*trials,)``; soft targets are taken as they are."""
+        hard = targets.dim() < logits.dim()
+        labels = one_hot(targets, self.num_classes).to(logits.dtype) if hard else targets
+        penalty = torch.stack([self._penalty(e, labels) for e in embeddings]).sum(0)
+        return task_loss(logits, targets) + self.number("weight", dims=0) * penalty.to(logits.dtype)
+
+    def _penalty(self, embedding: Tensor, labels: Tensor) -> Tensor:
+        """Return phi of one party's correlation ``(*trials,)``, 0 where all labels of the batch are equal."""
+        wide = torch.float64 if embedding.shape[-2] >= WIDE_FROM else embedding.dtype
+        correlation = distance_correlation(embedding.to(wide), labels.to(wide))
+        logarithm = any(getattr(p, "phi", "identity") == "log" for p in self.members)
+        varied = (labels != labels[..., :1, :]).any(-1).any(-1)
+        return torch.where(varied, correlation.log() if logarithm else correlation, 0.0)
