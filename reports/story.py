@@ -125,12 +125,13 @@ def _blind(record: StudyRecord) -> list[str]:
     """Say what was not looked at: a defense of gradients, tried by attacks on gradients alone."""
     from tune_vfl.attacks.base import ATTACKS
     from tune_vfl.defenses.base import DEFENSES
+    from tune_vfl.resolve import build_attack
 
     names = [a.name for a in record.cell.attacks]
     if record.cell.defense not in DEFENSES or any(n not in ATTACKS for n in names):
         return []
     protects = DEFENSES[record.cell.defense].capabilities.protects
-    if set(protects) != {"gradients"} or any("bottom" in ATTACKS[n].capabilities.sees for n in names):
+    if set(protects) != {"gradients"} or any("bottom" in build_attack(a).sees() for a in record.cell.attacks):
         return []
     return [
         (

@@ -46,7 +46,7 @@ class References(Strict):
     """What a trial's attacks are compared with: measured once a study, the same for every setting of the defense.
 
     Attributes:
-        r_lower: for each attack with auxiliary labels, its success on an untrained bottom model, a value per seed.
+        r_lower: for each attack that needs no gradients, its success on an untrained bottom model, a value per seed.
     """
 
     r_lower: dict[str, list[float]] = Field(default_factory=dict)

@@ -62,8 +62,8 @@ def auxiliary_for(attack: Attack[Strict], around: Surroundings) -> Auxiliary | N
 
 
 def grant(attack: Attack[Strict], around: Surroundings) -> View:
-    """Return the view of ``attack``: only what its capabilities list under ``sees`` is there."""
-    sees = attack.capabilities.sees
+    """Return the view of ``attack``: only what it :meth:`~tune_vfl.attacks.base.Attack.sees` is there."""
+    sees = attack.sees()
     features = Features(
         train=around.pack.spread(around.split.passive_train[0]), test=around.pack.spread(around.split.passive_test[0])
     )

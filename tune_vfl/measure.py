@@ -113,10 +113,10 @@ def guess_of(cell: Cell) -> float:
 
 
 def measure_references(cell: Cell) -> References:
-    """Measure R_lower: every attack with auxiliary labels on an untrained bottom model, per seed."""
+    """Measure R_lower: every attack that needs no gradients on an untrained bottom model, per seed."""
     lower: dict[str, list[float]] = {}
     for attack in (build_attack(a) for a in cell.attacks):
-        if attack.auxiliary_request() is not None:
+        if "bottom" in attack.sees() and "gradients" not in attack.sees():
             lower[attack.name] = _best_values(_untrained_scores(cell, attack))
     return References(r_lower=lower)
 

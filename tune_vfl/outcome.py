@@ -49,7 +49,7 @@ class AttackScore(Score):
         advantage_std: sample standard deviation over the seeds of the same number before clipping.
         floor: the best success that needs no VFL: the larger of the guess and ``r_lower`` (mean over seeds).
         guess: the best constant guess: AUC 0.5, or the majority share.
-        r_lower: the same attack on an untrained bottom model, where it has auxiliary labels.
+        r_lower: the same attack on an untrained bottom model, where it needs no gradients.
         variant: the variant that the success belongs to.
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.
         upper_bound: the attacker could not have picked this variant, or uses an oracle.

@@ -30,7 +30,7 @@ class AttackCapabilities:
     Attributes:
         classes: ``binary`` or ``any``.
         modes: the architectures it is defined for.
-        sees: what its view must grant.
+        sees: what its view must grant, with whatever parameters.
         oracle: it uses statistics that only the label party has: its success is an upper bound.
         acts: it changes the training and needs a run of its own.
         who: who attacks.
@@ -81,13 +81,17 @@ class Attack(ABC, Generic[P_co]):
     def __init__(self, params: P_co) -> None:
         self.params = params
 
+    def sees(self) -> frozenset[Grant]:
+        """Return what its view must grant with these parameters; by default all that its capabilities list."""
+        return self.capabilities.sees
+
     def moments(self) -> tuple[Moment, ...]:
         """Return the moments of training it wants recorded; by default the last epoch if it reads gradients."""
-        return ("last",) if "gradients" in self.capabilities.sees else ()
+        return ("last",) if "gradients" in self.sees() else ()
 
     def auxiliary_request(self) -> AuxiliaryRequest | None:
         """Return the labelled rows it wants; None when it uses none."""
-        return AuxiliaryRequest() if "auxiliary" in self.capabilities.sees else None
+        return AuxiliaryRequest() if "auxiliary" in self.sees() else None
 
     def is_upper_bound(self, variant: str) -> bool:
         """Return whether this variant uses what no attacker has; by default every variant of an oracle attack does.

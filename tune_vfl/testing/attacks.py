@@ -39,7 +39,7 @@ def world_for(cls: AttackClass, seeds: int | list[int], **options: Any) -> World
 
 def run_on(cls: AttackClass, world: World) -> dict[str, Answer]:
     """Run the attack with exactly the grants that it declares."""
-    return quick_attack(cls).run(world.view(cls.name, cls.capabilities.sees))
+    return quick_attack(cls).run(world.view(cls.name, quick_attack(cls).sees()))
 
 
 def success_of(answer: Answer, world: World) -> float:
@@ -69,7 +69,7 @@ class AttackContract:
         assert attack_class.summary
         assert attack_class.reference
         assert (quick_attack(attack_class).auxiliary_request() is not None) == (
-            "auxiliary" in attack_class.capabilities.sees
+            "auxiliary" in quick_attack(attack_class).sees()
         )
         for name, field in attack_class.Params.model_fields.items():
             assert field.description, f"{name} has no description"
@@ -86,10 +86,10 @@ class AttackContract:
         """Moments are recorded only for those who read gradients; those it named are enough."""
         attack, world = quick_attack(watching), world_for(watching, 0)
         moments = attack.moments()
-        assert bool(moments) == ("gradients" in watching.capabilities.sees)
+        assert bool(moments) == ("gradients" in attack.sees())
         for moment in set(world.recordings) - set(moments):
             del world.recordings[moment]
-        assert attack.run(world.view(watching.name, watching.capabilities.sees))
+        assert attack.run(world.view(watching.name, attack.sees()))
 
     def test_answers_are_well_formed(self, watching: AttackClass) -> None:
         """Shapes fit, ids are positions in the training split, scores are finite."""
@@ -155,7 +155,8 @@ class AttackContract:
 
     def test_it_asks_for_nothing_that_it_does_not_declare(self, watching: AttackClass) -> None:
         """Without any one of the declared grants it is refused, so each is really used and none is got around."""
-        world, sees = world_for(watching, 10), watching.capabilities.sees
+        world, sees = world_for(watching, 10), quick_attack(watching).sees()
+        assert sees <= watching.capabilities.sees
         for grant in sees:
             with pytest.raises(NotGrantedError, match=watching.name):
                 quick_attack(watching).run(world.view(watching.name, sees - {grant}))
