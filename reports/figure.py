@@ -58,7 +58,7 @@ def save_frontier(infos: Sequence[FrontierInfo], folder: Path, name: str = "fron
     with mpl.rc_context({"svg.hashsalt": "tune-vfl", "svg.fonttype": "none"}):
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
             drawn = BytesIO()
-            figure.savefig(drawn, format=kind, dpi=200, metadata=metadata)
+            figure.savefig(drawn, format=kind, dpi=200, metadata=metadata, bbox_inches="tight", pad_inches=0.15)
             path = folder / f"{name}.{kind}"
             path.write_bytes(drawn.getvalue())
             files.append(path)
