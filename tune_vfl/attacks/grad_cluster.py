@@ -1,0 +1,94 @@
+"""Gradient clustering: rows of one class receive gradients of similar direction, and a few labels name the clusters."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.attacks.heads import take
+from tune_vfl.attacks.kmeans import spherical_kmeans, unit
+from tune_vfl.protocol.view import Answer, View
+from tune_vfl.spec import Strict
+
+
+class GradClusterParams(Strict):
+    """Parameters of :class:`GradCluster`."""
+
+    clusters_per_class: int = Field(
+        4,
+        ge=1,
+        le=16,
+        description="clusters, as a multiple of the number of classes; a class may gather in several places",
+    )
+    restarts: int = Field(4, ge=1, le=32, description="random starts of the clustering; the tightest result is taken")
+    fit_rows: int = Field(
+        4096,
+        ge=2,
+        description="rows that the clusters are found on, evenly spread over the epoch; all rows are assigned",
+    )
+
+
+@attack("grad_cluster")
+class GradCluster(Attack[GradClusterParams]):
+    """Clusters the directions of the last epoch's gradients; each cluster is named by most of the labelled rows in it.
+
+    With a top model the entries of a cut gradient belong to no class, so its signs say nothing, but its direction still
+    depends on the class. A cluster without labelled rows, or with a tie, takes the class of the labelled row nearest to
+    its center. A row's score for a class is its cosine with the nearest cluster of that name, -1 where no cluster has
+    it. Rows whose label is known are not counted.
+    """
+
+    summary = "cluster the directions of cut gradients, name the clusters by a few labels"
+    reference = "Fu et al., USENIX Security 2022 (direct inference), carried over to models with a top model"
+    Params = GradClusterParams
+    capabilities = AttackCapabilities(sees=frozenset({"gradients", "auxiliary"}))
+
+    def run(self, view: View) -> dict[str, Answer]:
+        """Return the variant ``grad_cluster``: scores ``(*trials, M, K)`` in [-1, 1], oriented."""
+        seen, known = view.recording("last"), view.auxiliary
+        rows = unit(seen.gradients)
+        # Where each row of the training split stands in the recording, and which ones are labelled.
+        place = seen.ids.argsort(-1)
+        labelled = torch.zeros_like(seen.ids, dtype=torch.bool).scatter(-1, place.gather(-1, known.ids), True)
+        centers = spherical_kmeans(
+            spread(rows, self.params.fit_rows),
+            self.params.clusters_per_class * view.num_classes,
+            streams=view.streams,
+            restarts=self.params.restarts,
+        )
+        near = take(rows, place.gather(-1, known.ids)) @ centers.transpose(-1, -2)
+        names = named(near, one_hot(known.labels, view.num_classes).bool())
+        scores = best_of_each_name(rows @ centers.transpose(-1, -2), names, view.num_classes)
+        return {"grad_cluster": Answer(scores=scores, ids=seen.ids, oriented=True, counted=~labelled)}
+
+
+def spread(rows: Tensor, count: int) -> Tensor:
+    """Return at most ``count`` of the rows ``(*trials, M, d)``, evenly spread."""
+    total = rows.shape[-2]
+    return rows if total <= count else rows[..., torch.arange(count, device=rows.device) * total // count, :]
+
+
+def named(near: Tensor, labels: Tensor) -> Tensor:
+    """Name clusters by the majority of the labelled rows that they hold.
+
+    Args:
+        near: ``(*trials, A, C)`` cosine of each labelled row with each center.
+        labels: ``(*trials, A, K)`` bool, one-hot.
+
+    Returns:
+        ``(*trials, C)`` int64 classes.
+    """
+    inside = one_hot(near.argmax(-1), near.shape[-1]).to(near.dtype)
+    votes = inside.transpose(-1, -2) @ labels.to(near.dtype)
+    nearest = near.unsqueeze(-1).masked_fill(~labels.unsqueeze(-2), -1.0).amax(-3)
+    # A quarter of the cosine is less than half a vote: it decides ties, and clusters without labelled rows.
+    return (votes + nearest / 4).argmax(-1)
+
+
+def best_of_each_name(cosines: Tensor, names: Tensor, num_classes: int) -> Tensor:
+    """Return ``(*trials, M, K)``: of ``(*trials, M, C)`` cosines the largest among the clusters of each name."""
+    scores = [cosines.masked_fill((names != c).unsqueeze(-2), -1.0).amax(-1) for c in range(num_classes)]
+    return torch.stack(scores, -1)
