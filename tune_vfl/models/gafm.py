@@ -11,11 +11,11 @@ from tune_vfl.seeds import Stream
 
 
 class GafmOptions(ModelOptions):
-    """One hidden layer at each side."""
+    """One hidden layer at each side, as published."""
 
     embedding_dim: int = Field(1, ge=1, description="width of the sigmoid output that is sent")
-    bottom_hidden: int = Field(16, ge=1, description="hidden width of the bottom model")
-    top_hidden: int = Field(16, ge=1, description="hidden width of the top model, the generator's shape")
+    bottom_hidden: tuple[int, ...] = Field((16,), description="hidden widths of the bottom model")
+    top_hidden: tuple[int, ...] = Field((16,), description="hidden widths of the top model, the generator's shape")
 
 
 @model("gafm")
@@ -36,9 +36,9 @@ class GafmNet(Architecture[GafmOptions]):
         d_in = 1
         for n in shape:
             d_in *= n
-        layers = stack_of([d_in, self.options.bottom_hidden, d_out], nn.LeakyReLU, stream=stream)
+        layers = stack_of([d_in, *self.options.bottom_hidden, d_out], nn.LeakyReLU, stream=stream)
         return nn.Sequential(FlattenRows(shape), *layers, nn.Sigmoid())
 
     def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
         """Build ``d_in - hidden - d_out``; the sigmoid is in the loss."""
-        return nn.Sequential(*stack_of([d_in, self.options.top_hidden, d_out], nn.LeakyReLU, stream=stream))
+        return nn.Sequential(*stack_of([d_in, *self.options.top_hidden, d_out], nn.LeakyReLU, stream=stream))
