@@ -1,0 +1,126 @@
+"""PPDL: a loop over entries beside the vectorised choice, and the published one-step values."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import one_hot
+
+from tune_vfl.defenses._sparse_vector import accepted_places, next_acceptances
+from tune_vfl.defenses.ppdl import Ppdl, PpdlParams
+from tune_vfl.seeds import Streams
+from tune_vfl.testing.gradients import softmax_gradient
+
+BATCHES = 400
+
+
+def made(d=10, members=None, **params):
+    return Ppdl(members or PpdlParams(**params), num_classes=10, embedding_dims=[d])
+
+
+def naive_choice(scores, thresholds, count):
+    """Walk over the places one by one."""
+    chosen, current = [], thresholds[0]
+    for place, score in enumerate(scores):
+        if len(chosen) == count:
+            break
+        if score >= current:
+            chosen.append(place)
+            current = thresholds[place + 1] if place + 1 < len(scores) else None
+    return chosen
+
+
+@given(n=st.integers(1, 70), share=st.floats(0, 1), seed=st.integers(0, 999), spread=st.floats(0.1, 5))
+@settings(max_examples=150, deadline=None)
+def test_the_choice_is_that_of_a_walk_over_the_entries(n, share, seed, spread):
+    g = torch.Generator().manual_seed(seed)
+    scores, thresholds = (torch.randn(3, n, generator=g) * s for s in (1, spread))
+    counts = [int(share * n), n, 0]
+    accepted, complete = accepted_places(scores, thresholds, counts)
+    for member, count in enumerate(counts):
+        expected = naive_choice(scores[member].tolist(), thresholds[member].tolist(), count)
+        assert accepted[member].nonzero().flatten().tolist() == expected
+        assert complete[member].item() == (len(expected) == count)
+
+
+@given(n=st.integers(1, 40), seed=st.integers(0, 99))
+@settings(max_examples=40, deadline=None)
+def test_the_next_acceptance_is_the_first_score_that_reaches_the_threshold(n, seed):
+    g = torch.Generator().manual_seed(seed)
+    scores, thresholds = (torch.randint(-4, 5, (1, n), generator=g).float() for _ in range(2))
+    expected = [next((t for t in range(s, n) if scores[0, t] >= thresholds[0, s]), n) for s in range(n)]
+    assert next_acceptances(scores, thresholds)[0].tolist() == expected
+
+
+@pytest.mark.parametrize("rule", ["leave", "zero"])
+@pytest.mark.parametrize(("theta", "epsilon", "sensitivity"), [(0.75, 1.8, 1), (0.2, 1.8, 1), (0.3, 5.0, 1e-4)])
+def test_what_is_sent_is_what_the_procedure_says(rule, theta, epsilon, sensitivity):
+    # With little noise the choice depends on the data as well.
+    grad = torch.randn(12, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 1e-3
+    defense = made(5, theta=theta, epsilon=epsilon, sensitivity=sensitivity, on_exhaust=rule)
+    sent = defense.cut_gradient(grad, y=torch.zeros(12))
+    stream = Streams(0)["cut/0"]
+    order, noise = stream.permutation(60).tolist(), stream.laplace(3, 60).double()
+    count = int(theta * 60)
+    scale = 2 * count * sensitivity / (epsilon * 8 / 9)
+    raw = grad.flatten().tolist()
+    scores = [min(abs(raw[e]), 1e-3) + 2 * scale * noise[0, t].item() - 1e-4 for t, e in enumerate(order)]
+    chosen = naive_choice(scores, (scale * noise[1]).tolist(), count)
+    expected = raw if rule == "leave" and len(chosen) < count else [0.0] * 60
+    for t in chosen:
+        disturbed = raw[order[t]] + 4 * scale * noise[2, t].item()  # a quarter of the budget: four times the scale
+        expected[order[t]] = min(max(disturbed, -1e-3), 1e-3)
+    torch.testing.assert_close(sent.flatten(), torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-15)
+
+
+@pytest.fixture(scope="module")
+def first_step():
+    """Gradients of the first step, batch by batch: small logits, ten classes, batches of 32."""
+    g = torch.Generator().manual_seed(0)
+    logits = torch.randn(BATCHES, 32, 10, generator=g) * 0.05
+    y = torch.randint(0, 10, (BATCHES, 32), generator=g)
+    return softmax_gradient(logits, one_hot(y, 10).float()), y
+
+
+def sent_by_pack(first_step, **params):
+    grad, y = first_step
+    defense = made(members=[PpdlParams(**params)] * BATCHES)
+    defense.setup(y, torch.arange(32).expand(y.shape), seed=list(range(BATCHES)))
+    return defense.cut_gradient(grad, y=y)
+
+
+@pytest.mark.parametrize(
+    ("theta", "success", "share"), [(0.75, 0.388, 0.37), (0.5, 0.398, 0.365), (0.25, 0.09, 0.25), (0.1, 0.041, 0.1)]
+)
+def test_direct_attack_and_accepted_share(first_step, theta, success, share):
+    grad, y = first_step
+    sent = sent_by_pack(first_step, theta=theta)
+    negative = sent < 0
+    guess = torch.where(negative.any(-1), negative.int().argmax(-1), -1)
+    assert (guess == y).double().mean().item() == pytest.approx(success, abs=0.02)
+    changed = (sent != grad) & (sent != 0)
+    assert changed.double().mean().item() == pytest.approx(share, abs=0.01)
+
+
+def test_the_smallest_entry_still_tells_where_raw_entries_leak(first_step):
+    sent = sent_by_pack(first_step, theta=0.75)
+    assert (sent.argmin(-1) == first_step[1]).double().mean().item() == pytest.approx(0.73, abs=0.02)
+
+
+def test_zeroing_sends_nothing_raw(first_step):
+    sent = sent_by_pack(first_step, theta=0.75, on_exhaust="zero")
+    assert sent.abs().max().item() <= 1e-3 * (1 + 1e-6)
+    assert (sent == 0).double().mean().item() == pytest.approx(0.63, abs=0.01)
+
+
+def test_members_of_a_pack_with_other_shares_are_what_they_are_alone():
+    grad = torch.randn(3, 9, 4, generator=torch.Generator().manual_seed(0)) * 1e-2
+    params = [PpdlParams(theta=t, epsilon=e) for t, e in ((0.1, 1.8), (0.3, 1e7), (0.8, 10.0))]
+    seeds, y, ids = [4, 5, 4], torch.zeros(3, 9, dtype=torch.int64), torch.arange(9).expand(3, 9)
+    defense = made(4, members=params)
+    defense.setup(y, ids, seed=seeds)
+    together = defense.cut_gradient(grad, y=y)
+    for member, (own, seed) in enumerate(zip(params, seeds, strict=True)):
+        single = made(4, members=own)
+        single.setup(y[member], ids[member], seed=seed)
+        assert torch.equal(together[member], single.cut_gradient(grad[member], y=y[member]))

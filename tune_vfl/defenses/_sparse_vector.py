@@ -1,0 +1,66 @@
+"""The sparse vector technique without a loop over entries: who is accepted when the threshold moves at each acceptance.
+
+Whether an entry is accepted depends on when the last one before it was. But the threshold that holds from a place on is
+known for every place before any choice is made: so each place knows the next acceptance after it, by a search in a
+table of maxima, and the acceptances are the path that starts at the first place, followed by doubling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def next_acceptances(scores: Tensor, thresholds: Tensor) -> Tensor:
+    """Return, for each place s, the first place t >= s with ``scores[t] >= thresholds[s]``; n where there is none.
+
+    Args:
+        scores: ``(T, n)``; NaN is never accepted.
+        thresholds: ``(T, n)``.
+
+    Returns:
+        ``(T, n)`` int64.
+    """
+    n = scores.shape[-1]
+    maxima = [torch.nan_to_num(scores, nan=-torch.inf)]  # level j: the largest of the 2^j scores from a place on
+    while 2 ** len(maxima) <= n:
+        last, reach = maxima[-1], 2 ** (len(maxima) - 1)
+        maxima.append(torch.cat([torch.maximum(last[:, :-reach], last[:, reach:]), last[:, -reach:]], dim=-1))
+    place = torch.arange(n, device=scores.device).expand(scores.shape)
+    for level in range(len(maxima) - 1, -1, -1):
+        below = maxima[level].gather(-1, place.clamp_max(n - 1)) < thresholds
+        place = place + (below << level)
+    return place.clamp_max(n)
+
+
+def accepted_places(scores: Tensor, thresholds: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Visit the places in order, accepting at most ``counts`` of them.
+
+    A place is accepted when its score reaches the current threshold. That is ``thresholds[s]``, s being the place after
+    the last accepted one, at first 0.
+
+    Args:
+        scores: ``(T, n)``.
+        thresholds: ``(T, n)``.
+        counts: T numbers from 0 to n.
+
+    Returns:
+        ``(T, n)`` bool, whether a place is accepted, and ``(T, 1)`` bool, whether as many as asked for are.
+    """
+    trials, n = scores.shape
+    found = next_acceptances(scores, thresholds)
+    # Place n stands for "none left" and leads to itself; after an acceptance at t the search goes on at t + 1.
+    end = torch.full((trials, 1), n, dtype=torch.int64, device=scores.device)
+    found = torch.cat([found, end], dim=-1)
+    jump = (found + 1).clamp_max(n)
+    path = torch.zeros((trials, 1), dtype=torch.int64, device=scores.device)
+    while path.shape[-1] < max(counts):
+        path = torch.cat([path, jump.gather(-1, path)], dim=-1)
+        jump = jump.gather(-1, jump)
+    wanted = torch.tensor(counts, device=scores.device).unsqueeze(-1)
+    early = torch.arange(path.shape[-1], device=scores.device) < wanted
+    taken = found.gather(-1, path).masked_fill(~early, n)
+    accepted = torch.zeros((trials, n + 1), dtype=torch.bool, device=scores.device).scatter_(-1, taken, True)[:, :n]
+    return accepted, accepted.sum(-1, keepdim=True) == wanted
