@@ -33,3 +33,18 @@ def test_registered_class_knows_its_name() -> None:
     cls = registry.register("b")(type("One", (Thing,), {}))
     assert cls.name == "b"
     assert list(registry) == ["b"]
+
+
+def test_loading_that_was_cut_short_goes_on_at_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry: Registry[Thing] = Registry("thing", "tune_vfl.metrics")
+    registry.register("a")(type("One", (Thing,), {}))
+
+    def interrupted(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tune_vfl.registry.importlib.import_module", interrupted)
+        for _ in range(2):  # a registry that took itself for loaded would answer the second time
+            with pytest.raises(KeyboardInterrupt):
+                registry.names()
+    assert registry.names() == ["a"]

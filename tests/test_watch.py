@@ -1,14 +1,32 @@
 """What must not wait for ever: a search whose Ray died under it, and a trial that is out of time."""
 
+import subprocess
+import sys
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainables.base import OutOfTimeError, time_limit
+from trainables.base import OutOfTimeError, PackTrainable, time_limit
+from tune_vfl.cell import References
 from tune_vfl.errors import UnreachableError
+from tune_vfl.outcome import Outcome
+from tune_vfl.resolve import resolve
 from tune_vfl.search.watch import NodeWatch
+from tune_vfl.spec import parse
+
+CELL = resolve(
+    parse(
+        {
+            "study": "clock",
+            "dataset": "breast_cancer",
+            "defense": "laplace",
+            "attacks": ["norm"],
+            "budget": {"trials": 1, "seeds": 1, "trial_minutes": 0.1 / 60},
+        }
+    )
+)
 
 
 def ended(answers):
@@ -59,3 +77,38 @@ def test_time_that_is_over_ends_as_such(work):
 def test_an_error_in_time_stays_itself():
     with pytest.raises(ZeroDivisionError), time_limit(5.0):
         1 / 0  # noqa: B018
+
+
+class SlowToPrepare(PackTrainable):
+    """Spends longer on getting ready than a trial may take."""
+
+    @classmethod
+    def prepare_worker(cls):
+        time.sleep(0.3)
+
+    @classmethod
+    def evaluate(cls, cell, params, references, options):
+        return [Outcome.failed("infeasible", "an answer")] * len(params)
+
+    @classmethod
+    def measure(cls, cell, options):
+        raise NotImplementedError
+
+    @classmethod
+    def most_per_pack(cls, cell):
+        return 1
+
+
+def test_getting_ready_is_not_on_the_clock():
+    pack = {"cell": CELL.model_dump_json(), "references": References().model_dump_json(), "params": [{}]}
+    assert [o.outcome for o in SlowToPrepare.outcomes(pack)] == ["infeasible"]
+
+
+def test_a_worker_has_all_methods_at_hand_before_the_clock_starts():
+    code = (
+        "import sys; from trainables.cell import CellTrainable; CellTrainable.prepare_worker(); "
+        "ready = set(sys.modules); "
+        "from tune_vfl.attacks.base import ATTACKS; from tune_vfl.defenses.base import DEFENSES; "
+        "assert {DEFENSES[n].__module__ for n in DEFENSES} | {ATTACKS[n].__module__ for n in ATTACKS} <= ready"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -74,6 +74,8 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
     ) -> list[Outcome]:
         limit = cell.trial_minutes * 60 * len(params) if cell.trial_minutes else None
         try:
+            # Outside the limit: a module whose import was cut short stays broken for every later trial of this worker.
+            cls.prepare_worker()
             with time_limit(limit):
                 outcomes = cls.evaluate(cell, params, references, options)
             if len(outcomes) != len(params):

@@ -19,10 +19,17 @@ class CellTrainable(PackTrainable):
 
     @classmethod
     def prepare_worker(cls) -> None:
-        """Set this process up to train: one thread, and memory that is kept between steps."""
+        """Set this process up to train: one thread, memory that is kept between steps, and all imports done."""
         os.environ["OMP_NUM_THREADS"] = "1"
+        import tune_vfl.evaluation  # noqa: F401
+        from tune_vfl.attacks.base import ATTACKS
+        from tune_vfl.data.base import DATASETS
+        from tune_vfl.defenses.base import DEFENSES
+        from tune_vfl.models.base import MODELS
         from tune_vfl.runtime import prepare_process
 
+        for registry in (ATTACKS, DATASETS, DEFENSES, MODELS):
+            registry.names()
         prepare_process()
 
     @classmethod
@@ -30,7 +37,6 @@ class CellTrainable(PackTrainable):
         cls, cell: Cell, params: Sequence[Mapping[str, Any]], references: References, options: Mapping[str, Any]
     ) -> list[Outcome]:
         """Train and attack."""
-        cls.prepare_worker()
         import torch
 
         from tune_vfl.evaluation import evaluate_pack

@@ -52,11 +52,15 @@ class Registry(Generic[T]):
         if self._loaded:
             return
         self._loaded = True
-        package = importlib.import_module(self._package)
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{self._package}.{module.name}")
-        for point in entry_points(group=f"tune_vfl.{self.kind}s"):
-            point.load()
+        try:
+            package = importlib.import_module(self._package)
+            for module in pkgutil.iter_modules(package.__path__):
+                importlib.import_module(f"{self._package}.{module.name}")
+            for point in entry_points(group=f"tune_vfl.{self.kind}s"):
+                point.load()
+        except BaseException:
+            self._loaded = False  # cut short (Ctrl-C, a clock): the next look goes on, instead of knowing a part
+            raise
 
     def __getitem__(self, name: str) -> type[T]:
         """Return the class filed under ``name``.
