@@ -42,10 +42,20 @@ class _Bench:
     device: str
 
     def run(self, params: Sequence[Strict], pack: Pack, deadline: float | None) -> Measured:
-        """Train a pack and measure all of its members."""
-        moments: set[Moment] = {m for a in self.attacks for m in a.moments()}
-        trained = train_pack(self.cell, params, pack, moments, deadline=deadline, device=self.device)
-        return measure(self.cell, trained, self.attacks)
+        """Train a pack and measure all of its members: once for all who watch, and once more for each who acts."""
+        measured = self._train([a for a in self.attacks if not a.capabilities.acts], params, pack, deadline)
+        for attack in self.attacks:
+            if attack.capabilities.acts and not all(measured.lost):
+                measured.add_run_under(attack.name, self._train([attack], params, pack, deadline))
+        return measured
+
+    def _train(
+        self, attacks: Sequence[Attack[Strict]], params: Sequence[Strict], pack: Pack, deadline: float | None
+    ) -> Measured:
+        moments: set[Moment] = {m for a in attacks for m in a.moments()}
+        acting = [h for a in attacks for h in a.hooks(self.cell.training)]
+        run = train_pack(self.cell, params, pack, moments, acting=acting, deadline=deadline, device=self.device)
+        return measure(self.cell, run, attacks)
 
 
 def evaluate_pack(
@@ -145,9 +155,9 @@ def _outcome(bench: _Bench, measured: Measured, members: Sequence[int], *, share
     """Make one trial's outcome out of what was measured on its members; times are its share of the pack's."""
     cell = bench.cell
     seconds = {k: v / share for k, v in measured.seconds.items()}
-    lost = [cell.seeds[i] for i, m in enumerate(members) if measured.diverged[m]]
+    lost = {cell.seeds[i]: measured.lost[m] for i, m in enumerate(members) if measured.lost[m]}
     if lost:
-        reason = f"training became non-finite with seed {', '.join(map(str, lost))}"
+        reason = f"{', '.join(dict.fromkeys(lost.values()))} became non-finite with seed {', '.join(map(str, lost))}"
         return Outcome(outcome="diverged", reason=reason, seconds=seconds)
     guess = guess_of(cell)
     scores: dict[str, AttackScore] = {}

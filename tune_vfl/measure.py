@@ -1,4 +1,4 @@
-"""Measure a trained pack: utility, and every watching attack from the one training that they share."""
+"""Measure a trained pack: utility, and the attacks that share its training."""
 
 from __future__ import annotations
 
@@ -23,10 +23,18 @@ from tune_vfl.training import Run, build_network, split_of
 
 
 class Measured:
-    """Everything measured on the members of a pack, one number per member."""
+    """Everything measured on the members of a pack, one number per member.
+
+    Attributes:
+        lost: what became non-finite, empty where nothing did.
+        utility: NaN for a member that was lost.
+        attacks: by attack and variant.
+        logged, notes: what the defense says of itself.
+        seconds: wall seconds by stage, all trainings together.
+    """
 
     def __init__(self) -> None:
-        self.diverged: list[bool] = []
+        self.lost: list[str] = []
         self.utility: list[float] = []
         self.attacks: dict[str, dict[str, VariantScore]] = {}
         self.logged: dict[str, list[float]] = {}
@@ -38,7 +46,7 @@ class Measured:
         """Concatenate the members of several runs of one trial."""
         whole = cls()
         for part in parts:
-            whole.diverged += part.diverged
+            whole.lost += part.lost
             whole.utility += part.utility
             for name, values in part.logged.items():
                 whole.logged.setdefault(name, []).extend(values)
@@ -50,19 +58,34 @@ class Measured:
                     whole.attacks.setdefault(attack, {}).setdefault(variant, VariantScore()).extend(score)
         return whole
 
+    def add_run_under(self, attack: str, run: Measured) -> None:
+        """Add what was measured in the training that an acting attack took part in.
+
+        Utility, notes and what the defense logged stay those of the training without it; the utility under attack
+        stands beside the attack's success. A member that the attack drove out of bounds is lost: that is no privacy.
+        """
+        under = f"training under attack {attack!r}"
+        self.lost = [mine or (under if its else "") for mine, its in zip(self.lost, run.lost, strict=True)]
+        for name, value in run.seconds.items():
+            self.seconds[name] = self.seconds.get(name, 0.0) + value
+        for variants in run.attacks.values():
+            for score in variants.values():
+                score.beside["utility"] = run.utility
+        self.attacks.update(run.attacks)
+
 
 def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured:
-    """Measure utility, and every watching attack, on all members of a trained pack."""
+    """Measure utility, and the attacks, on all members of a trained pack."""
     measured = Measured()
     measured.seconds = dict(run.seconds)
     scores = run.test_scores.reshape(-1, *run.test_scores.shape[-2:])
     # Weights may end finite and yet too large for the logits to be: that is a lost training, not a failed evaluation.
     lost = run.diverged.reshape(-1) | ~torch.isfinite(scores).all(-1).all(-1)
-    measured.diverged = lost.tolist()
+    measured.lost = ["training" if gone else "" for gone in lost.tolist()]
     measured.logged = {k: [float(x) for x in v] for k, v in run.defense.logged().items()}
-    measured.notes = [run.defense.notes(member) for member in range(len(measured.diverged))]
-    measured.utility = _utilities(cell, run, scores, measured.diverged)
-    if all(measured.diverged):
+    measured.notes = [run.defense.notes(member) for member in range(len(measured.lost))]
+    measured.utility = _utilities(cell, run, scores, measured.lost)
+    if all(measured.lost):
         return measured
     start = time.perf_counter()
     around = Surroundings(load(cell.dataset), run.split, run.pack, run.network.bottoms[0], run.recordings)
@@ -72,7 +95,7 @@ def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured
     return measured
 
 
-def _utilities(cell: Cell, run: Run, scores: Tensor, lost: Sequence[bool]) -> list[float]:
+def _utilities(cell: Cell, run: Run, scores: Tensor, lost: Sequence[str]) -> list[float]:
     labels = run.pack.spread(run.split.y_test).reshape(len(scores), -1).numpy()
     return [
         float("nan") if gone else utility(cell.metric, s, y)

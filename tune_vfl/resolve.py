@@ -79,6 +79,7 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     problems.extend(_defense_problems(defense_class, spec, dataset, mode))
     for attack in attacks:
         problems.extend(_attack_problems(attack, dataset, mode))
+        problems.attempt(partial(attack.hooks, training))
     if problems:
         raise SpecError(problems)
     return Cell(

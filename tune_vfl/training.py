@@ -16,6 +16,7 @@ from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import split as split_for_seed
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.models.base import Architecture, ModelOptions, VflNetwork, build
+from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.protocol.recorder import GradientRecorder
@@ -98,6 +99,7 @@ def train_pack(
     pack: Pack,
     moments: Collection[Moment],
     *,
+    acting: Sequence[Hooks] = (),
     deadline: float | None = None,
     device: str = "cpu",
 ) -> Run:
@@ -108,6 +110,7 @@ def train_pack(
         params: one set of defense parameters per trial, of equal structure.
         pack: who trains together.
         moments: what the attacks want recorded.
+        acting: what an attacker does in it, after the defense.
         deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at once an epoch.
         device: where the network is trained; weights and orders are the same on every device, noise is the device's.
     """
@@ -124,7 +127,7 @@ def train_pack(
     wrap(network, defense)
     recorder = GradientRecorder(moments, rows=y.shape[-1], epochs=cell.training.epochs)
     ready = time.perf_counter()
-    hooks = [defense, *([recorder] if moments else [])]
+    hooks = [defense, *acting, *([recorder] if moments else [])]
     training = SplitTraining(network, Rows(split, pack), cell.training, hooks, pack.lead)
     trained = training.run(deadline=deadline)
     scores = scores_on_test_rows(network, defense, split, pack).cpu()

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from tune_vfl.cell import ALL_MODES, Mode
 from tune_vfl.registry import Registry
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict, Training
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from tune_vfl.protocol.hooks import Hooks
     from tune_vfl.protocol.view import Answer, Grant, Moment, View
 
 # Covariant, so that an attack with its own parameters is an attack; parameters are frozen.
@@ -88,6 +89,20 @@ class Attack(ABC, Generic[P_co]):
     def moments(self) -> tuple[Moment, ...]:
         """Return the moments of training it wants recorded; by default the last epoch if it reads gradients."""
         return ("last",) if "gradients" in self.sees() else ()
+
+    def hooks(self, training: Training) -> Sequence[Hooks]:
+        """Return the attacker's part in a training of its own, fresh for each; none for an attack that only watches.
+
+        Of the hooks the training calls H3, H8 and H9, which belong to a passive party, and never H0, which would hand
+        over the labels.
+
+        Args:
+            training: the recipe that everybody follows.
+
+        Raises:
+            SpecError: when this attack cannot be carried out in such a training.
+        """
+        return ()
 
     def auxiliary_request(self) -> AuxiliaryRequest | None:
         """Return the labelled rows it wants; None when it uses none."""

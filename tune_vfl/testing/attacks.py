@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import NotGrantedError
 from tune_vfl.metrics.leakage import leak_auc, top1
-from tune_vfl.spec import Strict
+from tune_vfl.protocol.loop import overriding
+from tune_vfl.spec import Strict, Training
 from tune_vfl.testing.views import World, make_world
 
 if TYPE_CHECKING:
@@ -74,6 +75,12 @@ class AttackContract:
         for name, field in attack_class.Params.model_fields.items():
             assert field.description, f"{name} has no description"
             assert not field.is_required(), f"{name} has no default"
+
+    def test_it_takes_part_in_the_training_if_it_says_so(self, attack_class: AttackClass) -> None:
+        """An attack that acts has hooks, which never ask for labels; one that watches has none."""
+        hooks = quick_attack(attack_class).hooks(Training())
+        assert bool(hooks) == attack_class.capabilities.acts
+        assert not overriding(hooks, "setup")
 
     def test_parameters_survive_json_and_refuse_unknown_ones(self, attack_class: AttackClass) -> None:
         """What is written out reads back as the same; a field that does not exist is refused."""

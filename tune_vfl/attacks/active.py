@@ -1,0 +1,103 @@
+"""Active label inference: a malicious optimizer during training, then model completion on the bottom it made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
+from tune_vfl.attacks.completion import Completion
+from tune_vfl.attacks.malicious import MaliciousOptimizer
+from tune_vfl.attacks.pmc import PmcParams
+from tune_vfl.errors import SpecError
+from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.loop import learning_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+    from torch import Tensor, nn
+
+    from tune_vfl.protocol.view import Answer, View
+    from tune_vfl.spec import Training
+
+
+class ActiveParams(PmcParams):
+    """Parameters of :class:`Active`; those of model completion and how the optimizer cheats."""
+
+    mode: Literal["clean", "fu_pt17", "constant"] = Field(
+        "clean",
+        description="clean: steps grow where they keep their direction; fu_pt17: the same as the released code worked "
+        "under the PyTorch of its time (needs training.optimizer: sgd); constant: every step is alpha times as long",
+    )
+    gamma: float = Field(1.0, gt=0, description="how strongly a kept direction lengthens a step (clean, fu_pt17)")
+    alpha: float = Field(10.0, ge=1, le=100, description="factor of every step (constant)")
+
+
+@attack("active")
+class Active(Attack[ActiveParams]):
+    """Trains its bottom model with longer steps than agreed, so that the top model relies on it, then completes it.
+
+    Only the attacker's own optimizer differs from what was agreed; what it sends and receives is what everybody does.
+    It is trained apart, and the utility under attack is reported beside its success. Answers are those of model
+    completion (``pmc``), and so is its floor on an untrained bottom model.
+    """
+
+    summary = "a malicious local optimizer during training, then model completion (pmc)"
+    reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
+    Params = ActiveParams
+    capabilities = AttackCapabilities(
+        modes=frozenset({"split"}), sees=frozenset({"features", "bottom", "auxiliary"}), acts=True
+    )
+    quick = {"steps": 60}  # noqa: RUF012 - a constant
+
+    def hooks(self, training: Training) -> Sequence[Hooks]:
+        """Return the attacker's part in the training.
+
+        Raises:
+            SpecError: for ``fu_pt17`` where the recipe is not SGD's.
+        """
+        if self.params.mode == "fu_pt17" and training.optimizer != "sgd":
+            raise SpecError(
+                f"attack 'active': mode fu_pt17 is an SGD optimizer, this training uses {training.optimizer}; "
+                "set training.optimizer: sgd, or mode: clean"
+            )
+        return (_Accelerated(self.params, training),)
+
+    def auxiliary_request(self) -> AuxiliaryRequest:
+        """Return how many labelled rows it wants and how they are drawn."""
+        p = self.params
+        return AuxiliaryRequest(how=p.aux, per_class=p.aux_per_class, total=p.aux_total)
+
+    def run(self, view: View) -> dict[str, Answer]:
+        """Return an answer per variant of model completion: scores ``(*trials, N, K)``.
+
+        Raises:
+            SpecError: with fewer labelled rows than classes, or none that is unlabelled.
+        """
+        completion = Completion(view, self.params)
+        return {variant: completion.answer(variant) for variant in dict.fromkeys(self.params.variants)}
+
+
+class _Accelerated(Hooks):
+    """H8 and H9 of the first passive party: its own optimizer, on the recipe's learning rate schedule."""
+
+    def __init__(self, params: ActiveParams, training: Training) -> None:
+        self._params, self._training = params, training
+        self._own: torch.optim.Optimizer | None = None
+
+    def local_optimizer(self, bottom: nn.Module, *, party: int) -> torch.optim.Optimizer | None:
+        """Return the malicious optimizer for the first party's bottom model."""
+        if party != 0:
+            return None
+        p = self._params
+        self._own = MaliciousOptimizer(bottom.parameters(), self._training, mode=p.mode, gamma=p.gamma, alpha=p.alpha)
+        return self._own
+
+    def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
+        """Follow the schedule: the gradient arrives before the step is taken."""
+        if self._own is not None:
+            for group in self._own.param_groups:
+                group["lr"] = learning_rate(self._training, epoch)
