@@ -71,12 +71,13 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     if dataset is None:
         raise SpecError(problems)
     training = spec.training.over(dataset.recipe.training)
-    architecture = problems.attempt(lambda: _architecture(spec.model, dataset))
+    architecture = problems.attempt(lambda: _architecture(spec.model, dataset, defense_class))
     if architecture is None or defense_class is None:
         raise SpecError(problems)
     mode = mode_of(dataset, architecture.options)
     problems.extend(_model_problems(architecture, dataset))
     problems.extend(_defense_problems(defense_class, spec, dataset, mode))
+    problems.extend(_joining_problems(defense_class, architecture.options, dataset))
     for attack in attacks:
         problems.extend(_attack_problems(attack, dataset, mode))
         problems.attempt(partial(attack.hooks, training))
@@ -123,11 +124,20 @@ def build_architecture(named: Named) -> Architecture[ModelOptions]:
     return cls(options_of(cls.Options, named.options, f"model {named.name}"))
 
 
-def _architecture(asked: ModelSpec, dataset: Dataset) -> Architecture[ModelOptions]:
+def _architecture(
+    asked: ModelSpec, dataset: Dataset, defense_class: type[Defense] | None
+) -> Architecture[ModelOptions]:
     """The spec's model laid over the data set's own; another architecture starts from its own defaults."""
     recipe = dataset.recipe.model
     name = asked.name or recipe.name
     options = {**(recipe.options if name == recipe.name else {}), **asked.options}
+    if defense_class is not None and defense_class.capabilities.needs_class_logits and MODELS[name].binary_logit:
+        if asked.options.get("class_logits") is False:
+            raise SpecError(
+                f"model.class_logits: defense {defense_class.name!r} needs a logit for each class, got false; "
+                "leave it out"
+            )
+        options["class_logits"] = True
     if options.get("top") == "none":
         outputs = MODELS[name](options_of(MODELS[name].Options, options, f"model {name}")).outputs(dataset.num_classes)
         wanted = asked.options.get("embedding_dim", outputs)
@@ -164,6 +174,15 @@ def _defense_problems(cls: type[Defense], spec: StudySpec, dataset: Dataset, mod
         yield from error.problems
         return
     yield from cls.problems(params, num_classes=dataset.num_classes, mode=mode)
+
+
+def _joining_problems(cls: type[Defense], options: ModelOptions, dataset: Dataset) -> Iterable[str]:
+    parties = len(dataset.passive) + (dataset.active is not None)
+    if cls.capabilities.needs_concat and options.top != "none" and options.aggregation != "concat" and parties > 1:
+        yield (
+            f"defense {cls.name!r} works on each party's part of the joined embedding, which model.aggregation="
+            f"{options.aggregation} does not keep apart; use concat"
+        )
 
 
 def _attack_problems(attack: Attack[Strict], dataset: Dataset, mode: Mode) -> Iterable[str]:

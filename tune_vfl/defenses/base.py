@@ -35,6 +35,9 @@ class DefenseCapabilities:
         needs_active_features: it cannot work where the label party has labels only.
         stackable: its hooks take any leading axes.
         scale_sensitive: its strength depends on the batch size (absolute numbers against batch-mean gradients).
+        needs_class_logits: it needs a logit for each class; a net that gives binary targets one logit gets two.
+        needs_concat: it works on each party's part of the joined embedding, which sums and means do not keep apart.
+        needs_context: it needs what the label party knows of a step (:class:`~tune_vfl.protocol.hooks.Context`).
         random: what it draws at random: ``gradients`` (afresh at each call), ``labels`` (once, at the set-up).
     """
 
@@ -46,6 +49,9 @@ class DefenseCapabilities:
     needs_active_features: bool = False
     stackable: bool = True
     scale_sensitive: bool = False
+    needs_class_logits: bool = False
+    needs_concat: bool = False
+    needs_context: bool = False
     random: tuple[str, ...] = ()
 
 
@@ -60,6 +66,7 @@ class Defense(Hooks):
 
     Attributes:
         weakest: parameters with which the defense is the same as ``none``; None where it has no such setting.
+        stream_prefix: put before the names of its random streams, so that the parts of a pipeline draw apart.
 
     Raises:
         SpecError: when it is for two classes and ``num_classes`` is larger.
@@ -89,6 +96,7 @@ class Defense(Hooks):
         self.num_classes = num_classes
         self.embedding_dims = list(embedding_dims)
         self.mode = mode
+        self.stream_prefix = ""
         self.streams = Streams([0] * len(self.members) if self.stacked else 0)
         self._columns: dict[tuple[str, int], Tensor] = {}
         self._device = torch.device("cpu")
@@ -134,7 +142,7 @@ class Defense(Hooks):
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
         """H0: open the random streams. Overriding classes call this first."""
-        self.streams = Streams(seed if isinstance(seed, int) else list(seed), y.device)
+        self.streams = Streams(seed if isinstance(seed, int) else list(seed), y.device, self.stream_prefix)
         self._columns = {}
         self._device = y.device
 

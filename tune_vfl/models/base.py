@@ -23,6 +23,7 @@ class ModelOptions(Strict):
     aggregation: Aggregation = Field("concat", description="how the label party joins the embeddings")
     top: Literal["net", "none"] = Field("net", description="none: the summed embeddings are the logits (aggVFL)")
     embedding_dim: int = Field(10, ge=1, description="width of each party's embedding; K where there is no top model")
+    class_logits: bool = Field(False, description="a logit for each class also where a binary target would get one")
 
 
 # Covariant, so that an architecture with its own options is an architecture; options are frozen.
@@ -36,7 +37,7 @@ class Architecture(ABC, Generic[M_co]):
         Options: its options.
         stackable: its modules take any leading axes.
         modalities: the kinds of rows it reads.
-        binary_logit: binary targets get one logit, the positive class's.
+        binary_logit: binary targets get one logit, the positive class's, unless the options ask for class logits.
     """
 
     name: ClassVar[str]
@@ -52,7 +53,8 @@ class Architecture(ABC, Generic[M_co]):
 
     def outputs(self, num_classes: int) -> int:
         """Return the number of logits for K classes."""
-        return 1 if self.binary_logit and num_classes == 2 else num_classes
+        single = self.binary_logit and num_classes == 2 and not self.options.class_logits
+        return 1 if single else num_classes
 
     @abstractmethod
     def bottom(self, shape: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
