@@ -19,7 +19,7 @@ from torch import Tensor
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
 from tune_vfl.spec import Strict
-from tune_vfl.testing.gradients import CASES, Case, Rows, make_rows
+from tune_vfl.testing.gradients import CASES, Case, Rows, context_of, make_rows
 
 TOLERANCE = 1e-6
 """Largest difference between a member of a pack and the same trial alone, per call."""
@@ -72,6 +72,12 @@ def build(
     return made
 
 
+def cut(made: Defense, grad: Tensor, y: Tensor, *, party: int = 0) -> Tensor:
+    """Return what leaves the label party, in a loop that offers a context only to a defense that needs one."""
+    context = context_of(grad, y, made.num_classes) if made.capabilities.needs_context else None
+    return made.cut_gradient(grad, y=y, context=context, party=party)
+
+
 def run(made: Defense, rows: Rows) -> dict[str, Tensor]:
     """Call every tensor hook as a few steps of training would, the last of them with fewer rows."""
     seen = {}
@@ -82,7 +88,7 @@ def run(made: Defense, rows: Rows) -> dict[str, Tensor]:
         seen[f"loss {step}"] = made.loss(logits, targets, [grad, grad])
         for party in (0, 1):
             seen[f"sent {step} {party}"] = made.send_embedding(grad, party=party)
-            seen[f"gradient {step} {party}"] = made.cut_gradient(grad, y=y, context=None, party=party)
+            seen[f"gradient {step} {party}"] = cut(made, grad, y, party=party)
         seen[f"decoded {step}"] = made.decode(logits)
     return seen
 
@@ -151,7 +157,7 @@ class DefenseContract:
             assert torch.isfinite(sent).all(), name
         assert torch.equal(rows.grad, before)
         for dtype in (torch.float32, torch.float64):
-            sent = made.cut_gradient(rows.grad.to(dtype), y=rows.y)
+            sent = cut(made, rows.grad.to(dtype), rows.y)
             assert (sent.shape, sent.dtype) == (rows.grad.shape, dtype)
 
     def test_odd_batches_stay_finite(self, defense: type[Defense], case: Case) -> None:
@@ -161,7 +167,7 @@ class DefenseContract:
             made = build(defense, fitting(defense, case), case, rows, 0)
             grad, y = change(rows)
             for _ in range(2):
-                assert torch.isfinite(made.cut_gradient(grad, y=y)).all(), name
+                assert torch.isfinite(cut(made, grad, y)).all(), name
 
     def test_a_pack_is_its_members(self, defense: type[Defense], case: Case) -> None:
         """Members with other parameters, data and seeds each get what they would get alone."""
@@ -192,12 +198,23 @@ class DefenseContract:
         """Two parties with equal gradients, and two steps of one party, never get the same noise."""
         rows = make_rows(case, [0])[0]
         made = build(defense, fitting(defense, case), case, rows, 0)
-        sent = [made.cut_gradient(rows.grad, y=rows.y, party=party) for party in (0, 1, 0)]
+        sent = [cut(made, rows.grad, rows.y, party=party) for party in (0, 1, 0)]
         if "gradients" in defense.capabilities.random:
             assert not torch.equal(sent[0], sent[1])
             assert not torch.equal(sent[0], sent[2])
         else:
             assert torch.equal(sent[0], sent[1])
+
+    def test_a_defense_that_needs_a_context_says_so(self, defense: type[Defense]) -> None:
+        """In a loop that offers none it is refused with the reason; any other goes on without."""
+        case = CASES[0]
+        rows = make_rows(case, [0])[0]
+        made = build(defense, fitting(defense, case), case, rows, 0)
+        if defense.capabilities.needs_context:
+            with pytest.raises(SpecError, match="context"):
+                made.cut_gradient(rows.grad, y=rows.y)
+        else:
+            assert made.cut_gradient(rows.grad, y=rows.y).shape == rows.grad.shape
 
     def test_labels_belong_to_rows(self, defense: type[Defense], case: Case) -> None:
         """A row's label is the same in any batch and any order; soft labels are a distribution over the classes."""
@@ -222,7 +239,7 @@ class DefenseContract:
         made = build(defense, params, case, rows, 0)
         labels = made.labels(rows.y, rows.ids)
         hard = labels if labels.dim() == rows.y.dim() else labels.argmax(-1)
-        assert torch.equal(made.cut_gradient(rows.grad, y=rows.y), rows.grad)
+        assert torch.equal(cut(made, rows.grad, rows.y), rows.grad)
         assert torch.equal(hard, rows.y)
         if labels.dim() > rows.y.dim():
             torch.testing.assert_close(labels.amax(-1), torch.ones(len(rows.y)), rtol=0, atol=0)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.cell import Mode
+from tune_vfl.protocol.hooks import Context
 from tune_vfl.seeds import generator
 
 ROWS = 61
@@ -95,3 +96,18 @@ def _rows(case: Case, seed: int) -> Rows:
     features = centers[y] + 0.5 * torch.randn(ROWS, 4, generator=g)
     ids = torch.randperm(3 * ROWS, generator=g)[:ROWS]
     return Rows(y=y, ids=ids, grad=grad, logits=logits, features=features)
+
+
+def context_of(grad: Tensor, y: Tensor, num_classes: int) -> Context:
+    """Return what a label party could know of this step; the gradients of a class are those of other rows."""
+    logits = torch.zeros(*y.shape, num_classes)
+    ids = torch.arange(y.shape[-1]).expand(y.shape)
+    return Context(
+        embeddings=[grad, grad],
+        logits=logits,
+        targets=y,
+        ids=ids,
+        epoch=0,
+        step=0,
+        per_class_gradient=lambda c: grad.roll(c, dims=-2),
+    )
