@@ -35,7 +35,8 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     grid = Table(title=title, title_justify="left", header_style="bold")
     for i, name in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[i], (int, float)) or row[i] is None for row in rows)
-        grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        # What a row is called stays in one piece, to be read and to be searched for.
+        grid.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=i == 0)
     for row in rows:
         grid.add_row(*(Text(cell(value)) for value in row))
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, emoji=False).print(grid)
