@@ -18,6 +18,7 @@ from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.resolve import resolve
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Training, parse
+from tune_vfl.testing.gradients import softmax_gradient
 
 QUICK = CodecRecipe(confusion=1.0, entropy="sum", samples=12_000, epochs=6)
 
@@ -162,6 +163,19 @@ def test_labels_are_the_codes_and_perfect_predictions_decode():
     assert torch.equal(codes, find_codec(3, QUICK, 0).codes[y])
     assert torch.equal(defense.decode(codes.log()).argmax(-1), y)
     assert 0 < defense.logged()["code_entropy"][0] <= math.log(3)
+
+
+def test_what_the_gradient_of_a_code_gives_away():
+    # The smallest entry is the code's first choice, never the label; the largest is the one class a code leaves out.
+    defense, y = made(5), torch.arange(500) % 5
+    logits = 0.05 * torch.randn(500, 5, generator=torch.Generator().manual_seed(0))
+    codes = defense.labels(y, y)
+    gradient = softmax_gradient(logits, codes)
+    assert not (gradient.argmin(-1) == y).any()
+    assert (gradient.argmax(-1) == y).all()
+    assert not defense.notes()
+    [note] = Cae(CaeParams(), num_classes=5, embedding_dims=[5], mode="nosplit").notes()
+    assert "largest entry" in note
 
 
 def test_the_model_learns_the_true_classes_through_the_code():

@@ -114,3 +114,13 @@ class Cae(Defense):
         """Return ``code_entropy``: the mean entropy of the classes' codes, in nats."""
         tables = [code.codes.double() for code in self._codes]
         return {"code_entropy": [float(torch.special.entr(t).sum(-1).mean()) for t in tables]}
+
+    def notes(self, member: int = 0) -> list[str]:
+        """Return a note where the gradient shows which class a code leaves out."""
+        if self.mode != "nosplit" or self.num_classes == 2:
+            return []
+        note = (
+            "cae: a code leaves its own class out, so without a top model the largest entry of a row's first gradient "
+            "names the true class; an attack that looks for negative entries does not see that"
+        )
+        return [note]
