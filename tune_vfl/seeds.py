@@ -101,5 +101,9 @@ class Streams:
 
     def __getitem__(self, name: str) -> Stream:
         if name not in self._open:
-            self._open[name] = Stream(self.seeds, self._prefix + name, self._device)
+            self._open[name] = self.fresh(name)
         return self._open[name]
+
+    def fresh(self, name: str) -> Stream:
+        """Open the stream ``name`` at its beginning, without keeping it: for a name that is used once."""
+        return Stream(self.seeds, self._prefix + name, self._device)

@@ -1,0 +1,187 @@
+"""Random numbers in the place of a gradient, in the gradient's own order: what SGSub and FLSG share."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tune_vfl.seeds import Stream
+
+ENTRIES_AT_ONCE = 2**16
+"""How many random numbers of a member are held at a time; candidates beyond that are drawn after these are judged."""
+RIDGE = 1e-3
+"""Share of the mean variance that is added to every direction of the gradients' covariance, which is often singular."""
+
+
+class Rule(NamedTuple):
+    """When a candidate is close enough, a number per member.
+
+    Attributes:
+        tau: ``(T,)`` largest distance that is accepted.
+        cosine: ``(T,)`` weight of the cosine distance.
+        mahalanobis: ``(T,)`` weight of the Mahalanobis distance; None leaves it out.
+        max_tries: candidates per member.
+    """
+
+    tau: Tensor
+    cosine: Tensor
+    mahalanobis: Tensor | None
+    max_tries: list[int]
+
+
+def stable_order(values: Tensor) -> Tensor:
+    """Return the indices ``(T, n)`` that sort each row upwards; of equal numbers the first comes first.
+
+    Args:
+        values: ``(T, n)``.
+    """
+    if values.device.type != "cpu" or values.dtype != torch.float32:
+        return values.argsort(dim=-1, stable=True)
+    # A radix sort in two passes of 16 bits, which numpy has for small integers: linear time, a fifth of torch's.
+    bits = (values + 0.0).view(torch.int32)  # adding 0 turns -0 into 0
+    upwards = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).numpy()
+    by_low = (upwards & 0xFFFF).astype(np.uint16).argsort(axis=-1, kind="stable")
+    high = np.take_along_axis((upwards >> 16).astype(np.int16), by_low, -1)
+    return torch.from_numpy(np.take_along_axis(by_low, high.argsort(axis=-1, kind="stable"), -1))
+
+
+def sorted_normals(uniform: Tensor) -> Tensor:
+    """Return n independent N(0, 1) numbers, sorted upwards, from n + 1 uniform ones, without sorting.
+
+    The partial sums of n + 1 exponential numbers over their total have the law of n sorted uniform numbers.
+
+    Args:
+        uniform: ``(..., n + 1)`` in [0, 1).
+    """
+    sums = uniform.neg().log1p_().cumsum(-1)
+    ordered = sums[..., :-1] / sums[..., -1:].clamp(max=-torch.finfo(uniform.dtype).tiny)
+    # The ends themselves would be infinite; their neighbours in float32 lie 5.4 deviations out.
+    return ordered.mul_(2).sub_(1).clamp_(-1 + 2**-24, 1 - 2**-24).erfinv_().mul_(math.sqrt(2))
+
+
+def whitening(rows: Tensor) -> Tensor:
+    """Return W ``(T, d, d)`` with ``|W (a - b)|`` the Mahalanobis distance under the covariance of ``rows``.
+
+    Args:
+        rows: ``(T, B, d)``, entries of size 1 at most.
+    """
+    d = rows.shape[-1]
+    centered = rows - rows.mean(-2, keepdim=True)
+    covariance = centered.mT @ centered / rows.shape[-2]
+    mean_variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).view(-1, 1, 1)
+    eye = torch.eye(d, dtype=rows.dtype, device=rows.device)
+    factor = torch.linalg.cholesky_ex(covariance + (RIDGE * mean_variance + 1e-12) * eye).L
+    white: Tensor = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+    return white
+
+
+class _Target:
+    """The gradients of a step, put so that candidates can be held against them: ``T`` members of ``n = B d`` entries.
+
+    Args:
+        grad: ``(*trials, B, d)``.
+        rule: what counts as close.
+    """
+
+    def __init__(self, grad: Tensor, rule: Rule) -> None:
+        self._shape, self._rule = grad.shape, rule
+        flat = grad.detach().reshape(-1, grad.shape[-2] * grad.shape[-1])
+        largest = flat.abs().amax(-1, keepdim=True)
+        self._scale = torch.where(largest > 0, largest, 1.0)
+        self.values = flat / self._scale  # of size 1, so that squares of tiny gradients do not vanish
+        order = stable_order(self.values)
+        self.ordered = self.values.gather(-1, order)
+        places = torch.arange(order.shape[-1], device=order.device).expand_as(order)
+        self._ranks = torch.empty_like(order).scatter_(-1, order, places)
+        self._norm = torch.linalg.vector_norm(self.values, dim=-1, keepdim=True)
+        self._mean = self.values.mean(-1).view(-1, 1, 1)
+        self._deviation = self.values.std(-1, correction=0).view(-1, 1, 1)
+        rows = self.values.view(-1, *grad.shape[-2:])
+        self._whitening = None if rule.mahalanobis is None else whitening(rows)
+
+    def candidates(self, stream: Stream, tries: int) -> Tensor:
+        """Draw ``(T, tries, n)`` sorted candidates with the gradient's mean and deviation, within its range."""
+        n = self.values.shape[-1]
+        draws = sorted_normals(stream.uniform(tries, n + 1)).view(-1, tries, n).to(self.values.dtype)
+        drawn = torch.addcmul(self._mean, self._deviation, draws)
+        return drawn.clamp_(self.ordered[:, None, :1], self.ordered[:, None, -1:])
+
+    def distances(self, candidates: Tensor) -> Tensor:
+        """Return ``(T, tries)``: how far sorted candidates are from the gradient, once in its order."""
+        products = (candidates @ self.ordered.unsqueeze(-1)).squeeze(-1)
+        norms: Tensor = torch.linalg.vector_norm(candidates, dim=-1) * self._norm
+        far: Tensor = self._rule.cosine.unsqueeze(-1) * (1 - products / norms.clamp_min(1e-30))
+        if self._rule.mahalanobis is None or self._whitening is None:
+            return far
+        return far + self._rule.mahalanobis.unsqueeze(-1) * self._mahalanobis(candidates, self._whitening)
+
+    def _mahalanobis(self, candidates: Tensor, white: Tensor) -> Tensor:
+        batch, d = self._shape[-2:]
+        members, tries, _ = candidates.shape
+        matched = candidates.gather(-1, self._ranks.unsqueeze(1).expand_as(candidates))
+        apart = matched.sub_(self.values.unsqueeze(1)).view(members, tries * batch, d) @ white.mT
+        rows: Tensor = torch.linalg.vector_norm(apart, dim=-1).view(members, tries, batch)
+        return rows.mean(-1) / math.sqrt(d)
+
+    def in_order(self, candidate: Tensor) -> Tensor:
+        """Return sorted candidates ``(T, n)`` in the order, shape and units of the gradient."""
+        return (candidate.gather(-1, self._ranks) * self._scale).view(self._shape)
+
+
+class _Search:
+    """The candidate that each member would send so far.
+
+    Args:
+        members: T.
+        rule: what counts as close enough, and how many candidates each may look at.
+        start: ``(T, n)``, replaced by the first candidate.
+    """
+
+    def __init__(self, rule: Rule, start: Tensor) -> None:
+        self._rule, self.chosen = rule, start
+        self._allowed = torch.tensor(rule.max_tries, device=start.device).unsqueeze(-1)
+        self._distance = torch.full((len(start),), math.inf, dtype=start.dtype, device=start.device)
+        self.accepted = torch.zeros(len(start), dtype=torch.bool, device=start.device)
+        self.tried = 0
+
+    def look_at(self, candidates: Tensor, distances: Tensor) -> None:
+        """Take the first of ``(T, tries, n)`` that is close enough, else the closest one so far."""
+        numbers = torch.arange(self.tried, self.tried + candidates.shape[1], device=distances.device)
+        distances = distances.masked_fill(numbers >= self._allowed, math.inf)
+        close = distances <= self._rule.tau.unsqueeze(-1)
+        found = close.any(-1)
+        choice = torch.where(found, close.int().argmax(-1), distances.argmin(-1)).unsqueeze(-1)
+        distance = distances.gather(-1, choice).squeeze(-1)
+        better = ~self.accepted & (found | (distance < self._distance))
+        index = choice.unsqueeze(-1).expand(-1, 1, candidates.shape[-1])
+        self.chosen = torch.where(better.unsqueeze(-1), candidates.gather(1, index).squeeze(1), self.chosen)
+        self._distance = torch.where(better, distance, self._distance)
+        self.accepted |= found
+        self.tried += candidates.shape[1]
+
+
+def substitute(grad: Tensor, stream: Stream, rule: Rule) -> tuple[Tensor, Tensor]:
+    """Return random numbers with the mean, deviation, range and order of the gradient's entries.
+
+    Candidates are independent normal numbers, clamped to the gradient's range and put into the order of its entries.
+    The first one within ``rule.tau`` of the gradient is taken, else the closest of ``rule.max_tries``.
+
+    Args:
+        grad: ``(*trials, B, d)``.
+        stream: used for this call alone, so that how many numbers one member needs moves nobody else's.
+        rule: how candidates are judged.
+
+    Returns:
+        The substitute ``(*trials, B, d)``, and ``(T,)`` whether it was within tau.
+    """
+    target = _Target(grad, rule)
+    search = _Search(rule, target.ordered)
+    room = max(ENTRIES_AT_ONCE // target.values.shape[-1], 1)
+    while search.tried < max(rule.max_tries) and not bool(search.accepted.all()):
+        candidates = target.candidates(stream, min(room, max(rule.max_tries) - search.tried))
+        search.look_at(candidates, target.distances(candidates))
+    return target.in_order(search.chosen), search.accepted

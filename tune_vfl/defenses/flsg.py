@@ -1,0 +1,39 @@
+"""FLSG: random numbers at a small cosine distance of the cut gradient leave in its place."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tune_vfl.defenses._substitution import Rule
+from tune_vfl.defenses.base import defense
+from tune_vfl.defenses.sgsub import Sgsub
+from tune_vfl.spec import Strict
+
+TRIES = 4
+
+
+class FlsgParams(Strict):
+    """Parameters of :class:`Flsg`."""
+
+    tau: float = Field(
+        0.35, ge=0, allow_inf_nan=False, description="largest cosine distance, 1 - cos, at which a candidate is sent"
+    )
+
+
+@defense("flsg")
+class Flsg(Sgsub):
+    """Sends a normal vector in the gradient's order whose cosine distance to it is at most tau, else the nearest of 4.
+
+    It is what SGSub adds the Mahalanobis distance to. Only the paper's abstract was at hand: a Gaussian vector of the
+    gradient's size within a threshold on the cosine distance; the order is taken from SGSub, as an independent vector
+    is never near. Source: Fan et al. 2024.
+    """
+
+    summary = "random numbers at a small cosine distance of the cut gradient, in its place"
+    reference = "Fan et al. 2024, FLSG, a defense against inference attacks in vertical federated learning"
+    Params = FlsgParams  # type: ignore[assignment]
+
+    def rule(self) -> Rule:
+        """Return how candidates are judged: by the cosine alone."""
+        count = len(self.members)
+        return Rule(self.column(self.values("tau")), self.column([1.0] * count), None, [TRIES] * count)
