@@ -1,0 +1,34 @@
+"""LADistill: training labels softened around the first choice of a light teacher."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tune_vfl.defenses._teacher_labels import TeacherLabels, TeacherLabelsParams
+from tune_vfl.defenses.base import defense
+
+
+class LadistillParams(TeacherLabelsParams):
+    """Parameters of :class:`Ladistill`."""
+
+    anchor: Literal["true_label", "teacher_argmax"] = Field(
+        "teacher_argmax", description="the class that keeps 1 - epsilon: the true one, or the teacher's likeliest"
+    )
+    teacher_hidden: tuple[int, ...] = Field((32, 32), description="widths of the teacher's hidden layers")
+
+
+@defense("ladistill")
+class Ladistill(TeacherLabels):
+    """KDk's soft labels with a light teacher of three layers, anchored at the teacher's first choice.
+
+    The model thus learns the teacher's mistakes: where it is wrong, the true class gets a share at most. How the
+    teacher is trained is not published; it is trained as KDk's. Source: LADSG, equations 9 (a plain softmax; its
+    indices slip) and 10.
+    """
+
+    summary = "soft labels around the first choice of a light teacher"
+    reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
+    Params = LadistillParams
+    weakest = {"epsilon": 0.0, "anchor": "true_label"}  # noqa: RUF012 - read only, as its declaration in the base says
