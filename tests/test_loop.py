@@ -164,10 +164,11 @@ class Journal(Hooks):
         self.calls.append(f"H8/{party}")
 
 
-def test_hooks_come_in_their_order_and_see_the_step() -> None:
+@pytest.mark.parametrize("scale", ["batch_mean", "per_sample"])
+def test_hooks_come_in_their_order_and_see_the_step(scale: Any) -> None:
     split = made_up_split(0, classes=3, parties=2)
     journal = Journal()
-    train(split, ALONE, Training(epochs=1, batch_size=70), [journal], classes=3)
+    train(split, ALONE, Training(epochs=1, batch_size=70, grad_scale=scale), [journal], classes=3)
     assert journal.calls == ["H1", "H3/0", "H3/1", "H5", "H7/0", "H7/1", "H7b", "H8/0", "H8/1"]
     assert journal.context is not None
     assert journal.context.logits.shape == (70, 3)

@@ -108,11 +108,12 @@ def test_a_trial_over_its_time_is_a_timeout():
     assert {t.outcome.outcome for t in record.trials} == {"timeout"}
 
 
-def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path):
+def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path, capsys):
     record = go({"exit_once": str(tmp_path / "died")}, defense=WIDE, budget={"trials": 8}, resources={"pack": 2}).record
     check_ledger(record, 8)
     assert record.baseline.outcome == "ok"
     assert (tmp_path / "died").exists()
+    assert capsys.readouterr().out == ""  # Ray tells of dead workers on stdout, where an answer may be
 
 
 def test_a_setting_that_kills_every_worker_ends_as_an_error():

@@ -181,7 +181,7 @@ class SplitTraining:
                 ids=batch.ids,
                 epoch=epoch,
                 step=self._step,
-                per_class_gradient=self._per_class_gradient(embeddings, party, batch),
+                per_class_gradient=self._per_class_gradient(embeddings, party, batch, scale),
             )
             changed = grad * scale if scale != 1 else grad
             for cut in self._cut:  # H7
@@ -199,8 +199,10 @@ class SplitTraining:
         self._bad_steps += bad
         return [torch.nan_to_num(g, nan=0.0, posinf=0.0, neginf=0.0) for g in grads]
 
-    def _per_class_gradient(self, embeddings: list[Tensor], party: int, batch: Batch) -> Callable[[int], Tensor]:
-        """Return ``c -> gradient of the mean loss for this party, had every row of the batch had label c``."""
+    def _per_class_gradient(
+        self, embeddings: list[Tensor], party: int, batch: Batch, scale: int
+    ) -> Callable[[int], Tensor]:
+        """Return ``c -> gradient for this party, scaled as H7's is, had every row of the batch had label c``."""
 
         def gradient(c: int) -> Tensor:
             leaves = [e.clone().requires_grad_() for e in embeddings]
@@ -210,6 +212,6 @@ class SplitTraining:
             logits = self.network.head(self.network.join([*leaves, *extra]))
             wanted = torch.full_like(batch.y, c)
             loss = Hooks().loss(logits, wanted, leaves)
-            return torch.autograd.grad(loss.sum(), leaves[party])[0]
+            return torch.autograd.grad(loss.sum(), leaves[party])[0] * scale
 
         return gradient

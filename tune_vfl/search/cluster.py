@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
@@ -49,13 +50,16 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def quiet_tune() -> Iterator[None]:
-    """Set Tune's environment and loggers for the block and put them back after it."""
+    """Set Tune's environment and loggers for the block and put them back after it.
+
+    What Ray prints by itself (a worker that died) goes to stderr: stdout is for answers.
+    """
     levels = {name: logging.getLogger(name).level for name in ("ray", "ray.tune", "ray.train", "ray._private")}
     for name in levels:
         # Tune prints a page of its own frames for every worker that dies; the ledger and the progress say it in a line.
         logging.getLogger(name).setLevel(logging.CRITICAL if name == "ray.tune" else logging.ERROR)
     try:
-        with _environment(_QUIET), warnings.catch_warnings():
+        with _environment(_QUIET), redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
