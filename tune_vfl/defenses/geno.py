@@ -99,7 +99,7 @@ class Geno(Defense):
         self._before[party].scatter_(-2, places, now)
         if context.epoch == 0:
             return None
-        length = before.flatten(-2).norm(dim=-1, keepdim=True)
+        length: Tensor = before.flatten(-2).norm(dim=-1, keepdim=True)
         moved: Tensor = (now - before).flatten(-2).norm(dim=-1, keepdim=True)
         return moved / length.clamp_min(1e-12)
 
