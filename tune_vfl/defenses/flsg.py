@@ -9,7 +9,7 @@ from tune_vfl.defenses.base import defense
 from tune_vfl.defenses.sgsub import Sgsub
 from tune_vfl.spec import Strict
 
-TRIES = 4
+TRIES = 2
 
 
 class FlsgParams(Strict):
@@ -22,7 +22,7 @@ class FlsgParams(Strict):
 
 @defense("flsg")
 class Flsg(Sgsub):
-    """Sends a normal vector in the gradient's order whose cosine distance to it is at most tau, else the nearest of 4.
+    """Sends a normal vector in the gradient's order whose cosine distance to it is at most tau, else the nearest of 2.
 
     It is what SGSub adds the Mahalanobis distance to. Only the paper's abstract was at hand: a Gaussian vector of the
     gradient's size within a threshold on the cosine distance; the order is taken from SGSub, as an independent vector
