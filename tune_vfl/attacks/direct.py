@@ -14,7 +14,7 @@ from tune_vfl.errors import SpecError
 from tune_vfl.protocol.view import Answer, Moment, Recording, View
 from tune_vfl.spec import Strict
 
-Rule = Literal["first_negative", "argmin", "argmax_of_negatives"]
+Rule = Literal["first_negative", "argmin", "argmax_of_negatives", "argmax"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 
@@ -43,8 +43,9 @@ class DirectAttack(Attack[DirectParams]):
     """Reads labels off the signs of single rows; a variant ``rule@scope`` for every combination.
 
     ``first_negative`` takes the first negative entry, ``argmin`` the smallest, ``argmax_of_negatives`` the negative
-    entry nearest to zero, which is where strong label smoothing puts the true class. A row gives no answer when all its
-    entries are equal, when one is not finite, or when none is negative and the rule needs one. With a single logit the
+    entry nearest to zero, which is where strong label smoothing puts the true class, and ``argmax`` the largest, which
+    is the true class where training labels are codes that leave it out. A row gives no answer when all its entries are
+    equal, when one is not finite, or when none is negative and the rule needs one. With a single logit the
     label is 1 where the entry is negative and 0 where it is positive, by any rule; exactly 0 gives no answer.
     """
 
@@ -103,6 +104,8 @@ def infer(gradients: Tensor, rule: Rule) -> tuple[Tensor, Tensor]:
     failed = ~finite | (gradients == gradients[..., :1]).all(-1)
     if rule == "argmin":
         return gradients.argmin(-1), failed
+    if rule == "argmax":
+        return gradients.argmax(-1), failed
     failed = failed | ~negative.any(-1)
     if rule == "first_negative":
         return negative.to(torch.uint8).argmax(-1), failed

@@ -121,6 +121,6 @@ class Cae(Defense):
             return []
         note = (
             "cae: a code leaves its own class out, so without a top model the largest entry of a row's first gradient "
-            "names the true class; an attack that looks for negative entries does not see that"
+            "names the true class; of the direct attack's rules only argmax sees that"
         )
         return [note]
