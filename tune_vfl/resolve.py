@@ -197,8 +197,3 @@ def _attack_problems(attack: Attack[Strict], dataset: Dataset, mode: Mode) -> It
 
 def _words(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
-
-
-def trainings(cell: Cell, trials: int) -> int:
-    """Return how many networks a search of ``trials`` trials trains, the undefended baseline included."""
-    return (trials + 1) * len(cell.seeds)
