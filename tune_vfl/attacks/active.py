@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
-from tune_vfl.attacks.completion import Completion
+from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.malicious import MaliciousOptimizer
-from tune_vfl.attacks.pmc import PmcParams
+from tune_vfl.attacks.pmc import Pmc, PmcParams
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import learning_rate
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from tune_vfl.protocol.view import Answer, View
     from tune_vfl.spec import Training
 
 
@@ -37,7 +35,7 @@ class ActiveParams(PmcParams):
 
 
 @attack("active")
-class Active(Attack[ActiveParams]):
+class Active(Pmc):
     """Trains its bottom model with longer steps than agreed, so that the top model relies on it, then completes it.
 
     Only the attacker's own optimizer differs from what was agreed; what it sends and receives is what everybody does.
@@ -51,7 +49,8 @@ class Active(Attack[ActiveParams]):
     capabilities = AttackCapabilities(
         modes=frozenset({"split"}), sees=frozenset({"features", "bottom", "auxiliary"}), acts=True
     )
-    quick = {"steps": 60}  # noqa: RUF012 - a constant
+
+    params: ActiveParams
 
     def hooks(self, training: Training) -> Sequence[Hooks]:
         """Return the attacker's part in the training.
@@ -65,20 +64,6 @@ class Active(Attack[ActiveParams]):
                 "set training.optimizer: sgd, or mode: clean"
             )
         return (_Accelerated(self.params, training),)
-
-    def auxiliary_request(self) -> AuxiliaryRequest:
-        """Return how many labelled rows it wants and how they are drawn."""
-        p = self.params
-        return AuxiliaryRequest(how=p.aux, per_class=p.aux_per_class, total=p.aux_total)
-
-    def run(self, view: View) -> dict[str, Answer]:
-        """Return an answer per variant of model completion: scores ``(*trials, N, K)``.
-
-        Raises:
-            SpecError: with fewer labelled rows than classes, or none that is unlabelled.
-        """
-        completion = Completion(view, self.params)
-        return {variant: completion.answer(variant) for variant in dict.fromkeys(self.params.variants)}
 
 
 class _Accelerated(Hooks):
