@@ -7,18 +7,19 @@ it to its word.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tune_vfl.cell import ALL_MODES, Mode
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
-from tune_vfl.seeds import Streams
+from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
 
 
@@ -150,6 +151,18 @@ class Defense(Hooks):
     def wants_full_view(self) -> bool:
         """Whether ``active_features`` should be the features of all parties, put side by side."""
         return False
+
+    def disguised(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
+        """Return a passive party's bottom model as the label party knows it, for attacks on features.
+
+        Args:
+            bottom: trained, as :meth:`wrap_bottom` made it; it stays as it is.
+            stream: where that is drawn from anew which only the passive party knows (passports).
+
+        Returns:
+            A copy; by default nothing in it is secret.
+        """
+        return copy.deepcopy(bottom)
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""

@@ -12,6 +12,7 @@ from tune_vfl.cell import Mode
 from tune_vfl.defenses.base import Defense, DefenseCapabilities
 from tune_vfl.protocol.hooks import Context, Hooks
 from tune_vfl.protocol.losses import class_probabilities, task_loss
+from tune_vfl.seeds import Stream
 from tune_vfl.spec import Strict
 
 
@@ -160,6 +161,11 @@ class Pipeline(Defense):
         """H10: the decoder of the last stage that has one of its own, else probabilities."""
         own = [part.decode for part in self.parts if _overrides(type(part), "decode")]
         return own[-1](logits) if own else class_probabilities(logits)
+
+    def disguised(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
+        """Return the bottom model without any stage's secrets."""
+        known = super().disguised(bottom, stream=stream)
+        return reduce(lambda copied, part: part.disguised(copied, stream=stream), self.parts, known)
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the stages measured."""

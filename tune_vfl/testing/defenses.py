@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
+from tune_vfl.models.layers import stack_of
+from tune_vfl.seeds import Stream
 from tune_vfl.spec import Strict
 from tune_vfl.testing.gradients import CASES, Case, Rows, context_of, make_rows
 
@@ -215,6 +217,20 @@ class DefenseContract:
                 made.cut_gradient(rows.grad, y=rows.y)
         else:
             assert made.cut_gradient(rows.grad, y=rows.y).shape == rows.grad.shape
+
+    def test_a_disguised_bottom_is_a_copy(self, defense: type[Defense], case: Case) -> None:
+        """What the label party knows of a bottom model takes the same rows, and changing it changes nothing else."""
+        rows = make_rows(case, [0])[0]
+        made = build(defense, fitting(defense, case), case, rows, 0)
+        bottom = made.wrap_bottom(nn.Sequential(*stack_of([case.d, 5, case.d], nn.ReLU, stream=Stream(0, "bottom"))))
+        before = bottom(rows.grad)
+        known = made.disguised(bottom, stream=Stream(1, "guess"))
+        assert known(rows.grad).shape == before.shape
+        assert torch.equal(known(rows.grad), made.disguised(bottom, stream=Stream(1, "guess"))(rows.grad))
+        with torch.no_grad():
+            for tensor in [*known.parameters(), *known.buffers()]:
+                tensor.zero_()
+        assert torch.equal(bottom(rows.grad), before)
 
     def test_labels_belong_to_rows(self, defense: type[Defense], case: Case) -> None:
         """A row's label is the same in any batch and any order; soft labels are a distribution over the classes."""
