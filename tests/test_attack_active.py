@@ -99,7 +99,7 @@ def test_a_turn_is_not_favored_and_silence_moves_nothing():
 
 def test_only_the_first_party_cheats_and_it_follows_the_schedule():
     training = Training(optimizer="sgd", lr=1.0, lr_schedule="inverse_sqrt")
-    (hooks,) = Active(ActiveParams()).hooks(training)
+    (hooks,) = Active(ActiveParams()).hooks(training, make_world(0).view("active"))
     bottom = nn.Linear(2, 2)
     assert hooks.local_optimizer(bottom, party=1) is None
     own = hooks.local_optimizer(bottom, party=0)
@@ -124,10 +124,10 @@ def cell_of(*attacks: Any, settings: tuple[str, ...] = (), **changes: Any) -> Ce
 
 
 def test_whoever_acts_gets_a_training_of_its_own_and_disturbs_nobody(monkeypatch):
-    acting: list[int] = []
+    acting: list[str | None] = []
 
     def noticing(*args: Any, **named: Any) -> Any:
-        acting.append(len(named["acting"]))
+        acting.append(named["acting"].name if named["acting"] else None)
         return train_pack(*args, **named)
 
     monkeypatch.setattr(module, "train_pack", noticing)
@@ -135,7 +135,7 @@ def test_whoever_acts_gets_a_training_of_its_own_and_disturbs_nobody(monkeypatch
     references = measure_references(cell_of(pmc, active))
     (alone,) = evaluate_pack(cell_of(pmc, "norm"), [{"scale": 1e-4}], references)
     (both,) = evaluate_pack(cell_of(pmc, active, "norm"), [{"scale": 1e-4}], references)
-    assert acting == [0, 0, 1]
+    assert acting == [None, None, "active"]
     assert both.utility == alone.utility
     assert both.attacks["pmc"] == alone.attacks["pmc"]
     assert both.attacks["norm"] == alone.attacks["norm"]

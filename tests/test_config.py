@@ -137,13 +137,16 @@ def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(
 
 def starting_point(cell: Any) -> dict[str, Any]:
     """Rows, orders of rows and starting weights of seed 0, as plain tensors for a loop that knows nothing of ours."""
+    from tune_vfl.protocol.members import Pack
     from tune_vfl.resolve import build_architecture
     from tune_vfl.seeds import Stream, Streams
     from tune_vfl.training import build_network
 
     dataset = load(cell.dataset)
     rows = split(dataset, 0)
-    network = build_network(dataset, build_architecture(cell.model), Streams(0))
+    network = build_network(
+        rows, Pack((0,), None), build_architecture(cell.model), Streams(0), num_classes=dataset.num_classes
+    )
     order = Stream(0, "order")
     given: dict[str, Any] = {
         "x": rows.passive_train[0],

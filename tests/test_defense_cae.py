@@ -198,12 +198,12 @@ def raw(**changes):
 
 def test_a_net_with_one_logit_gets_one_for_each_class():
     cell = resolve(raw(model="gafm"))
-    assert cell.model.options["class_logits"] is True
-    assert resolve(raw(model="gafm", defense="laplace")).model.options["class_logits"] is False
+    assert cell.model.options["head"] == "classes"
+    assert resolve(raw(model="gafm", defense="laplace")).model.options["head"] == "auto"
     without_top = resolve(raw(model={"name": "gafm", "top": "none"}))
     assert without_top.model.options["embedding_dim"] == 2
-    with pytest.raises(SpecError, match=r"class_logits.*'cae'"):
-        resolve(raw(model={"name": "gafm", "class_logits": False}))
+    with pytest.raises(SpecError, match=r"model.head.*'cae'"):
+        resolve(raw(model={"name": "gafm", "head": "scalar"}))
 
 
 def test_it_is_evaluated_on_a_net_that_had_one_logit():

@@ -43,17 +43,21 @@ class _Bench:
 
     def run(self, params: Sequence[Strict], pack: Pack, deadline: float | None) -> Measured:
         """Train a pack and measure all of its members: once for all who watch, and once more for each who acts."""
-        measured = self._train([a for a in self.attacks if not a.capabilities.acts], params, pack, deadline)
+        measured = self._train([a for a in self.attacks if not a.capabilities.acts], None, params, pack, deadline)
         for attack in self.attacks:
             if attack.capabilities.acts and not all(measured.lost):
-                measured.add_run_under(attack.name, self._train([attack], params, pack, deadline))
+                measured.add_run_under(attack.name, self._train([attack], attack, params, pack, deadline))
         return measured
 
     def _train(
-        self, attacks: Sequence[Attack[Strict]], params: Sequence[Strict], pack: Pack, deadline: float | None
+        self,
+        attacks: Sequence[Attack[Strict]],
+        acting: Attack[Strict] | None,
+        params: Sequence[Strict],
+        pack: Pack,
+        deadline: float | None,
     ) -> Measured:
         moments: set[Moment] = {m for a in attacks for m in a.moments()}
-        acting = [h for a in attacks for h in a.hooks(self.cell.training)]
         run = train_pack(self.cell, params, pack, moments, acting=acting, deadline=deadline, device=self.device)
         return measure(self.cell, run, attacks)
 

@@ -124,9 +124,8 @@ def member_of(around: Surroundings, member: int) -> Surroundings:
     """Return the surroundings of one member of a pack, without leading axes."""
     pack = Pack((around.pack.seeds[member % len(around.pack.seeds)],), None)
     recordings = {m: r.member(member) for m, r in around.recordings.items()}
-    return Surroundings(
-        around.dataset, split_of(around.dataset, pack), pack, select_member(around.bottom, member), recordings
-    )
+    split = around.split.seed(member % len(around.pack.seeds))
+    return Surroundings(around.dataset, split, pack, select_member(around.bottom, member), recordings)
 
 
 def guess_of(cell: Cell) -> float:
@@ -150,10 +149,11 @@ def _untrained_scores(cell: Cell, attack: Attack[Strict]) -> dict[str, VariantSc
     whole: dict[str, VariantScore] = {}
     for pack in packs:
         dataset = load(cell.dataset)
+        split, streams = split_of(dataset, pack), Streams(pack.member_seeds, prefix="untrained/")
         network = build_network(
-            dataset, build_architecture(cell.model), Streams(pack.member_seeds, prefix="untrained/")
+            split, pack, build_architecture(cell.model), streams, num_classes=dataset.num_classes
         ).eval()
-        around = Surroundings(dataset, split_of(dataset, pack), pack, network.bottoms[0], {})
+        around = Surroundings(dataset, split, pack, network.bottoms[0], {})
         for variant, score in score_attack(attack, around).items():
             whole.setdefault(variant, VariantScore()).extend(score)
     return whole

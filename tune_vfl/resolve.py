@@ -80,7 +80,7 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     problems.extend(_joining_problems(defense_class, architecture.options, dataset))
     for attack in attacks:
         problems.extend(_attack_problems(attack, dataset, mode))
-        problems.attempt(partial(attack.hooks, training))
+        problems.extend(attack.training_problems(training))
     if problems:
         raise SpecError(problems)
     return Cell(
@@ -131,13 +131,14 @@ def _architecture(
     recipe = dataset.recipe.model
     name = asked.name or recipe.name
     options = {**(recipe.options if name == recipe.name else {}), **asked.options}
-    if defense_class is not None and defense_class.capabilities.needs_class_logits and MODELS[name].binary_logit:
-        if asked.options.get("class_logits") is False:
+    needed = "auto" if defense_class is None else defense_class.capabilities.head
+    if needed != "auto":
+        if asked.options.get("head", needed) != needed:
             raise SpecError(
-                f"model.class_logits: defense {defense_class.name!r} needs a logit for each class, got false; "
-                "leave it out"
+                f"model.head: defense {defense_class.name!r} needs {needed!r}, got {asked.options['head']!r}; leave it "  # type: ignore[union-attr]
+                "out"
             )
-        options["class_logits"] = True
+        options["head"] = needed
     if options.get("top") == "none":
         outputs = MODELS[name](options_of(MODELS[name].Options, options, f"model {name}")).outputs(dataset.num_classes)
         wanted = asked.options.get("embedding_dim", outputs)

@@ -10,14 +10,16 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.cell import Cell
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import split as split_for_seed
 from tune_vfl.defenses.base import DEFENSES, Defense
+from tune_vfl.granting import Surroundings, grant
 from tune_vfl.models.base import Architecture, ModelOptions, VflNetwork, build
 from tune_vfl.protocol.hooks import Hooks
-from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.protocol.loop import SplitTraining, overriding
 from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.protocol.recorder import GradientRecorder
 from tune_vfl.protocol.view import Moment, Recording
@@ -32,7 +34,7 @@ class Run:
 
     Attributes:
         pack: who trained together.
-        split: the rows, stacked over the pack's seeds (not over its trials).
+        split: the rows, stacked over the pack's seeds (not over its trials), with what the defense had parties add.
         network: trained, in eval mode, on the CPU.
         test_scores: ``(*trials, n_test, K)`` class scores of the test rows, through the defense's decoder.
         defense: as it ended.
@@ -61,27 +63,51 @@ def split_of(dataset: Dataset, pack: Pack) -> Split:
     return split_for_seed(dataset, pack.seeds[0]) if pack.trials is None else _stacked_split(dataset, pack.seeds)
 
 
-def build_network(dataset: Dataset, architecture: Architecture[ModelOptions], streams: Streams) -> VflNetwork:
-    """Build a cell's network with weights from ``streams``."""
+def extended(split: Split, defense: Defense, pack: Pack) -> Split:
+    """Return the rows of a pack with the columns that the defense has the parties add."""
+    if type(defense).extend is Defense.extend:
+        return split
+    seed = pack.seeds[0] if pack.trials is None else pack.seeds
+    train = defense.extend(split.features("train"), seed=seed, part="train")
+    return split.with_features(train, defense.extend(split.features("test"), seed=seed, part="test"))
+
+
+def build_network(
+    split: Split,
+    pack: Pack,
+    architecture: Architecture[ModelOptions],
+    streams: Streams,
+    *,
+    num_classes: int,
+    widened: int = 0,
+) -> VflNetwork:
+    """Build a network for a pack's rows with weights from ``streams``."""
+    axes = 1 if pack.trials is None else 2
     return build(
         architecture,
-        passive_shapes=[p.shape for p in dataset.passive],
-        own_shape=dataset.active.shape if dataset.active else None,
-        num_classes=dataset.num_classes,
+        passive_shapes=[tuple(x.shape[axes:]) for x in split.passive_train],
+        own_shape=None if split.active_train is None else tuple(split.active_train.shape[axes:]),
+        num_classes=num_classes,
         streams=streams,
+        widened=widened,
     )
 
 
 def build_defense(
-    cell: Cell, params: Sequence[Strict], pack: Pack, dataset: Dataset, architecture: Architecture[ModelOptions]
+    cell: Cell,
+    params: Sequence[Strict],
+    pack: Pack,
+    dataset: Dataset,
+    architecture: Architecture[ModelOptions],
+    *,
+    widened: int = 0,
 ) -> Defense:
     """Build the cell's defense for a pack: each trial's parameters, repeated for its seeds."""
     options = architecture.options
     width = architecture.outputs(dataset.num_classes) if options.top == "none" else options.embedding_dim
     members = params[0] if pack.trials is None else [p for p in params for _ in pack.seeds]
-    return DEFENSES[cell.defense](
-        members, num_classes=dataset.num_classes, embedding_dims=[width] * len(dataset.passive), mode=cell.mode
-    )
+    dims = [width + widened, *[width] * (len(dataset.passive) - 1)]
+    return DEFENSES[cell.defense](members, num_classes=dataset.num_classes, embedding_dims=dims, mode=cell.mode)
 
 
 def label_party_rows(split: Split, *, full_view: bool) -> Tensor | None:
@@ -99,7 +125,7 @@ def train_pack(
     pack: Pack,
     moments: Collection[Moment],
     *,
-    acting: Sequence[Hooks] = (),
+    acting: Attack[Strict] | None = None,
     deadline: float | None = None,
     device: str = "cpu",
 ) -> Run:
@@ -110,16 +136,20 @@ def train_pack(
         params: one set of defense parameters per trial, of equal structure.
         pack: who trains together.
         moments: what the attacks want recorded.
-        acting: what an attacker does in it, after the defense.
+        acting: the attack that takes part in it, after the defense.
         deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at once an epoch.
         device: where the network is trained; weights and orders are the same on every device, noise is the device's.
     """
     start = time.perf_counter()
     dataset = load(cell.dataset)
     architecture = build_architecture(cell.model)
-    split = split_of(dataset, pack).to(device)
-    network = build_network(dataset, architecture, Streams(pack.member_seeds)).to(device)
-    defense = build_defense(cell, params, pack, dataset, architecture)
+    widened = acting.widens if acting else 0
+    defense = build_defense(cell, params, pack, dataset, architecture, widened=widened)
+    rows = extended(split_of(dataset, pack), defense, pack)
+    network = build_network(
+        rows, pack, architecture, Streams(pack.member_seeds), num_classes=dataset.num_classes, widened=widened
+    ).to(device)
+    split = rows.to(device)
     view = label_party_rows(split, full_view=defense.wants_full_view)
     y = pack.spread(split.y_train)
     ids = torch.arange(y.shape[-1], device=y.device).expand(y.shape)
@@ -127,14 +157,16 @@ def train_pack(
     wrap(network, defense)
     recorder = GradientRecorder(moments, rows=y.shape[-1], epochs=cell.training.epochs)
     ready = time.perf_counter()
-    hooks = [defense, *acting, *([recorder] if moments else [])]
+    around = Surroundings(dataset, rows, pack, network.bottoms[0], {})
+    parts = [] if acting is None else acting.hooks(cell.training, grant(acting, around))
+    hooks = [defense, *parts, *([recorder] if moments else [])]
     training = SplitTraining(network, Rows(split, pack), cell.training, hooks, pack.lead)
     trained = training.run(deadline=deadline)
-    scores = scores_on_test_rows(network, defense, split, pack).cpu()
+    scores = scores_on_test_rows(network, defense, hooks, split, pack).cpu()
     seconds = {"setup": ready - start, "train": time.perf_counter() - ready}
     return Run(
         pack=pack,
-        split=split_of(dataset, pack),
+        split=rows,
         network=network.cpu(),
         test_scores=scores,
         defense=defense,
@@ -145,10 +177,17 @@ def train_pack(
 
 
 @torch.no_grad()
-def scores_on_test_rows(network: VflNetwork, defense: Defense, split: Split, pack: Pack) -> Tensor:
-    """Return the class scores ``(*trials, n_test, K)`` of the test rows through the defense's decoder."""
-    own = None if split.active_test is None else pack.spread(split.active_test)
-    return defense.decode(network([pack.spread(x) for x in split.passive_test], own))
+def scores_on_test_rows(
+    network: VflNetwork, defense: Defense, hooks: Sequence[Hooks], split: Split, pack: Pack
+) -> Tensor:
+    """Return the class scores ``(*trials, n_test, K)`` of the test rows, sent as in training (H3) and decoded (H10)."""
+    features = [pack.spread(x) for x in split.features("test")]
+    parties = len(network.bottoms)
+    embeddings = [bottom(x) for bottom, x in zip(network.bottoms, features[:parties], strict=True)]
+    for send in overriding(hooks, "send_embedding"):
+        embeddings = [send(e, party=party) for party, e in enumerate(embeddings)]
+    own = [network.own_bottom(x) for x in features[parties:]] if network.own_bottom is not None else []
+    return defense.decode_rows(network.head(network.join([*embeddings, *own])), features)
 
 
 def wrap(network: VflNetwork, defense: Defense) -> None:

@@ -9,7 +9,6 @@ from pydantic import Field
 from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.malicious import MaliciousOptimizer
 from tune_vfl.attacks.pmc import Pmc, PmcParams
-from tune_vfl.errors import SpecError
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import learning_rate
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from tune_vfl.protocol.view import View
     from tune_vfl.spec import Training
 
 
@@ -52,18 +52,19 @@ class Active(Pmc):
 
     params: ActiveParams
 
-    def hooks(self, training: Training) -> Sequence[Hooks]:
-        """Return the attacker's part in the training.
-
-        Raises:
-            SpecError: for ``fu_pt17`` where the recipe is not SGD's.
-        """
-        if self.params.mode == "fu_pt17" and training.optimizer != "sgd":
-            raise SpecError(
-                f"attack 'active': mode fu_pt17 is an SGD optimizer, this training uses {training.optimizer}; "
-                "set training.optimizer: sgd, or mode: clean"
-            )
+    def hooks(self, training: Training, view: View) -> Sequence[Hooks]:
+        """Return the attacker's part in the training."""
         return (_Accelerated(self.params, training),)
+
+    def training_problems(self, training: Training) -> list[str]:
+        """Refuse ``fu_pt17`` where the recipe is not SGD's."""
+        if self.params.mode != "fu_pt17" or training.optimizer == "sgd":
+            return []
+        problem = (
+            f"attack 'active': mode fu_pt17 is an SGD optimizer, this training uses {training.optimizer}; "
+            "set training.optimizer: sgd, or mode: clean"
+        )
+        return [problem]
 
 
 class _Accelerated(Hooks):

@@ -90,19 +90,26 @@ class Attack(ABC, Generic[P_co]):
         """Return the moments of training it wants recorded; by default the last epoch if it reads gradients."""
         return ("last",) if "gradients" in self.sees() else ()
 
-    def hooks(self, training: Training) -> Sequence[Hooks]:
+    def hooks(self, training: Training, view: View) -> Sequence[Hooks]:
         """Return the attacker's part in a training of its own, fresh for each; none for an attack that only watches.
 
         Of the hooks the training calls H3, H8 and H9, which belong to a passive party, and never H0, which would hand
-        over the labels.
+        over the labels. H9 hands over its bottom model as it is being trained.
 
         Args:
             training: the recipe that everybody follows.
-
-        Raises:
-            SpecError: when this attack cannot be carried out in such a training.
+            view: what it sees before the training; the bottom model is the untrained one.
         """
         return ()
+
+    def training_problems(self, training: Training) -> list[str]:
+        """Return why this attack cannot take part in such a training, one sentence each; empty when it can."""
+        return []
+
+    @property
+    def widens(self) -> int:
+        """How many columns it sends beside its embedding; the top model is built to take them."""
+        return 0
 
     def auxiliary_request(self) -> AuxiliaryRequest | None:
         """Return the labelled rows it wants; None when it uses none."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -123,6 +123,37 @@ class Split:
             y_test=self.y_test.to(device),
             train_rows=self.train_rows,
             test_rows=self.test_rows,
+        )
+
+    def features(self, part: Literal["train", "test"]) -> list[Tensor]:
+        """Return the rows of every party, the label party's own last where it has any."""
+        passive, own = (
+            (self.passive_train, self.active_train) if part == "train" else (self.passive_test, self.active_test)
+        )
+        return [*passive, *([] if own is None else [own])]
+
+    def with_features(self, train: Sequence[Tensor], test: Sequence[Tensor]) -> Split:
+        """Return the same split with other features, listed as :meth:`features` lists them."""
+        k = len(self.passive_train)
+        return replace(
+            self,
+            passive_train=tuple(train[:k]),
+            passive_test=tuple(test[:k]),
+            active_train=None if self.active_train is None else train[k],
+            active_test=None if self.active_test is None else test[k],
+        )
+
+    def seed(self, index: int) -> Split:
+        """Return the split of one seed out of a stacked one."""
+        return Split(
+            passive_train=tuple(x[index] for x in self.passive_train),
+            passive_test=tuple(x[index] for x in self.passive_test),
+            active_train=None if self.active_train is None else self.active_train[index],
+            active_test=None if self.active_test is None else self.active_test[index],
+            y_train=self.y_train[index],
+            y_test=self.y_test[index],
+            train_rows=self.train_rows[index],
+            test_rows=self.test_rows[index],
         )
 
     @staticmethod

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from tune_vfl.cell import ALL_MODES, Mode
 from tune_vfl.errors import SpecError
+from tune_vfl.models.base import Head
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
@@ -36,7 +37,8 @@ class DefenseCapabilities:
         needs_active_features: it cannot work where the label party has labels only.
         stackable: its hooks take any leading axes.
         scale_sensitive: its strength depends on the batch size (absolute numbers against batch-mean gradients).
-        needs_class_logits: it needs a logit for each class; a net that gives binary targets one logit gets two.
+        head: the logits that it needs: ``classes`` one for each class, where a net would give binary targets one;
+            ``scalar`` a single number, whatever the number of classes; ``auto`` takes the net's own.
         needs_concat: it works on each party's part of the joined embedding, which sums and means do not keep apart.
         needs_context: it needs what the label party knows of a step (:class:`~tune_vfl.protocol.hooks.Context`).
         random: what it draws at random: ``gradients`` (afresh at each call), ``labels`` (once, at the set-up).
@@ -50,7 +52,7 @@ class DefenseCapabilities:
     needs_active_features: bool = False
     stackable: bool = True
     scale_sensitive: bool = False
-    needs_class_logits: bool = False
+    head: Head = "auto"
     needs_concat: bool = False
     needs_context: bool = False
     random: tuple[str, ...] = ()
@@ -146,6 +148,33 @@ class Defense(Hooks):
         self.streams = Streams(seed if isinstance(seed, int) else list(seed), y.device, self.stream_prefix)
         self._columns = {}
         self._device = y.device
+
+    def extend(
+        self, features: Sequence[Tensor], *, seed: int | Sequence[int], part: Literal["train", "test"]
+    ) -> list[Tensor]:
+        """H0, before the models are built: the parties' rows with the columns that this defense has them add.
+
+        Args:
+            features: ``(*seeds, n, ...)`` of each passive party, then the label party's own where it has any.
+            seed: the seed of the rows, or one for each entry of their leading axis.
+            part: which rows they are.
+
+        Returns:
+            As many tensors, with the same rows; by default the same ones.
+        """
+        return list(features)
+
+    def decode_rows(self, logits: Tensor, features: Sequence[Tensor]) -> Tensor:
+        """H10 for rows that the parties report: by default what :meth:`decode` says of the logits alone.
+
+        Args:
+            logits: ``(*trials, B, K)``.
+            features: ``(*trials, B, ...)`` of each passive party and of the label party, as :meth:`extend` made them.
+
+        Returns:
+            ``(*trials, B, K)`` class scores, larger is more likely.
+        """
+        return self.decode(logits)
 
     @property
     def wants_full_view(self) -> bool:

@@ -78,7 +78,7 @@ class Cae(Defense):
         "Zou et al. 2022, Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated Learning"
     )
     Params = CaeParams
-    capabilities = DefenseCapabilities(protects=("labels",), random=("labels",), needs_class_logits=True)
+    capabilities = DefenseCapabilities(protects=("labels",), random=("labels",), head="classes")
 
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0

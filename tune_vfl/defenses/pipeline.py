@@ -27,6 +27,7 @@ def _both(a: DefenseCapabilities, b: DefenseCapabilities) -> DefenseCapabilities
         needs_active_features=a.needs_active_features or b.needs_active_features,
         stackable=a.stackable and b.stackable,
         scale_sensitive=a.scale_sensitive or b.scale_sensitive,
+        head=b.head if a.head == "auto" else a.head,
         random=tuple(dict.fromkeys(a.random + b.random)),
     )
 

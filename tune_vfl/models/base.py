@@ -15,6 +15,7 @@ from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
 
 Aggregation = Literal["concat", "sum", "mean"]
+Head = Literal["auto", "classes", "scalar"]
 
 
 class ModelOptions(Strict):
@@ -23,7 +24,10 @@ class ModelOptions(Strict):
     aggregation: Aggregation = Field("concat", description="how the label party joins the embeddings")
     top: Literal["net", "none"] = Field("net", description="none: the summed embeddings are the logits (aggVFL)")
     embedding_dim: int = Field(10, ge=1, description="width of each party's embedding; K where there is no top model")
-    class_logits: bool = Field(False, description="a logit for each class also where a binary target would get one")
+    head: Head = Field(
+        "auto",
+        description="the logits: classes: one for each; scalar: a single one; auto: what the architecture gives",
+    )
 
 
 # Covariant, so that an architecture with its own options is an architecture; options are frozen.
@@ -53,8 +57,9 @@ class Architecture(ABC, Generic[M_co]):
 
     def outputs(self, num_classes: int) -> int:
         """Return the number of logits for K classes."""
-        single = self.binary_logit and num_classes == 2 and not self.options.class_logits
-        return 1 if single else num_classes
+        if self.options.head == "auto":
+            return 1 if self.binary_logit and num_classes == 2 else num_classes
+        return 1 if self.options.head == "scalar" else num_classes
 
     @abstractmethod
     def bottom(self, shape: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
@@ -120,14 +125,24 @@ def build(
     own_shape: tuple[int, ...] | None,
     num_classes: int,
     streams: Streams,
+    widened: int = 0,
 ) -> VflNetwork:
-    """Build the network of an architecture for these parties; the streams' seeds decide the leading axes."""
+    """Build the network of an architecture for these parties.
+
+    Args:
+        architecture: how.
+        passive_shapes: the shape of one row, of each passive party.
+        own_shape: the shape of the label party's own rows; None where it has none.
+        num_classes: K.
+        streams: where the weights come from; their seeds decide the leading axes.
+        widened: columns that the first passive party sends beside its embedding, which the top model then takes too.
+    """
     options = architecture.options
     outputs = architecture.outputs(num_classes)
     d = outputs if options.top == "none" else options.embedding_dim
     bottoms = [architecture.bottom(s, d, streams[f"init/bottom/{k}"]) for k, s in enumerate(passive_shapes)]
     own = architecture.bottom(own_shape, d, streams["init/bottom/own"]) if own_shape else None
     parties = len(bottoms) + (own is not None)
-    width = d * parties if options.aggregation == "concat" else d
+    width = d * parties + widened if options.aggregation == "concat" else d
     top = None if options.top == "none" else architecture.top(width, outputs, streams["init/top"])
     return VflNetwork(bottoms, own, top, options.aggregation)

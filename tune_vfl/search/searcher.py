@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from ray.tune.search.searcher import Searcher
 
 from tune_vfl.cell import Cell, References
+from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.outcome import Outcome
 from tune_vfl.search.clean import read_outcome
 from tune_vfl.search.ledger import MAX_WORKER_LOSSES, Ledger
@@ -204,4 +205,7 @@ def _living(session: str) -> LedgerSearcher:
 
 def undefended(cell: Cell) -> Cell:
     """Return the cell without its defense: the baseline."""
-    return cell.model_copy(update={"defense": "none", "fixed": {}})
+    changes: dict[str, Any] = {"defense": "none", "fixed": {}}
+    if DEFENSES[cell.defense].capabilities.head == "scalar":
+        changes["model"] = cell.model.model_copy(update={"head": "auto"})
+    return cell.model_copy(update=changes)

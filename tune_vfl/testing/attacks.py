@@ -78,7 +78,8 @@ class AttackContract:
 
     def test_it_takes_part_in_the_training_if_it_says_so(self, attack_class: AttackClass) -> None:
         """An attack that acts has hooks, which never ask for labels; one that watches has none."""
-        hooks = quick_attack(attack_class).hooks(Training())
+        quick = quick_attack(attack_class)
+        hooks = quick.hooks(Training(), world_for(attack_class, 0).view(attack_class.name, quick.sees()))
         assert bool(hooks) == attack_class.capabilities.acts
         assert not overriding(hooks, "setup")
 
