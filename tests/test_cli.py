@@ -274,6 +274,28 @@ def test_a_matrix_sets_impossible_pairs_aside(run, spec):
     assert "two classes" in skipped["problems"][0]
 
 
+def test_a_matrix_runs_a_pair_without_the_attack_that_does_not_fit_it(run, spec):
+    code, out, err = run("validate", spec(matrix=MATRIX, attacks=["pmc", "norm", "direct"]), "--json")
+    assert code == 0
+    answer = json.loads(out)
+    attacks = {s["study"]: [a["name"] for a in s["resolved"]["attacks"]] for s in answer["studies"]}
+    assert attacks == {
+        "tiny-breast_cancer-laplace": ["pmc", "norm"],
+        "tiny-breast_cancer-marvell": ["pmc", "norm"],
+        "tiny-digits-laplace": ["pmc"],
+    }
+    reasons = {(s["study"], s["attack"]): " ".join(s["problems"]) for s in answer["skipped"]}
+    assert "two classes" in reasons["tiny-digits-laplace", "norm"]
+    assert "nosplit" in reasons["tiny-digits-laplace", "direct"]
+    assert "two classes" in reasons["tiny-digits-marvell", None]
+
+
+def test_a_single_study_with_an_attack_that_does_not_fit_is_refused(run, spec):
+    code, _, err = run("validate", spec(dataset="digits", defense="laplace", attacks=["pmc", "norm"]))
+    assert code == 2
+    assert "'norm'" in err
+
+
 def test_an_impossible_pair_alone_is_refused(run, spec):
     code, _, err = run("validate", spec(dataset="digits", defense="marvell", attacks=["pmc"]))
     assert code == 2

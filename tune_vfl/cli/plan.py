@@ -29,16 +29,29 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """What a matrix asks for and cannot be: a whole study, or one attack of a study that is run without it."""
+
+    study: str
+    attack: str | None
+    problems: list[str]
+
+    def __str__(self) -> str:
+        what = self.study if self.attack is None else f"attack {self.attack} in {self.study}"
+        return f"{what}: {'; '.join(self.problems)}"
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a spec asks for.
 
     Attributes:
         studies: the studies that can be run, in the order of the matrix.
-        skipped: for every impossible pair of a matrix, its study's name and the reasons.
+        skipped: the impossible pairs of a matrix, and why.
     """
 
     studies: list[Planned]
-    skipped: dict[str, list[str]]
+    skipped: list[Skipped]
 
 
 def read_plan(path: Path, settings: Sequence[str] = ()) -> Plan:
@@ -54,17 +67,35 @@ def plan(raw: Mapping[str, Any]) -> Plan:
     """Plan a raw spec: see :func:`read_plan`."""
     expanded = expand(raw)
     if len(expanded) == 1 and "matrix" not in raw:
-        return Plan([_resolved(parse(expanded[0]))], {})
-    specs = refuse_mistakes(expanded)
-    studies, skipped = [], {}
-    for spec in specs:
-        try:
-            studies.append(_resolved(spec))
-        except SpecError as error:
-            skipped[spec.study] = error.problems
+        return Plan([_resolved(parse(expanded[0]))], [])
+    studies: list[Planned] = []
+    skipped: list[Skipped] = []
+    for spec in refuse_mistakes(expanded):
+        possible, unfit = _fitting(spec)
+        skipped += unfit
+        if possible is not None:
+            studies.append(possible)
     if not studies:
-        raise SpecError([f"{name}: {problem}" for name, problems in skipped.items() for problem in problems])
+        raise SpecError([str(entry) for entry in skipped])
     return Plan(studies, skipped)
+
+
+def _fitting(spec: StudySpec) -> tuple[Planned | None, list[Skipped]]:
+    """Resolve a study of a matrix, without the attacks that do not go with its data set and model."""
+    try:
+        return _resolved(spec), []
+    except SpecError as error:
+        whole = Skipped(spec.study, None, error.problems)
+    fitting, unfit = [], []
+    for attack in spec.attacks:
+        try:
+            _resolved(spec.model_copy(update={"attacks": (attack,)}))
+            fitting.append(attack)
+        except SpecError as error:
+            unfit.append(Skipped(spec.study, attack.name, error.problems))
+    if not fitting:
+        return None, [whole]
+    return _resolved(spec.model_copy(update={"attacks": tuple(fitting)})), unfit
 
 
 def _resolved(spec: StudySpec) -> Planned:

@@ -37,7 +37,7 @@ def search(
 ) -> None:
     """Run a spec. A study that exists with the same spec goes on where it was left. Ctrl-C stops it cleanly.
 
-    Of a matrix, every possible (dataset, defense) pair is run, one after the other.
+    Of a matrix, every possible (dataset, defense) pair is run, one after the other, with the attacks that fit it.
 
     Example: `tune-vfl search study.yaml --trials 100 --set sampler.name=nsga2`
     """
@@ -46,8 +46,8 @@ def search(
     named = [f"study={_quoted(name)}"] if name is not None else []
     wanted = [f"budget.trials={trials}"] if trials is not None else []
     plan = read_plan(spec, [*(settings or ()), *named, *wanted])
-    for skipped, problems in plan.skipped.items():
-        say(f"skipped {skipped}: {'; '.join(problems)}")
+    for skipped in plan.skipped:
+        say(f"skipped {skipped}")
     raise typer.Exit(run_plan(plan, json=json))
 
 

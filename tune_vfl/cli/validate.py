@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,7 +55,7 @@ def answer(plan: Plan) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "studies": studies,
-        "skipped": [{"study": n, "problems": p} for n, p in plan.skipped.items()],
+        "skipped": [asdict(entry) for entry in plan.skipped],
     }
 
 
@@ -79,8 +80,8 @@ def _show(plan: Plan) -> None:
         emit(f"# {study['study']}")
         emit(yaml.safe_dump(study["resolved"], sort_keys=False, allow_unicode=True).rstrip())
         emit(f"# cost: {_cost_line(study['cost'])}\n")
-    for name, problems in plan.skipped.items():
-        say(f"skipped {name}: {'; '.join(problems)}")
+    for skipped in plan.skipped:
+        say(f"skipped {skipped}")
 
 
 def _cost_line(cost: dict[str, Any]) -> str:
