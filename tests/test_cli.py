@@ -275,7 +275,7 @@ def test_a_matrix_sets_impossible_pairs_aside(run, spec):
 
 
 def test_a_matrix_runs_a_pair_without_the_attack_that_does_not_fit_it(run, spec):
-    code, out, err = run("validate", spec(matrix=MATRIX, attacks=["pmc", "norm", "direct"]), "--json")
+    code, out, _ = run("validate", spec(matrix=MATRIX, attacks=["pmc", "norm", "direct"]), "--json")
     assert code == 0
     answer = json.loads(out)
     attacks = {s["study"]: [a["name"] for a in s["resolved"]["attacks"]] for s in answer["studies"]}
