@@ -5,11 +5,14 @@ import torch
 from torch.nn.functional import one_hot
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities
+from tune_vfl.defenses.cae import Cae
 from tune_vfl.defenses.geno import Geno
+from tune_vfl.defenses.grad_perturb import GradPerturb
 from tune_vfl.defenses.ladistill import Ladistill
 from tune_vfl.defenses.ladsg import Ladsg, LadsgParams
 from tune_vfl.defenses.laplace import Laplace, LaplaceParams
 from tune_vfl.defenses.marvell import Marvell
+from tune_vfl.defenses.mid import Mid
 from tune_vfl.defenses.pipeline import Pipeline, combined
 from tune_vfl.defenses.sgsub import Sgsub
 from tune_vfl.protocol.losses import class_probabilities, task_loss
@@ -67,6 +70,21 @@ def test_capabilities_are_those_that_all_stages_leave():
     assert Ladsg.capabilities.random == ("gradients",)
     assert Ladsg.capabilities.scale_sensitive
     assert combined([Laplace, Marvell]).classes == "binary"
+
+
+@pytest.mark.parametrize("demanding", [Cae, Mid, GradPerturb])
+def test_a_need_of_any_stage_is_a_need_of_the_whole(demanding):
+    own = demanding.capabilities
+    for stages in ([demanding, Geno], [Geno, demanding]):
+        whole = combined(stages)
+        assert (whole.head, whole.needs_concat, whole.needs_context) == (
+            own.head,
+            own.needs_concat,
+            own.needs_context,
+        )
+        assert whole.random == own.random
+        assert whole.modes == own.modes & Geno.capabilities.modes
+    assert (own.head, own.needs_concat, own.needs_context) != ("auto", False, False)
 
 
 class Shifted(Defense):

@@ -28,6 +28,8 @@ def _both(a: DefenseCapabilities, b: DefenseCapabilities) -> DefenseCapabilities
         stackable=a.stackable and b.stackable,
         scale_sensitive=a.scale_sensitive or b.scale_sensitive,
         head=b.head if a.head == "auto" else a.head,
+        needs_concat=a.needs_concat or b.needs_concat,
+        needs_context=a.needs_context or b.needs_context,
         random=tuple(dict.fromkeys(a.random + b.random)),
     )
 

@@ -1,0 +1,29 @@
+"""DCAE: coded labels, and gradients rounded to a few levels."""
+
+from __future__ import annotations
+
+from tune_vfl.defenses.base import defense
+from tune_vfl.defenses.cae import Cae, CaeParams
+from tune_vfl.defenses.discrete_sgd import DiscreteSgd, DiscreteSgdParams
+from tune_vfl.defenses.pipeline import Pipeline, combined
+
+
+class DcaeParams(DiscreteSgdParams, CaeParams):
+    """Parameters of :class:`Dcae`: those of its two stages, side by side."""
+
+
+@defense("dcae")
+class Dcae(Pipeline):
+    """The codes of ``cae`` as training labels, then the cut gradient rounded as ``discrete_sgd`` does, to 12 parts.
+
+    Rounding hides the code's shades: the largest entries of a row may tie. Which class a code names first still
+    shows, so that labelled rows undo it as they undo ``cae``. Source: Zou et al. 2022.
+    """
+
+    summary = "cae's codes in place of the labels, and the cut gradient rounded to a few levels"
+    reference = (
+        "Zou et al. 2022, Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated Learning"
+    )
+    Params = DcaeParams
+    stages = (Cae, DiscreteSgd)
+    capabilities = combined(stages)
