@@ -1,0 +1,73 @@
+"""Published scalars that put utility and protection into one number.
+
+None of them is an objective of a search, which keeps the two apart; they are here to compare with papers. Floats in,
+float out; NaN in, NaN out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_vfl.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def cap(utilities: Sequence[float], recovery_errors: Sequence[float]) -> float:
+    """Calibrated averaged performance: the mean of utility times recovery error over settings of one defense.
+
+    The number depends on which settings are averaged: it means something only beside their grid. FedAdOb, eq. 13.
+
+    Args:
+        utilities: utility at each setting, in [0, 1].
+        recovery_errors: at the same settings the MSE of a reconstruction, or one minus the success of a label attack.
+
+    Returns:
+        The mean product, larger is better for the defense; one setting gives its product.
+
+    Raises:
+        SpecError: without settings, or with two lengths.
+    """
+    if len(utilities) != len(recovery_errors) or not len(utilities):
+        raise SpecError(
+            f"CAP needs a utility and a recovery error for each setting, got {len(utilities)} and "
+            f"{len(recovery_errors)}"
+        )
+    return float(np.mean(np.multiply(utilities, recovery_errors)))
+
+
+def dcs(success: float, utility: float, *, floor: float, undefended: float, beta: float = 0.5) -> float:
+    """Defense capability score: nearness to the ideal of an attack at its floor and an undefended model's utility.
+
+    ``1 / (1 + sqrt((1 - beta) (success - floor)^2 + beta (utility - undefended)^2))``. VFLAIR (Zou et al. 2023).
+
+    Args:
+        success: what the attack reaches under the defense.
+        utility: under the defense.
+        floor: what the attack reaches without anything to learn from.
+        undefended: the utility without defense.
+        beta: how much utility weighs, in [0, 1].
+
+    Returns:
+        A number in (0, 1], 1 at the ideal.
+
+    Raises:
+        SpecError: for a beta outside [0, 1].
+    """
+    if not 0 <= beta <= 1:
+        raise SpecError(f"DCS weighs by beta between 0 and 1, got {beta}")
+    return 1 / (1 + math.sqrt((1 - beta) * (success - floor) ** 2 + beta * (utility - undefended) ** 2))
+
+
+def leak_per_training_auc(leak_auc: float, train_auc: float) -> float:
+    """GAFM's rule to select parameters: leak AUC over training AUC; smaller is better. NaN for a training AUC of 0."""
+    return leak_auc / train_auc if train_auc else float("nan")
+
+
+def utility_per_leak(test_auc: float, leak_auc: float) -> float:
+    """GAFM's ratio of test AUC over leak AUC; larger is better. NaN for a leak AUC of 0."""
+    return test_auc / leak_auc if leak_auc else float("nan")
