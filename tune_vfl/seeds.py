@@ -6,6 +6,7 @@ pack that share a seed share every draw, so a stream draws once per seed and han
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 
@@ -41,6 +42,7 @@ class Stream:
     """
 
     def __init__(self, seeds: int | Sequence[int], name: str, device: torch.device | str = "cpu") -> None:
+        self._seeds, self._name = seeds, name
         self._stacked = not isinstance(seeds, int)
         members = [seeds] if isinstance(seeds, int) else list(seeds)
         unique = list(dict.fromkeys(members))
@@ -50,6 +52,18 @@ class Stream:
         # Trial-major packs repeat the same seeds in the same order: then members are a plain repetition, not a gather.
         self._repeats = len(members) // len(unique) if members == unique * (len(members) // len(unique)) else 0
         self._position = torch.tensor(position, device=self._device)
+
+    def child(self, name: str) -> Stream:
+        """Open a stream of the same seeds, named below this one, at its beginning."""
+        return Stream(self._seeds, f"{self._name}/{name}", self._device)
+
+    def member(self, index: int) -> Stream:
+        """Return what goes on with the draws of one member of a pack, from where they are, without the leading axis."""
+        if isinstance(self._seeds, int):
+            raise ValueError(f"stream {self._name!r} belongs to one trial and has no members")
+        alone = Stream(int(self._seeds[index]), self._name, self._device)
+        alone._generators = [copy.deepcopy(self._generators[int(self._position[index])])]
+        return alone
 
     def _hand_out(self, draws: list[Tensor]) -> Tensor:
         if not self._stacked:

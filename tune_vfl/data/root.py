@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _opened: ContextVar[list[Path] | None] = ContextVar("opened", default=None)
 
@@ -58,6 +58,11 @@ def find(root: Path, relative: str, hint: str = "") -> Path:
             f"{relative}.{told}"
         )
     return _record(path)
+
+
+def find_one(root: Path, relatives: Sequence[str], hint: str = "") -> Path:
+    """Return the first of several places of one file that exists; see :func:`find`, which speaks where none does."""
+    return find(root, next((r for r in relatives if (root / r).is_file()), relatives[0]), hint)
 
 
 def absolute(path: str, root: Path) -> Path:

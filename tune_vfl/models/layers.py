@@ -87,12 +87,47 @@ class FlattenRows(nn.Module):
         return x.flatten(-self._axes) if self._axes > 1 else x
 
 
-def stack_of(widths: list[int], activation: type[nn.ReLU] | type[nn.LeakyReLU], *, stream: Stream) -> list[nn.Module]:
-    """Return linear layers of the given widths with the activation between them, in place, none after the last."""
+class Dropout(nn.Module):
+    """Zeros a share of the entries and scales the others up, in training mode only; its masks come from a named stream.
+
+    Masks are drawn where the stream lives, so that they are the same wherever the network is trained.
+
+    Args:
+        share: the probability that an entry of ``(*trials, B, d)`` is zeroed, in [0, 1).
+        stream: where the masks come from; members of a pack that share a seed share them.
+    """
+
+    def __init__(self, share: float, *, stream: Stream) -> None:
+        super().__init__()
+        self._share = share
+        self._stream = stream
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(*trials, B, d)`` to the same shape."""
+        if not self.training:
+            return x
+        kept = (self._stream.uniform(*x.shape[-2:]) >= self._share).to(x)
+        return x * kept.div_(1 - self._share)
+
+    def select(self, index: int) -> None:
+        """Keep the masks of one member of a pack, as they would go on in it."""
+        self._stream = self._stream.member(index)
+
+
+def stack_of(
+    widths: list[int], activation: type[nn.ReLU] | type[nn.LeakyReLU], *, stream: Stream, dropout: float = 0.0
+) -> list[nn.Module]:
+    """Return linear layers of the given widths with the activation between them, in place, none after the last.
+
+    Where ``dropout`` is not 0, each activation is followed by :class:`Dropout` with masks from streams of its own, so
+    that it leaves the starting weights as they are.
+    """
     layers: list[nn.Module] = []
     for i, (d_in, d_out) in enumerate(pairwise(widths)):
         if i:
             layers.append(activation(inplace=True))
+        if i and dropout:
+            layers.append(Dropout(dropout, stream=stream.child(f"dropout/{i}")))
         layers.append(Linear(d_in, d_out, stream=stream))
     return layers
 
@@ -115,4 +150,7 @@ def select_member(module: nn.Module, index: int) -> nn.Module:
     with torch.no_grad():
         for tensor in [*alone.parameters(), *alone.buffers()]:
             tensor.data = tensor.data[index].clone()
+    for part in alone.modules():
+        if isinstance(part, Dropout):
+            part.select(index)
     return alone

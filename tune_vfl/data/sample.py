@@ -1,0 +1,66 @@
+"""Train on fewer rows: a stratified sample of the training rows, the same for every seed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from tune_vfl.data.options import PartyOptions
+from tune_vfl.data.split import held_out_sizes
+from tune_vfl.errors import DataError
+from tune_vfl.seeds import numpy_rng
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class SampledOptions(PartyOptions):
+    """Options of a large data set with official test rows."""
+
+    rows: int | None = Field(
+        None, ge=1, description="train on a stratified sample of so many rows, for fast searches; none: on all"
+    )
+
+
+def training_sample(
+    y: Tensor, test_rows: Tensor, rows: int | None, class_names: Sequence[str], where: str
+) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+    """Choose the rows to keep: all test rows, and of the training rows all or a stratified sample.
+
+    Args:
+        y: ``(N,)`` labels of all rows.
+        test_rows: ``(M,)`` the official test rows.
+        rows: how many training rows to keep; None keeps all.
+        class_names: K names.
+        where: names the data set, for messages.
+
+    Returns:
+        ``(n,)`` rows to keep in rising order, ``(M,)`` which of those are the test rows, and notes.
+
+    Raises:
+        DataError: when there are not more training rows than that, or fewer than one a class were asked for.
+    """
+    is_test = torch.zeros(len(y), dtype=torch.bool)
+    is_test[test_rows] = True
+    train = (~is_test).nonzero().squeeze(1)
+    if rows is None or rows == len(train):
+        return torch.arange(len(y)), test_rows, ()
+    if not len(class_names) <= rows < len(train):
+        raise DataError(
+            f"{where}: rows asks for {rows:,} of {len(train):,} training rows; give {len(class_names)} (one a class) "
+            f"to {len(train):,}"
+        )
+    counts = torch.bincount(y[train], minlength=len(class_names))
+    sizes = held_out_sizes(counts, rows / len(train))
+    rng = numpy_rng(0, f"{where}/rows")
+    labels = y.numpy()
+    drawn = [rng.permutation(train.numpy()[labels[train.numpy()] == k])[:size] for k, size in enumerate(sizes)]
+    keep = is_test.clone()
+    keep[torch.from_numpy(np.concatenate(drawn))] = True
+    note = f"trained on a stratified sample of {sum(sizes):,} of {len(train):,} rows, the same for every seed"
+    kept = keep.nonzero().squeeze(1)
+    return kept, is_test[kept].nonzero().squeeze(1), (note,)
