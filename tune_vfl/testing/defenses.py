@@ -60,7 +60,8 @@ def other(defense: type[Defense], case: Case) -> Strict:
     for name, value in params.model_dump().items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             half = _changed(defense, params, name, value / 2 if isinstance(value, float) else value - 1)
-            params = half if half is not None and not _problems(defense, half, case) else params
+            if half is not None and defense.structure(half) == defense.structure(params):
+                params = params if _problems(defense, half, case) else half
     return params
 
 
@@ -74,9 +75,15 @@ def build(
     return made
 
 
+def rows_for(defense: type[Defense], case: Case, seed: int = 0) -> Rows:
+    """Return rows whose logits are as many as the defense needs."""
+    return make_rows(case, [seed], head=defense.capabilities.head)[0]
+
+
 def cut(made: Defense, grad: Tensor, y: Tensor, *, party: int = 0) -> Tensor:
     """Return what leaves the label party, in a loop that offers a context only to a defense that needs one."""
-    context = context_of(grad, y, made.num_classes) if made.capabilities.needs_context else None
+    outputs = 1 if made.capabilities.head == "scalar" else made.num_classes
+    context = context_of(grad, y, outputs) if made.capabilities.needs_context else None
     return made.cut_gradient(grad, y=y, context=context, party=party)
 
 
@@ -152,7 +159,7 @@ class DefenseContract:
 
     def test_sends_finite_gradients_of_the_same_shape(self, defense: type[Defense], case: Case) -> None:
         """Shape and dtype stay, no number is lost, and the gradient that came in is left alone."""
-        rows = make_rows(case, [0])[0]
+        rows = rows_for(defense, case)
         before = rows.grad.clone()
         made = build(defense, fitting(defense, case), case, rows, 0)
         for name, sent in run(made, rows).items():
@@ -164,7 +171,7 @@ class DefenseContract:
 
     def test_odd_batches_stay_finite(self, defense: type[Defense], case: Case) -> None:
         """Zero gradients, zero rows, one row, one class, huge and tiny rows: none of them makes a NaN."""
-        rows = make_rows(case, [0])[0]
+        rows = rows_for(defense, case)
         for name, change in _ODD_BATCHES.items():
             made = build(defense, fitting(defense, case), case, rows, 0)
             grad, y = change(rows)
@@ -177,7 +184,7 @@ class DefenseContract:
             pytest.skip("declared as not stackable")
         params = [fitting(defense, case)] * 2 + [other(defense, case)] * 2
         seeds = [0, 1, 0, 1]
-        alone = make_rows(case, seeds)
+        alone = [rows_for(defense, case, seed) for seed in seeds]
         together = run(build(defense, params, case, Rows.stack(alone), seeds), Rows.stack(alone))
         for member, (own, rows, seed) in enumerate(zip(params, alone, seeds, strict=True)):
             for name, value in run(build(defense, own, case, rows, seed), rows).items():
@@ -185,7 +192,7 @@ class DefenseContract:
 
     def test_seeds_decide_what_is_random_and_nothing_else(self, defense: type[Defense], case: Case) -> None:
         """The same seed gives the same numbers; another one gives others exactly where the capabilities say so."""
-        rows = make_rows(case, [0])[0]
+        rows = rows_for(defense, case)
         params = fitting(defense, case)
         first, again, new = (run(build(defense, params, case, rows, seed), rows) for seed in (0, 0, 1))
         assert all(torch.equal(first[name], again[name]) for name in first)
@@ -198,7 +205,7 @@ class DefenseContract:
 
     def test_parties_and_steps_draw_their_own_noise(self, defense: type[Defense], case: Case) -> None:
         """Two parties with equal gradients, and two steps of one party, never get the same noise."""
-        rows = make_rows(case, [0])[0]
+        rows = rows_for(defense, case)
         made = build(defense, fitting(defense, case), case, rows, 0)
         sent = [cut(made, rows.grad, rows.y, party=party) for party in (0, 1, 0)]
         if "gradients" in defense.capabilities.random:
@@ -210,7 +217,7 @@ class DefenseContract:
     def test_a_defense_that_needs_a_context_says_so(self, defense: type[Defense]) -> None:
         """In a loop that offers none it is refused with the reason; any other goes on without."""
         case = CASES[0]
-        rows = make_rows(case, [0])[0]
+        rows = rows_for(defense, case)
         made = build(defense, fitting(defense, case), case, rows, 0)
         if defense.capabilities.needs_context:
             with pytest.raises(SpecError, match="context"):
@@ -220,7 +227,7 @@ class DefenseContract:
 
     def test_a_disguised_bottom_is_a_copy(self, defense: type[Defense], case: Case) -> None:
         """What the label party knows of a bottom model takes the same rows, and changing it changes nothing else."""
-        rows = make_rows(case, [0])[0]
+        rows = rows_for(defense, case)
         made = build(defense, fitting(defense, case), case, rows, 0)
         bottom = made.wrap_bottom(nn.Sequential(*stack_of([case.d, 5, case.d], nn.ReLU, stream=Stream(0, "bottom"))))
         before = bottom(rows.grad)
@@ -233,13 +240,20 @@ class DefenseContract:
         assert torch.equal(bottom(rows.grad), before)
 
     def test_labels_belong_to_rows(self, defense: type[Defense], case: Case) -> None:
-        """A row's label is the same in any batch and any order; soft labels are a distribution over the classes."""
-        rows = make_rows(case, [0])[0]
+        """A row's label is the same in any batch and any order, and finite.
+
+        Soft labels are a distribution over the classes; the numbers that a scalar head is trained on mean what its
+        defense says.
+        """
+        rows = rows_for(defense, case)
         made = build(defense, fitting(defense, case), case, rows, 0)
         labels = made.labels(rows.y, rows.ids)
         order = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))[:20]
         assert torch.equal(made.labels(rows.y[order], rows.ids[order]), labels[order])
-        if labels.dim() > rows.y.dim():
+        assert torch.isfinite(labels).all()
+        if defense.capabilities.head == "scalar":
+            assert labels.shape == rows.y.shape
+        elif labels.dim() > rows.y.dim():
             assert labels.shape == (*rows.y.shape, case.num_classes)
             assert (labels >= 0).all()
             torch.testing.assert_close(labels.sum(-1), torch.ones(len(rows.y)))
@@ -250,7 +264,7 @@ class DefenseContract:
         """Where a setting is declared to do nothing, it does nothing."""
         if defense.weakest is None:
             pytest.skip("declares no setting that does nothing")
-        rows = make_rows(case, [0])[0]
+        rows = rows_for(defense, case)
         params = defense.Params.model_validate({**fitting(defense, case).model_dump(), **defense.weakest})
         made = build(defense, params, case, rows, 0)
         labels = made.labels(rows.y, rows.ids)

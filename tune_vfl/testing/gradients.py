@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.cell import Mode
+from tune_vfl.models.base import Head
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.seeds import generator
 
@@ -54,7 +55,7 @@ class Rows:
         y: ``(*trials, N)`` classes.
         ids: ``(*trials, N)`` distinct, neither sorted nor without gaps.
         grad: ``(*trials, N, d)``.
-        logits: ``(*trials, N, K)``.
+        logits: ``(*trials, N, K)``, or ``(*trials, N, 1)`` for a method with a scalar head.
         features: ``(*trials, N, 4)`` of the label party.
     """
 
@@ -80,12 +81,12 @@ def softmax_gradient(logits: Tensor, targets: Tensor, batch: int = BATCH_SCALE) 
     return (logits.softmax(-1) - targets) / batch
 
 
-def make_rows(case: Case, seeds: Iterable[int]) -> list[Rows]:
+def make_rows(case: Case, seeds: Iterable[int], *, head: Head = "auto") -> list[Rows]:
     """Return rows for each seed: every class occurs, and the class shows in the gradient and in the features."""
-    return [_rows(case, seed) for seed in seeds]
+    return [_rows(case, seed, head) for seed in seeds]
 
 
-def _rows(case: Case, seed: int) -> Rows:
+def _rows(case: Case, seed: int, head: Head) -> Rows:
     g = generator(seed, "testing/rows")
     y = torch.arange(ROWS)[torch.randperm(ROWS, generator=g)] % case.num_classes
     logits = torch.randn(ROWS, case.num_classes, generator=g) * 0.05
@@ -95,12 +96,13 @@ def _rows(case: Case, seed: int) -> Rows:
     centers = torch.randn(case.num_classes, 4, generator=g)
     features = centers[y] + 0.5 * torch.randn(ROWS, 4, generator=g)
     ids = torch.randperm(3 * ROWS, generator=g)[:ROWS]
-    return Rows(y=y, ids=ids, grad=grad, logits=logits, features=features)
+    given = logits[:, -1:] if head == "scalar" else logits
+    return Rows(y=y, ids=ids, grad=grad, logits=given, features=features)
 
 
-def context_of(grad: Tensor, y: Tensor, num_classes: int) -> Context:
-    """Return what a label party could know of this step; the gradients of a class are those of other rows."""
-    logits = torch.zeros(*y.shape, num_classes)
+def context_of(grad: Tensor, y: Tensor, outputs: int) -> Context:
+    """Return what a label party with so many logits could know of this step; a class's gradients are other rows'."""
+    logits = torch.zeros(*y.shape, outputs)
     ids = torch.arange(y.shape[-1]).expand(y.shape)
     return Context(
         embeddings=[grad, grad],
