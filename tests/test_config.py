@@ -103,6 +103,7 @@ torch.save({"sent": torch.cat(sent)}, sys.argv[3])
         ("marvell", {"budget": 2.0}),
         ("label_dp", {"epsilon": 1.0}),
         ("kdk", {"k": 2, "epsilon": 0.3, "teacher_epochs": 3}),
+        ("fedpass", {"mean_range": 5.0, "where": "both"}),
     ],
 )
 def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(

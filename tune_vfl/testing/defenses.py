@@ -9,7 +9,7 @@ Tests that a defense's declared capabilities rule out are not made for it; nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import pytest
 import torch
@@ -33,12 +33,15 @@ def allows(defense: type[Defense], case: Case) -> bool:
 
 
 def fitting(defense: type[Defense], case: Case) -> Strict:
-    """Return the default parameters, whole numbers lowered until they fit the case."""
+    """Return the default parameters, whole numbers lowered and choices changed until they fit the case."""
     params = defense.Params()
     for name, value in params.model_dump().items():
+        others: Sequence[Any] = get_args(defense.Params.model_fields[name].annotation)
         if isinstance(value, int) and not isinstance(value, bool):
-            lower = (_changed(defense, params, name, n) for n in range(value, 0, -1))
-            params = next((p for p in lower if p is not None and not _problems(defense, p, case)), params)
+            others = range(value, 0, -1)
+        if _problems(defense, params, case):
+            tried = (_changed(defense, params, name, other) for other in others)
+            params = next((p for p in tried if p is not None and not _problems(defense, p, case)), params)
     assert not _problems(defense, params, case)
     return params
 

@@ -1,0 +1,111 @@
+"""Passports: layers of the top and bottom models obfuscated by inputs that only their owner knows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tune_vfl.cell import Mode
+from tune_vfl.defenses._passports import Law, PassportLayer, first_linear, last_layer, with_passports
+from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.errors import SpecError
+from tune_vfl.seeds import Stream, Streams
+from tune_vfl.spec import Strict
+
+
+class FedpassParams(Strict):
+    """Parameters of :class:`Fedpass`."""
+
+    mean_range: float = Field(
+        100.0, gt=0, allow_inf_nan=False, description="N: every input channel's passports have a mean from U(-N, 0)"
+    )
+    variance: float = Field(
+        5.0, ge=0, allow_inf_nan=False, description="variance of a passport's entries around their channel's mean"
+    )
+    where: Literal["top", "bottom", "both"] = Field(
+        "top", description="top: in the label party's model, for labels; bottom: in every passive party's, for features"
+    )
+
+
+@defense("fedpass")
+class Fedpass(Defense):
+    """Scales and shifts a layer's output by what the layer makes of secret inputs, its passports.
+
+    In the top model the first linear layer gets them, in a passive bottom model the last convolution, or the last
+    linear layer where there is none. Passports are drawn once, as large as one input of the layer; the layer, an
+    encoder and a decoder learn around them. A linear layer's scale and shift pass tanh, so that large passports do not
+    blow up the training; a convolution's output is batch-normalized before and passes a ReLU after. An attacking
+    passive party knows its own passports, never the label party's. No setting is the same as no defense. Source: Gu et
+    al. 2024, FedAdOb, equations 5 and 6; order of encoder, decoder and average, and tanh, as in released code.
+    """
+
+    summary = "layers scaled and shifted by secret passports"
+    reference = "Gu et al. 2024, FedAdOb: Privacy-Preserving Federated Deep Learning with Adaptive Obfuscation"
+    Params = FedpassParams
+    capabilities = DefenseCapabilities(run_by="both", protects=("gradients", "embeddings"))
+    _bottoms = 0
+
+    @classmethod
+    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+        """Refuse passports in a top model that does not exist."""
+        where = params.model_dump()["where"]
+        if mode != "nosplit" or where == "bottom":
+            return []
+        problem = (
+            f"defense 'fedpass': where={where} puts passports into a top model, which model.top=none leaves out; take "
+            "where: bottom, or model.top: net, under which the direct attack is not defined (embeddings are no logits)"
+        )
+        return [problem]
+
+    def setup(
+        self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
+    ) -> None:
+        """H0: bottom models are counted from here on."""
+        super().setup(y, ids, active_features=active_features, seed=seed)
+        self._bottoms = 0
+
+    def wrap_bottom(self, bottom: nn.Module) -> nn.Module:
+        """H2: give passports to its last convolution, else its last linear layer; call it party by party, in order."""
+        if self._where == "top":
+            return bottom
+        self._bottoms += 1
+        return self._given_passports(bottom, last_layer, f"bottom/{self._bottoms - 1}")
+
+    def wrap_top(self, top: nn.Module) -> nn.Module:
+        """H4: give passports to its first linear layer."""
+        return top if self._where == "bottom" else self._given_passports(top, first_linear, "top")
+
+    def disguised(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
+        """Return a copy with other passports of the same law: the label party can only guess them."""
+        known = copy.deepcopy(bottom)
+        for module in known.modules():
+            if isinstance(module, PassportLayer):
+                module.redraw(stream)
+        return known
+
+    @property
+    def _where(self) -> str:
+        return str(self.members[0].model_dump()["where"])
+
+    def _given_passports(self, root: nn.Module, find: Callable[[nn.Module], str | None], part: str) -> nn.Module:
+        name = find(root)
+        if name is None:
+            raise SpecError(f"fedpass found no layer for passports in the {part} model: it needs a linear layer")
+        # On the CPU, so that weights and passports are the same wherever the network is trained.
+        start = Streams(self.streams.seeds, prefix=self.stream_prefix)
+        law = Law(
+            mean_range=self._of_members("mean_range"),
+            variance=self._of_members("variance"),
+            start=start[f"passport/init/{part}"],
+            secret=start[f"passport/{part}"],
+        )
+        return with_passports(root, name, law)
+
+    def _of_members(self, name: str) -> Tensor:
+        values = torch.tensor(self.values(name)).view(-1, 1, 1)
+        return values if self.stacked else values[0]
