@@ -183,12 +183,14 @@ class Loader(ABC, Generic[O]):
         summary: one line for ``tune-vfl list datasets``.
         reference: where the data come from.
         Options: the pydantic model of its options; each has a default unless the user must give it.
+        kept: the loaded data are kept in the user's cache folder; for public data alone, never for a user's own.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     reference: ClassVar[str]
     Options: type[O]
+    kept: ClassVar[bool] = False
 
     @abstractmethod
     def load(self, options: O, root: Path) -> Dataset:

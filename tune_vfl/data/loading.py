@@ -1,4 +1,4 @@
-"""Load a data set by its name and options, once a process."""
+"""Load a data set by its name and options, once a process, and large public ones once a machine."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 from pydantic import ValidationError
 
 from tune_vfl.data.base import DATASETS, Dataset, Loader
+from tune_vfl.data.cached import Stamps, keep, stamp, take, unchanged
 from tune_vfl.data.root import data_root, recorded
 from tune_vfl.errors import SpecError
 from tune_vfl.spec import Named, Strict, explain
 
 _KEPT = 4
-_Stamps = dict[Path, tuple[int, int]]
-_cache: OrderedDict[str, tuple[Dataset, _Stamps]] = OrderedDict()
+_cache: OrderedDict[str, tuple[Dataset, Stamps]] = OrderedDict()
 
 
 def load(named: Named, root: Path | None = None) -> Dataset:
     """Load a data set.
 
-    The last few are kept in memory and read again when a file of theirs changes; treat them as read-only.
+    The last few are kept in memory and read again when a file of theirs changes; treat them as read-only. Large public
+    ones are kept on disk too, in the form that the next process maps (:mod:`tune_vfl.data.cached`).
 
     Args:
         named: its name and options.
@@ -36,16 +37,21 @@ def load(named: Named, root: Path | None = None) -> Dataset:
     loader, options = _checked(named)
     options = loader.located(options, base)
     key = f"{named.name}|{base.absolute()}|{options.model_dump_json()}"
-    if key in _cache and _unchanged(_cache[key][1]):
-        _cache.move_to_end(key)
-        return _cache[key][0]
-    with recorded() as opened:
-        loaded = loader.load(options, base)
-    _cache[key] = (loaded, {path: _stamp(path) for path in opened})
+    if key not in _cache or not unchanged(_cache[key][1]):
+        _cache[key] = (take(key, named.name) if loader.kept else None) or _read(loader, options, base, key)
     _cache.move_to_end(key)
     while len(_cache) > _KEPT:
         _cache.popitem(last=False)
-    return loaded
+    return _cache[key][0]
+
+
+def _read(loader: Loader[Any], options: Strict, base: Path, key: str) -> tuple[Dataset, Stamps]:
+    with recorded() as opened:
+        loaded = loader.load(options, base)
+    stamps = {path: stamp(path) for path in opened}
+    if loader.kept and stamps:
+        keep(key, loaded, stamps)
+    return loaded, stamps
 
 
 def written_out(named: Named, root: Path | None = None) -> Named:
@@ -66,12 +72,3 @@ def _checked(named: Named) -> tuple[Loader[Any], Strict]:
         return loader, loader.Options.model_validate(named.options)
     except ValidationError as error:
         raise SpecError([f"dataset {named.name!r}: {p}" for p in explain(error, loader.Options)]) from error
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size
-
-
-def _unchanged(stamps: _Stamps) -> bool:
-    return all(path.is_file() and _stamp(path) == stamp for path, stamp in stamps.items())

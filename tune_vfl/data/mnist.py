@@ -35,6 +35,7 @@ class Mnist(Loader[SampledOptions]):
     summary = "60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes, left and right halves"
     reference = "LeCun, Cortes, Burges 1998, the MNIST database"
     Options = SampledOptions
+    kept = True
 
     def load(self, options: SampledOptions, root: Path) -> Dataset:
         """Read the four idx files of ``MNIST/raw``, gzipped or not."""

@@ -37,15 +37,21 @@ def split(dataset: Dataset, seed: int) -> Split:
     passive = [standardised(columns, train_rows) for columns in dataset.passive]
     active = None if dataset.active is None else standardised(dataset.active, train_rows)
     return Split(
-        passive_train=tuple(x[train_rows] for x in passive),
-        passive_test=tuple(x[test_rows] for x in passive),
-        active_train=None if active is None else active[train_rows],
-        active_test=None if active is None else active[test_rows],
+        passive_train=tuple(_rows_of(x, train_rows) for x in passive),
+        passive_test=tuple(_rows_of(x, test_rows) for x in passive),
+        active_train=None if active is None else _rows_of(active, train_rows),
+        active_test=None if active is None else _rows_of(active, test_rows),
         y_train=dataset.y[train_rows],
         y_test=dataset.y[test_rows],
         train_rows=train_rows,
         test_rows=test_rows,
     )
+
+
+def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
+    """Return rows in rising order: without a copy where none is left out between the first and the last."""
+    first, last = int(rows[0]), int(rows[-1])
+    return x[first : last + 1] if last - first + 1 == len(rows) else x[rows]
 
 
 def held_out_sizes(counts: Tensor, share: float) -> list[int]:
@@ -92,6 +98,8 @@ def standardised(columns: Columns, train_rows: Tensor) -> Tensor:
         ``(N, d)`` float32, or the images as they are.
     """
     if len(columns.shape) != 1:
+        return columns.x
+    if columns.scaled is not None and not columns.scaled.any() and not columns.x.isnan().any():
         return columns.x
     scaled = torch.zeros(columns.x.shape[1], dtype=torch.bool) if columns.scaled is None else columns.scaled
     parts = zip(torch.split(columns.x, _COLUMNS_AT_ONCE, dim=1), torch.split(scaled, _COLUMNS_AT_ONCE), strict=True)

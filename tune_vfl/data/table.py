@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import lzma
 import zlib
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
@@ -20,7 +21,7 @@ DELIMITERS = ",;\t"
 
 
 def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a ``,``-, ``;``- or tab-separated text file, plain or gzipped (by its name's ``.gz``), as text.
+    """Read a ``,``-, ``;``- or tab-separated text file, as text; packed where its name ends in ``.gz`` or ``.xz``.
 
     Args:
         path: the file, in UTF-8.
@@ -67,6 +68,8 @@ def _nameless(path: Path, place: int) -> DataError:
 def _open(path: Path) -> IO[str]:
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    if path.suffix == ".xz":
+        return lzma.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open("rt", encoding="utf-8-sig", newline="")
 
 
@@ -74,7 +77,7 @@ def _open(path: Path) -> IO[str]:
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path}: is corrupt or cut off ({error}); fetch the file again") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not UTF-8 text ({error.reason}); is it a csv? save it as csv in UTF-8") from error
@@ -143,7 +146,7 @@ def _parse(path: Path, delimiter: str, header: list[str], *, has_header: bool) -
             dtype=str,
             na_filter=False,
             encoding="utf-8-sig",
-            compression="gzip" if path.suffix == ".gz" else None,
+            compression="infer",
         )
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: cannot be read as a csv: {error}") from error

@@ -1,0 +1,168 @@
+"""Keep a public data set on disk as it was loaded, for the next process to map into memory instead of reading it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tune_vfl.data.base import Columns, Dataset, Recipe
+from tune_vfl.errors import SpecError
+from tune_vfl.files import written_whole
+from tune_vfl.spec import Named, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+_log = logging.getLogger(__name__)
+SCHEMA = "tune-vfl/prepared/1"
+LEAST_BYTES = 2**20
+"""Smaller data sets are read about as fast from their own files."""
+MOST_ENTRIES = 16
+Stamps = dict[Path, tuple[int, int]]
+
+
+def folder() -> Path:
+    """Return where prepared data sets are kept: ``tune-vfl/prepared`` in the user's cache folder."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tune-vfl" / "prepared"
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """Return what tells two versions of a file apart: the time of its last change, and its size."""
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+def unchanged(stamps: Stamps) -> bool:
+    """Whether every file is still what it was."""
+    return all(path.is_file() and stamp(path) == known for path, known in stamps.items())
+
+
+def take(key: str, name: str) -> tuple[Dataset, Stamps] | None:
+    """Return the data set that was kept under ``key``, and the files it was read from; None where there is none.
+
+    An entry that another version of the loaders made, whose files have changed, or that is broken counts as none. The
+    tensors are mapped, so that all processes of a machine share their pages; nothing written to them reaches the file.
+
+    Args:
+        key: everything that the loader was given.
+        name: the data set's name.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = _place(key, name)
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            said = json.loads(file.metadata()["prepared"])
+            if (said["schema"], said["key"], said["code"]) != (SCHEMA, key, code_digest()):
+                return None
+            stamps = {Path(p): (int(t), int(n)) for p, t, n in said["files"]}
+            if not unchanged(stamps):
+                return None
+            return _dataset(said["dataset"], {k: file.get_tensor(k) for k in file.keys()}), stamps  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        _log.info("%s: prepared data cannot be used (%s); reading the original files", path, error)
+        return None
+
+
+def keep(key: str, dataset: Dataset, stamps: Stamps) -> None:
+    """Keep a data set for :func:`take`, whole or not at all; where that is not possible, go on without.
+
+    Workers that race write the same content; the last one's stays. The oldest entries beyond a few go.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    said, tensors = _taken_apart(dataset)
+    if sum(t.nbytes for t in tensors.values()) < LEAST_BYTES:
+        return
+    files = [[str(path), *known] for path, known in stamps.items()]
+    about = {"schema": SCHEMA, "key": key, "code": code_digest(), "files": files, "dataset": said}
+    path = _place(key, dataset.name)
+    try:
+        with written_whole(path) as draft:
+            save_file(tensors, draft, metadata={"prepared": json.dumps(about)})
+        _prune(path.parent)
+    except (SpecError, SafetensorError, OSError) as error:
+        _log.info("%s: prepared data cannot be kept (%s); they will be read again next time", path, error)
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of the code that loads data: what another version of it made is not used."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _place(key: str, name: str) -> Path:
+    return folder() / f"{name}-{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.safetensors"
+
+
+def _prune(at: Path) -> None:
+    entries = sorted(at.glob("*.safetensors"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+    for path in entries[MOST_ENTRIES:]:
+        path.unlink(missing_ok=True)
+
+
+def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    tensors = {"y": dataset.y}
+    if dataset.test_rows is not None:
+        tensors["test_rows"] = dataset.test_rows
+    parties = [*dataset.passive, *([] if dataset.active is None else [dataset.active])]
+    for k, columns in enumerate(parties):
+        tensors[f"x/{k}"] = columns.x
+        if columns.scaled is not None:
+            tensors[f"scaled/{k}"] = columns.scaled
+    said = {
+        "name": dataset.name,
+        "parties": [[columns.party, list(columns.names)] for columns in parties],
+        "passive": len(dataset.passive),
+        "class_names": list(dataset.class_names),
+        "metric": dataset.metric,
+        "recipe": {
+            "model": dataset.recipe.model.model_dump(mode="json"),
+            "training": dataset.recipe.training.model_dump(mode="json"),
+            "auxiliary_per_class": dataset.recipe.auxiliary_per_class,
+        },
+        "fingerprint": dataset.fingerprint,
+        "notes": list(dataset.notes),
+        "test_share": dataset.test_share,
+    }
+    return said, {name: t.contiguous() for name, t in tensors.items()}
+
+
+def _dataset(said: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Dataset:
+    parties = [
+        Columns(party, tensors[f"x/{k}"], tuple(names), tensors.get(f"scaled/{k}"))
+        for k, (party, names) in enumerate(said["parties"])
+    ]
+    recipe = said["recipe"]
+    return Dataset(
+        name=said["name"],
+        passive=tuple(parties[: said["passive"]]),
+        active=parties[-1] if len(parties) > said["passive"] else None,
+        y=tensors["y"],
+        class_names=tuple(said["class_names"]),
+        metric=said["metric"],
+        recipe=Recipe(
+            model=Named.model_validate(recipe["model"]),
+            training=Training.model_validate(recipe["training"]),
+            auxiliary_per_class=recipe["auxiliary_per_class"],
+        ),
+        fingerprint=said["fingerprint"],
+        test_rows=tensors.get("test_rows"),
+        test_share=said["test_share"],
+        notes=tuple(said["notes"]),
+    )
