@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
 from tests.problems import made_up_split, network_for
-from tune_vfl.defenses.discorloss import Discorloss, DiscorlossParams, distance_correlation
+from tune_vfl.defenses.discorloss import Discorloss, DiscorlossParams
+from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.losses import task_loss

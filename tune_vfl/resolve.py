@@ -79,7 +79,7 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     problems.extend(_defense_problems(defense_class, spec, dataset, mode))
     problems.extend(_joining_problems(defense_class, architecture.options, dataset))
     for attack in attacks:
-        problems.extend(_attack_problems(attack, dataset, mode))
+        problems.extend(_attack_problems(attack, dataset, mode, architecture.options))
         problems.extend(attack.training_problems(training))
     if problems:
         raise SpecError(problems)
@@ -186,13 +186,18 @@ def _joining_problems(cls: type[Defense], options: ModelOptions, dataset: Datase
         )
 
 
-def _attack_problems(attack: Attack[Strict], dataset: Dataset, mode: Mode) -> Iterable[str]:
+def _attack_problems(attack: Attack[Strict], dataset: Dataset, mode: Mode, options: ModelOptions) -> Iterable[str]:
     capabilities = attack.capabilities
     if capabilities.classes == "binary" and dataset.num_classes != 2:
         yield f"attack {attack.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
     if mode not in capabilities.modes:
         why = f"attack {attack.name!r} is defined for {_words(capabilities.modes)}; this data and model make it {mode}"
         yield why + ("; model.top=none makes it nosplit" if mode == "split" and "nosplit" in capabilities.modes else "")
+    elif capabilities.needs_concat and options.aggregation != "concat":
+        yield (
+            f"attack {attack.name!r} sends columns beside its embedding, which model.aggregation={options.aggregation} "
+            "leaves no room for; use concat"
+        )
     yield from attack.problems(attack.params, num_classes=dataset.num_classes, mode=mode)
 
 

@@ -36,6 +36,7 @@ class AttackCapabilities:
         acts: it changes the training and needs a run of its own.
         who: who attacks.
         stackable: it takes any leading axes.
+        needs_concat: it needs a top model that takes each party's embedding as a part of its own.
     """
 
     classes: Literal["binary", "any"] = "any"
@@ -45,6 +46,7 @@ class AttackCapabilities:
     acts: bool = False
     who: Literal["passive", "active"] = "passive"
     stackable: bool = True
+    needs_concat: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.spec import Strict
 
-TINY = 1e-16
-"""Added under roots, so that equal rows have a correlation and a gradient."""
 WIDE_FROM = 513
 """From this many rows on, distances are centered in float64: their means over B^2 entries lose digits in float32."""
 
@@ -29,33 +28,6 @@ class DiscorlossParams(Strict):
     phi: Literal["identity", "log"] = Field(
         "identity", description="what is added to the loss: the correlation itself, or its logarithm"
     )
-
-
-def _distances(rows: Tensor) -> Tensor:
-    # By differences: the faster expansion into products leaves rounding where rows are equal, which a root magnifies.
-    return torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
-
-
-def _centered(distances: Tensor) -> Tensor:
-    rows = distances.mean(-1, keepdim=True)
-    return distances - rows - rows.mT + rows.mean(-2, keepdim=True)
-
-
-def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
-    """Return the sample distance correlation of two sets of rows (Szekely et al. 2007), a V-statistic.
-
-    Args:
-        x: ``(*trials, B, d)``.
-        y: ``(*trials, B, c)``.
-
-    Returns:
-        ``(*trials,)`` from 0, independent, to 1. Small batches are biased upwards. Where all rows of one side are
-        equal it is near 0.
-    """
-    a, b = _centered(_distances(x)), _centered(_distances(y))
-    shared = ((a * b).mean((-2, -1)).clamp_min(0) + TINY).sqrt()
-    own_x, own_y = ((m.square().mean((-2, -1)) + TINY).sqrt() for m in (a, b))
-    return shared / (own_x * own_y + TINY).sqrt()
 
 
 @defense("discorloss")
