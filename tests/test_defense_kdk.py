@@ -91,9 +91,9 @@ def test_with_the_teacher_as_anchor_the_labels_are_as_right_as_the_teacher():
 def test_members_share_teachers_by_content(monkeypatch):
     trained = []
 
-    def counted(x, y, seed, recipe, num_classes):
+    def counted(x, y, seed, recipe, *rest, **asked):
         trained.append((seed, recipe))
-        return train_teacher(x, y, seed, recipe, num_classes)
+        return train_teacher(x, y, seed, recipe, *rest, **asked)
 
     monkeypatch.setattr(teachers, "train_teacher", counted)
     monkeypatch.setattr(teachers, "MEMORY", TeacherMemory())
@@ -108,6 +108,11 @@ def test_members_share_teachers_by_content(monkeypatch):
     assert all(torch.equal(a.probabilities, b.probabilities) for a, b in zip(found, again, strict=True))
     find_teachers(x.expand(1, 40, 6) + 1, y.expand(1, 40), [0], [short], 4)
     assert len(trained) == 4  # other features, another teacher
+    asked = torch.cat([x, x + 1])
+    [other], _ = find_teachers(x.expand(1, 40, 6), y.expand(1, 40), [0], [short], 4, asked=asked.expand(1, 80, 6))
+    assert len(trained) == 5  # the same training, asked about other rows
+    torch.testing.assert_close(other.probabilities[:40], found[0].probabilities)
+    assert other.accuracy == found[0].accuracy
 
 
 def test_the_memory_forgets_what_was_not_used_for_longest():

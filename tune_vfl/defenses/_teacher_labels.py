@@ -12,7 +12,7 @@ from torch import Tensor
 from tune_vfl.cell import Mode
 from tune_vfl.defenses._by_id import RowTable
 from tune_vfl.defenses.base import Defense, DefenseCapabilities
-from tune_vfl.defenses.teachers import TeacherRecipe, find_teachers
+from tune_vfl.defenses.teachers import find_teachers, recipe_of
 from tune_vfl.errors import SpecError
 from tune_vfl.spec import Strict
 
@@ -107,15 +107,6 @@ class TeacherLabels(Defense):
         """Whether the teacher looks at the features of all parties."""
         return any(getattr(p, "teacher_view", "active") == "full" for p in self.members)
 
-    def _recipes(self) -> list[TeacherRecipe]:
-        given: list[dict[str, Any]] = [p.model_dump() for p in self.members]
-        return [
-            TeacherRecipe(
-                g["teacher_hidden"], float(g["teacher_lr"]), int(g["teacher_epochs"]), int(g["teacher_batch_size"])
-            )
-            for g in given
-        ]
-
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
@@ -129,7 +120,8 @@ class TeacherLabels(Defense):
             raise SpecError(f"{self.name} trains a teacher on features, got none; pass active_features to setup")
         x, labels = (active_features, y) if self.stacked else (active_features.unsqueeze(0), y.unsqueeze(0))
         seeds = [seed] if isinstance(seed, int) else list(seed)
-        teachers, own = find_teachers(x, labels, seeds, self._recipes(), self.num_classes)
+        recipes = [recipe_of(p) for p in self.members]
+        teachers, own = find_teachers(x, labels, seeds, recipes, self.num_classes)
         self._accuracy = [teachers[slot].accuracy for slot in own]
         true_first = getattr(self.members[0], "anchor", "") == "true_label"
         # Ranks per distinct teacher, not soft labels per member: a tenth of the memory in a pack of many trials.

@@ -1,4 +1,4 @@
-"""Teachers: small networks that the label party trains on features of its own, to soften labels with what they believe.
+"""Teachers: small networks on the label party's own features; what they believe changes the labels of training.
 
 Members of a pack with the same data, seed and recipe share one teacher. Teachers stay in the process, under a key made
 of their content, so that the next pack of a study does not train them again.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tune_vfl.models.layers import stack_of
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.seeds import Stream
+from tune_vfl.spec import Strict
 
 MEMORY_BYTES = 256 * 2**20
 """How much the teachers kept in a process may take."""
@@ -39,12 +40,23 @@ class TeacherRecipe(NamedTuple):
     batch_size: int
 
 
+def recipe_of(params: Strict) -> TeacherRecipe:
+    """Return the recipe in a defense's parameters ``teacher_hidden``, ``_lr``, ``_epochs`` and ``_batch_size``."""
+    given: dict[str, Any] = params.model_dump()
+    return TeacherRecipe(
+        given["teacher_hidden"],
+        float(given["teacher_lr"]),
+        int(given["teacher_epochs"]),
+        int(given["teacher_batch_size"]),
+    )
+
+
 class Teacher(NamedTuple):
     """What a trained teacher believes.
 
     Attributes:
-        probabilities: ``(N, K)`` for the training rows.
-        accuracy: share of the training rows whose likeliest class is the true one.
+        probabilities: ``(N, K)`` for the rows that it was asked about: those that it was trained on, or others.
+        accuracy: share of the training rows whose likeliest class is the one that it was taught.
     """
 
     probabilities: Tensor
@@ -90,8 +102,9 @@ def _content(tensor: Tensor) -> bytes:
     return hashlib.blake2b(host.numpy().tobytes(), digest_size=16).digest() + repr(tuple(host.shape)).encode()
 
 
-def _key(x: Tensor, y: Tensor, seed: int, recipe: TeacherRecipe, num_classes: int) -> str:
-    digest = hashlib.blake2b(_content(x) + _content(y), digest_size=16)
+def _key(x: Tensor, y: Tensor, seed: int, recipe: TeacherRecipe, num_classes: int, *, asked: Tensor | None) -> str:
+    others = b"" if asked is None else _content(asked)
+    digest = hashlib.blake2b(_content(x) + _content(y) + others, digest_size=16)
     digest.update(repr((seed, recipe, num_classes, x.device.type)).encode())
     return digest.hexdigest()
 
@@ -101,16 +114,25 @@ def _rate(recipe: TeacherRecipe, epoch: int) -> float:
     return recipe.lr * 0.1**drops
 
 
+@torch.no_grad()
+def _beliefs(network: nn.Module, x: Tensor) -> Tensor:
+    parts = [x[start : start + ROWS_AT_ONCE] for start in range(0, x.shape[0], ROWS_AT_ONCE)]
+    return torch.cat([network(part).softmax(-1) for part in parts])
+
+
 @torch.enable_grad()
-def train_teacher(x: Tensor, y: Tensor, seed: int, recipe: TeacherRecipe, num_classes: int) -> Teacher:
-    """Train a teacher by cross-entropy on the true labels, and ask it once about all training rows.
+def train_teacher(
+    x: Tensor, y: Tensor, seed: int, recipe: TeacherRecipe, num_classes: int, *, asked: Tensor | None = None
+) -> Teacher:
+    """Train a teacher by cross-entropy, and ask it once about all training rows, or about others.
 
     Args:
         x: ``(N, F)`` features.
-        y: ``(N,)`` classes.
+        y: ``(N,)`` classes that it is taught.
         seed: of its weights and of the order of rows.
         recipe: how.
         num_classes: K.
+        asked: ``(M, F)`` features of the rows that it is asked about in place of the training rows.
     """
     count = x.shape[0]
     widths = [x.shape[1], *recipe.hidden, num_classes]
@@ -125,15 +147,19 @@ def train_teacher(x: Tensor, y: Tensor, seed: int, recipe: TeacherRecipe, num_cl
             task_loss(network(x[batch]), y[batch]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
-    with torch.no_grad():
-        parts = [x[start : start + ROWS_AT_ONCE] for start in range(0, count, ROWS_AT_ONCE)]
-        probabilities = torch.cat([network(part).softmax(-1) for part in parts])
-    right = (probabilities.argmax(-1) == y).double().mean()
-    return Teacher(probabilities, float(right))
+    learned = _beliefs(network, x)
+    right = (learned.argmax(-1) == y).double().mean()
+    return Teacher(learned if asked is None else _beliefs(network, asked), float(right))
 
 
 def find_teachers(
-    x: Tensor, y: Tensor, seeds: Sequence[int], recipes: Sequence[TeacherRecipe], num_classes: int
+    x: Sequence[Tensor] | Tensor,
+    y: Sequence[Tensor] | Tensor,
+    seeds: Sequence[int],
+    recipes: Sequence[TeacherRecipe],
+    num_classes: int,
+    *,
+    asked: Sequence[Tensor] | Tensor | None = None,
 ) -> tuple[list[Teacher], list[int]]:
     """Return the teachers of the members of a pack, trained now or taken from memory.
 
@@ -141,23 +167,26 @@ def find_teachers(
     with them, now and then, which classes are the likeliest; so a pack would train on other labels than a trial alone.
 
     Args:
-        x: ``(T, N, ...)`` features.
-        y: ``(T, N)`` classes.
+        x: ``(T, N, ...)`` features, or T tensors ``(N_t, ...)``.
+        y: ``(T, N)`` classes, or T tensors ``(N_t,)``.
         seeds: T seeds.
         recipes: T recipes.
         num_classes: K.
+        asked: features ``(T, M, ...)`` of the rows to ask about, where those are not the training rows.
 
     Returns:
         The distinct teachers, and for each member which of them is its own.
     """
     own: list[str] = []
     found: dict[str, Teacher] = {}
-    for features, labels, seed, recipe in zip(x, y, seeds, recipes, strict=True):
-        key = _key(features, labels, seed, recipe, num_classes)
+    others = [None] * len(seeds) if asked is None else asked
+    for features, labels, seed, recipe, rows in zip(x, y, seeds, recipes, others, strict=True):
+        key = _key(features, labels, seed, recipe, num_classes, asked=rows)
         own.append(key)
         if key not in found:
+            flat = None if rows is None else rows.flatten(1)
             held = MEMORY.get(key)
-            found[key] = held or train_teacher(features.flatten(1), labels, seed, recipe, num_classes)
+            found[key] = held or train_teacher(features.flatten(1), labels, seed, recipe, num_classes, asked=flat)
             MEMORY.put(key, found[key])
     distinct = list(found)
     return list(found.values()), [distinct.index(key) for key in own]
