@@ -5,27 +5,69 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
+from pydantic import Field
 
-from tune_vfl.data.base import Split
+from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, Split, dataset
 from tune_vfl.models.base import VflNetwork, build
 from tune_vfl.models.mlp import Mlp, MlpOptions
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import Streams
-from tune_vfl.spec import Training
+from tune_vfl.spec import Named, Strict, Training
 
 ROWS = 10_000
 TRAINING = Training(epochs=4, batch_size=256, lr=1e-3)
 
 
+def made_up_features(rows: int, seed: int = 0, *, classes: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ``(rows, 20)`` features and the classes that a linear rule gives them."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, 20, generator=g)
+    if classes == 2:
+        return x, (x @ torch.randn(20, generator=g) > 0).long()
+    return x, (x @ torch.randn(20, classes, generator=g)).argmax(-1)
+
+
 def made_up_rows(seed: int = 0) -> Split:
     """Return 10,000 training rows, 10 features at each party, and 2 classes."""
-    g = torch.Generator().manual_seed(seed)
-    x = torch.randn(ROWS, 20, generator=g)
-    y = (x @ torch.randn(20, generator=g) > 0).long()
+    x, y = made_up_features(ROWS, seed)
     passive, own, rows = x[:, :10].contiguous(), x[:, 10:].contiguous(), torch.arange(ROWS)
     return Split((passive,), (passive,), own, own, y, y, rows, rows)
+
+
+class MadeUpOptions(Strict):
+    """How large the problem is."""
+
+    rows: int = Field(ROWS, ge=100, description="training rows")
+    classes: int = Field(2, ge=2, description="classes")
+
+
+@dataset("made_up")
+class MadeUp(Loader[MadeUpOptions]):
+    """The same problem as a data set, for what is measured through a spec."""
+
+    summary = "20 normal features at two parties, a linear rule"
+    reference = "this benchmark"
+    Options = MadeUpOptions
+    HELD_OUT = 100
+
+    def load(self, options: MadeUpOptions, root: Path) -> Dataset:
+        """Make it up; the data root is not needed."""
+        x, y = made_up_features(options.rows + self.HELD_OUT, classes=options.classes)
+        hidden = {"bottom_hidden": (32, 32), "top_hidden": (32,)}
+        return Dataset(
+            name="made_up",
+            passive=(Columns("passive", x[:, :10].contiguous()),),
+            active=Columns("active", x[:, 10:].contiguous()),
+            y=y,
+            class_names=tuple(str(k) for k in range(options.classes)),
+            metric="accuracy",
+            recipe=Recipe(model=Named(name="mlp", **hidden), training=TRAINING),
+            fingerprint=options.model_dump_json(),
+            test_rows=torch.arange(options.rows, len(y)),
+        )
 
 
 def mlp(pack: Pack) -> VflNetwork:

@@ -8,12 +8,15 @@ from torch import nn
 
 from tests.problems import made_up_split, train
 from tests.test_loop import ALONE
+from tune_vfl.data.base import Split
 from tune_vfl.defenses.grad_perturb import GradPerturb, GradPerturbParams
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.hooks import Context, Hooks
-from tune_vfl.protocol.losses import task_loss
+from tune_vfl.protocol.losses import loss_gradient, task_loss
+from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Training
+from tune_vfl.testing.gradients import linear
 
 B, D = 6, 4
 
@@ -40,7 +43,7 @@ def step(classes, seed=0):
         ids=torch.arange(B),
         epoch=0,
         step=0,
-        per_class_gradient=lambda c: gradient(torch.full_like(y, c)),
+        per_class_gradient=lambda label: gradient(torch.full_like(y, label) if isinstance(label, int) else label),
     )
     return gradient(y), y, context, gradient
 
@@ -66,7 +69,7 @@ def test_two_classes_get_one_number_along_the_difference():
 def test_the_expected_gradient_stays(classes, form):
     grad, y, context, _ = step(classes)
     per_class = [context.per_class_gradient(c) for c in range(classes)]
-    context.per_class_gradient = per_class.__getitem__
+    context.per_class_gradient = linear(per_class)
     defense, repeats = made(classes, two_classes=form), 4000
     sent = torch.stack([defense.cut_gradient(grad, y=y, context=context) for _ in range(repeats)])
     error = (sent.mean(0) - grad).abs() / (sent.std(0) / math.sqrt(repeats))
@@ -81,7 +84,7 @@ def test_two_labels_are_told_apart_by_at_most_epsilon(epsilon):
     counts = []
     for label, seed in ((0, 0), (1, 1)):
         y = torch.full((rows,), label)
-        context = Context([], torch.zeros(rows, 2), y, y, 0, 0, context_of_class.__getitem__)
+        context = Context([], torch.zeros(rows, 2), y, y, 0, 0, linear([context_of_class[0], context_of_class[1]]))
         defense = made(2, epsilon=epsilon)
         defense.setup(y, torch.arange(rows), seed=seed)
         sent = defense.cut_gradient(context_of_class[label], y=y, context=context)
@@ -100,16 +103,44 @@ def test_without_a_context_it_says_what_is_missing():
 
 
 class Last(Hooks):
-    """Keeps the last gradient that came and its context."""
+    """Keeps the last gradient that came and what the context said of it."""
+
+    def __init__(self, classes):
+        self.classes = classes
 
     def cut_gradient(self, grad, *, y, context=None, party=0):
-        self.grad, self.y, self.of_class = grad, y, [context.per_class_gradient(c) for c in range(3)]
+        weights = torch.randn(*y.shape, self.classes, generator=torch.Generator().manual_seed(party))
+        self.grad, self.y, self.weights = grad, y, weights
+        self.of_class = [context.per_class_gradient(c) for c in range(self.classes)]
+        self.at_once = context.per_class_gradient(weights)
         return grad
 
 
-def test_in_the_loop_the_gradients_per_class_are_those_of_the_loss():
-    split = made_up_split(0, classes=3)
-    last = Last()
-    train(split, ALONE, Training(epochs=1, batch_size=14, lr=0.01), [last], classes=3)
-    picked = torch.stack(last.of_class)[last.y, torch.arange(len(last.y))]
+@pytest.mark.parametrize("scale", ["batch_mean", "per_sample"])
+@pytest.mark.parametrize(("lead", "options"), [((), {}), ((2,), {}), ((), {"top": "none", "aggregation": "sum"})])
+def test_in_the_loop_the_gradients_per_class_are_those_of_the_loss(lead, options, scale):
+    classes = 3
+    split = made_up_split(0, classes=classes)
+    pack = Pack((0,), *lead) if lead else ALONE
+    last = Last(classes)
+    training = Training(epochs=1, batch_size=14, lr=0.01, grad_scale=scale)
+    train(Split.stack([split]) if lead else split, pack, training, [last], classes=classes, **options)
+    wanted = nn.functional.one_hot(last.y, classes)
+    picked = sum(wanted[..., c, None] * last.of_class[c] for c in range(classes))
     torch.testing.assert_close(picked, last.grad)
+    one_by_one = sum(last.weights[..., c, None] * last.of_class[c] for c in range(classes))
+    torch.testing.assert_close(last.at_once, one_by_one)
+
+
+@pytest.mark.parametrize(("classes", "outputs"), [(2, 1), (2, 2), (5, 5)])
+def test_the_gradient_of_weighted_classes_is_the_sum_of_the_losses_own(classes, outputs):
+    g = torch.Generator().manual_seed(0)
+    logits = torch.randn(3, 7, outputs, dtype=torch.float64, generator=g, requires_grad=True)
+    weights = torch.randn(3, 7, classes, dtype=torch.float64, generator=g)
+    passes = []
+    for c in range(classes):
+        loss = task_loss(logits, torch.full((3, 7), c)).sum()
+        passes.append(torch.autograd.grad(loss, logits)[0])
+        torch.testing.assert_close(loss_gradient(logits.detach(), c), passes[c])
+    naive = sum(weights[..., c, None] * passes[c] for c in range(classes))
+    torch.testing.assert_close(loss_gradient(logits.detach(), weights), naive)

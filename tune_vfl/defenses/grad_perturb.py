@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -55,15 +54,9 @@ class GradPerturb(Defense):
                 "grad_perturb needs the gradient that each label would give: got no context; pass "
                 "cut_gradient(..., context=Context(..., per_class_gradient=...)), or choose laplace or iso"
             )
-        of_class = context.per_class_gradient
         along_difference = self.num_classes == 2 and getattr(self.members[0], "two_classes", "") == "difference"
         sensitivity = 1.0 if along_difference else 2.0
         draws = self.streams[f"cut/{party}"].laplace(grad.shape[-2], 1 if along_difference else self.num_classes)
         noise = (draws * sensitivity / self.number("epsilon")).to(grad.dtype)
-        if along_difference:
-            return grad + noise * (of_class(1) - of_class(0)).to(grad.dtype)
-        return grad + self._summed(noise, of_class).to(grad.dtype)
-
-    def _summed(self, noise: Tensor, of_class: Callable[[int], Tensor]) -> Tensor:
-        """Return the sum over classes of ``noise (*trials, B, K)`` times the gradients of that class."""
-        return torch.stack([noise[..., c, None] * of_class(c) for c in range(self.num_classes)]).sum(0)
+        weights = torch.cat([-noise, noise], dim=-1) if along_difference else noise
+        return grad + context.per_class_gradient(weights).to(grad.dtype)

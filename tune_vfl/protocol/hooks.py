@@ -23,7 +23,8 @@ class Context:
         targets: what the loss trained on.
         ids: ``(*trials, B)`` the rows' ids.
         epoch, step: both from 0; ``step`` counts over the whole training.
-        per_class_gradient: ``c -> (*trials, B, d)``: this party's gradient of the mean loss had every row had label c.
+        per_class_gradient: ``label -> (*trials, B, d)``: this party's gradient of the mean cross-entropy, had every row
+            had the class ``label``; or, linear in them, for weights ``(*trials, B, K)`` of the classes, of any sign.
     """
 
     embeddings: Sequence[Tensor]
@@ -32,7 +33,7 @@ class Context:
     ids: Tensor
     epoch: int
     step: int
-    per_class_gradient: Callable[[int], Tensor]
+    per_class_gradient: Callable[[int | Tensor], Tensor]
 
 
 class Hooks:

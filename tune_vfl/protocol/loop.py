@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.protocol.hooks import Context, Hooks
+from tune_vfl.protocol.losses import loss_gradient
 from tune_vfl.protocol.members import Batch, Rows
 from tune_vfl.spec import Training
 
@@ -143,7 +144,8 @@ class SplitTraining:
         untouched = [own] if own is not None and len(outgoing) == len(sent) else []
         logits = network.head(network.join([*arrived, *untouched]))  # H4
         loss: Tensor = self._loss(logits, targets, arrived[: len(sent)])  # H5
-        (loss.sum() if self.lead else loss).backward()  # type: ignore[no-untyped-call]
+        # Kept for the gradients per class, which are asked for after it.
+        (loss.sum() if self.lead else loss).backward(retain_graph=bool(self._cut))  # type: ignore[no-untyped-call]
         released = self._release(arrived, batch, logits, targets, epoch)
         for party in range(len(sent)):
             for receive in self._received:  # H8
@@ -181,7 +183,7 @@ class SplitTraining:
                 ids=batch.ids,
                 epoch=epoch,
                 step=self._step,
-                per_class_gradient=self._per_class_gradient(embeddings, party, batch, scale),
+                per_class_gradient=class_gradient(logits, arrived[party], scale),
             )
             changed = grad * scale if scale != 1 else grad
             for cut in self._cut:  # H7
@@ -193,25 +195,30 @@ class SplitTraining:
 
     def _finite(self, grads: list[Tensor]) -> list[Tensor]:
         """Send 0 for non-finite entries, and count the steps in which a member had any."""
+        # A finite sum has finite terms. On a device the answer would have to be waited for: there, nothing is asked.
+        if self._bad_steps.device.type == "cpu" and all(math.isfinite(float(g.sum())) for g in grads):
+            return grads
         bad = torch.zeros(self.lead, dtype=torch.bool, device=self._bad_steps.device)
         for grad in grads:
             bad |= ~torch.isfinite(grad.sum((-2, -1)))
         self._bad_steps += bad
         return [torch.nan_to_num(g, nan=0.0, posinf=0.0, neginf=0.0) for g in grads]
 
-    def _per_class_gradient(
-        self, embeddings: list[Tensor], party: int, batch: Batch, scale: int
-    ) -> Callable[[int], Tensor]:
-        """Return ``c -> gradient for this party, scaled as H7's is, had every row of the batch had label c``."""
 
-        def gradient(c: int) -> Tensor:
-            leaves = [e.clone().requires_grad_() for e in embeddings]
-            own = [] if self.network.own_bottom is None or len(leaves) > len(self.network.bottoms) else [batch.own]
-            with torch.no_grad():
-                extra = [self.network.own_bottom(x) for x in own] if self.network.own_bottom is not None else []
-            logits = self.network.head(self.network.join([*leaves, *extra]))
-            wanted = torch.full_like(batch.y, c)
-            loss = Hooks().loss(logits, wanted, leaves)
-            return torch.autograd.grad(loss.sum(), leaves[party])[0] * scale
+def class_gradient(logits: Tensor, embedding: Tensor, scale: int) -> Callable[[int | Tensor], Tensor]:
+    """Return ``label -> scale * gradient of the mean cross-entropy for the embedding, had the rows had that label``.
 
-        return gradient
+    One pass back through the top model's kept graph serves any weights of the classes: the gradient is linear in them.
+
+    Args:
+        logits: of the step, with their graph.
+        embedding: what the gradient is taken for, ``(*trials, B, d)``.
+        scale: factor of the gradient.
+    """
+
+    def gradient(label: int | Tensor) -> Tensor:
+        wanted = loss_gradient(logits.detach(), label) * scale
+        found: Tensor = torch.autograd.grad(logits, embedding, wanted, retain_graph=True)[0]
+        return found
+
+    return gradient

@@ -37,3 +37,23 @@ def class_probabilities(logits: Tensor) -> Tensor:
         # Not 1 - p: that rounds to 0 for sure positives, which then tie where AUC should rank them.
         return torch.sigmoid(torch.cat([-logits, logits], dim=-1))
     return torch.softmax(logits, dim=-1)
+
+
+def loss_gradient(logits: Tensor, label: int | Tensor) -> Tensor:
+    """Return the gradient of the mean cross-entropy with respect to the logits, linear in the label.
+
+    For weights t of the classes it is ((sum t) p - t) / B in each row; for the positive class's logit alone
+    ((t0 + t1) p - t1) / B.
+
+    Args:
+        logits: ``(*trials, B, K)``, or ``(*trials, B, 1)``.
+        label: a class that every row has, or weights ``(*trials, B, K)`` of any sign and sum.
+    """
+    single = logits.shape[-1] == 1
+    if isinstance(label, int):
+        classes = torch.arange(2 if single else logits.shape[-1], device=logits.device)
+        label = (classes == label).expand(*logits.shape[:-1], -1)
+    weights = label.to(logits.dtype)
+    p = torch.sigmoid(logits) if single else torch.softmax(logits, dim=-1)
+    wanted = weights[..., 1:] if single else weights
+    return (weights.sum(-1, keepdim=True) * p - wanted) / logits.shape[-2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -100,6 +100,17 @@ def _rows(case: Case, seed: int, head: Head) -> Rows:
     return Rows(y=y, ids=ids, grad=grad, logits=given, features=features)
 
 
+def linear(by_class: Sequence[Tensor]) -> Callable[[int | Tensor], Tensor]:
+    """Return a context's ``per_class_gradient`` where the gradients ``(*trials, B, d)`` of the classes are known."""
+
+    def gradient(label: int | Tensor) -> Tensor:
+        if isinstance(label, int):
+            return by_class[label]
+        return torch.stack([label[..., c, None] * g for c, g in enumerate(by_class)]).sum(0)
+
+    return gradient
+
+
 def context_of(grad: Tensor, y: Tensor, outputs: int) -> Context:
     """Return what a label party with so many logits could know of this step; a class's gradients are other rows'."""
     logits = torch.zeros(*y.shape, outputs)
@@ -111,5 +122,5 @@ def context_of(grad: Tensor, y: Tensor, outputs: int) -> Context:
         ids=ids,
         epoch=0,
         step=0,
-        per_class_gradient=lambda c: grad.roll(c, dims=-2),
+        per_class_gradient=linear([grad.roll(c, dims=-2) for c in range(max(outputs, 2))]),
     )

@@ -1,0 +1,171 @@
+"""What every registered defense adds to a training without one: CPU seconds over those of ``none`` in the same run.
+
+Run: python -m benchmarks.defenses [--dims 16 128] [--classes 2] [--defenses laplace ppdl] [--repeats 7]
+
+Each defense is trained at its default parameters, a trial alone and the pack that a search with 3 seeds makes. Every
+training under a defense is timed next to one under ``none``, on the same model, and the median of those ratios counts.
+What is made once before the training (teachers, codecs, tables) is counted apart, on its first use. A defense that the
+problem's network cannot serve is tried on the next one of ``NETWORKS``; one that none of them serves is listed with the
+reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from benchmarks.problem import ROWS, TRAINING, cpu_seconds
+from tune_vfl import training
+from tune_vfl.cell import Cell
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.errors import SpecError
+from tune_vfl.evaluation import stacks
+from tune_vfl.protocol.loop import SplitTraining, Trained
+from tune_vfl.protocol.members import Pack
+from tune_vfl.resolve import defense_params, resolve
+from tune_vfl.runtime import prepare_process
+from tune_vfl.spec import parse
+
+SEEDS, TRIALS = (0, 1, 2), 6
+ALONE, STACKED = Pack((0,), None), Pack(SEEDS, TRIALS)
+NETWORKS: list[dict[str, Any]] = [{}, {"name": "gafm"}]
+"""Models laid over the problem's own: perceptrons with a logit a class, else a sigmoid embedding and one logit."""
+
+
+class Problem(NamedTuple):
+    """What is trained.
+
+    Attributes:
+        d: width of the embeddings, B being the 256 of the problem.
+        classes: K.
+        rows: training rows.
+        epochs: passes over them.
+    """
+
+    d: int
+    classes: int = 2
+    rows: int = ROWS
+    epochs: int = TRAINING.epochs
+
+    def cell(self, defense: str, network: dict[str, Any]) -> Cell:
+        """Return the cell of a defense on one of the networks.
+
+        Raises:
+            SpecError: where the two do not go together.
+        """
+        spec: dict[str, Any] = {
+            "study": "b",
+            "dataset": {"name": "made_up", "rows": self.rows, "classes": self.classes},
+            "model": {**network, "embedding_dim": self.d},
+            "training": {"epochs": self.epochs},
+            "defense": {"name": defense},
+            "attacks": ["norm"],
+        }
+        return resolve(parse(spec))
+
+
+class Timing(NamedTuple):
+    """CPU seconds of one training, and of everything that was made before it."""
+
+    setup: float
+    train: float
+
+
+def timed(cell: Cell, pack: Pack) -> Timing:
+    """Train a pack under the cell's defense at its default parameters."""
+    loops: list[float] = []
+
+    class Timed(SplitTraining):
+        def run(self, *, deadline: float | None = None) -> Trained:
+            start = time.process_time()
+            trained = super().run(deadline=deadline)
+            loops.append(time.process_time() - start)
+            return trained
+
+    params = defense_params(cell.defense, {}, num_classes=cell.num_classes)
+    with patch.object(training, "SplitTraining", Timed):
+        whole = cpu_seconds(lambda: training.train_pack(cell, [params] * (pack.trials or 1), pack, ()))
+    (loop,) = loops
+    return Timing(whole - loop, loop)
+
+
+class Row(NamedTuple):
+    """One line of the table: median seconds under ``none``, the ratio over it, and the set-up's seconds."""
+
+    none: float
+    ratio: float
+    setup: float
+
+
+def measure(cells: Sequence[tuple[Cell, Cell]], pack: Pack, repeats: int) -> list[Row]:
+    """Time pairs of (``none``, a defense), one after the other, all of them in turns."""
+    first = [timed(defended, pack).setup - timed(plain, pack).setup for plain, defended in cells]
+    samples: list[list[tuple[float, float]]] = [[] for _ in cells]
+    for _ in range(repeats):
+        for (plain, defended), times in zip(cells, samples, strict=True):
+            times.append((timed(plain, pack).train, timed(defended, pack).train))
+    return [
+        Row(statistics.median(n for n, _ in times), statistics.median(t / n for n, t in times), max(setup, 0.0))
+        for times, setup in zip(samples, first, strict=True)
+    ]
+
+
+def cells_of(name: str, problem: Problem) -> tuple[Cell, Cell]:
+    """Return ``none`` and the defense on the first network that the defense can be used with.
+
+    Raises:
+        SpecError: why it cannot be used with the first one, where no network serves.
+    """
+    reasons = []
+    for network in NETWORKS:
+        try:
+            return problem.cell("none", network), problem.cell(name, network)
+        except SpecError as error:
+            reasons.append(error)
+    raise reasons[0]
+
+
+def table(names: Sequence[str], problem: Problem, repeats: int) -> list[str]:
+    """Return the lines of the table for one width."""
+    cells, left_out = {}, []
+    for name in names:
+        try:
+            cells[name] = cells_of(name, problem)
+        except SpecError as error:
+            left_out.append(f"{name}: not here: {error}")
+    alone = dict(zip(cells, measure(list(cells.values()), ALONE, repeats), strict=True))
+    stackable = [name for name, (_, defended) in cells.items() if stacks(defended)]
+    together = dict(zip(stackable, measure([cells[n] for n in stackable], STACKED, repeats), strict=True))
+    lines = [
+        f"| defense, d = {problem.d} | alone | pack of {TRIALS * len(SEEDS)} | set-up, CPU s |",
+        "|---|---|---|---|",
+    ]
+    for name, row in alone.items():
+        pack = f"{together[name].ratio:.2f}" if name in together else "does not stack"
+        lines.append(f"| {name} | {row.ratio:.2f} | {pack} | {row.setup:.2f} |")
+    seconds = [f"{statistics.median(r.none for r in rows):.3f}" for rows in (alone.values(), together.values()) if rows]
+    return [*lines, f"none: CPU s of a training, alone and in a pack: {', '.join(seconds)}", *left_out]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a table for each width."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dims", nargs="+", type=int, default=[16, 128])
+    parser.add_argument("--classes", type=int, default=2)
+    parser.add_argument("--defenses", nargs="+", default=[n for n in DEFENSES if n != "none"])
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--epochs", type=int, default=TRAINING.epochs)
+    given = parser.parse_args(arguments)
+    prepare_process()
+    for d in given.dims:
+        problem = Problem(d, given.classes, given.rows, given.epochs)
+        print("\n".join(table(given.defenses, problem, given.repeats)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
