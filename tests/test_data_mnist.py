@@ -75,7 +75,7 @@ def test_a_sample_of_the_training_rows_is_stratified_fixed_and_recorded(tmp_path
     assert mnist(tmp_path, rows=40).fingerprint == whole.fingerprint
     assert not whole.notes
     for rows in (5, 41):
-        with pytest.raises(DataError, match=rf"mnist: rows asks for {rows} of 40 training rows; give 10"):
+        with pytest.raises(DataError, match=rf"mnist: rows asks for {rows} of 40 rows; give 10"):
             mnist(tmp_path, rows=rows)
 
 

@@ -29,7 +29,8 @@ class Mnist(Loader[SampledOptions]):
     """70,000 images ``(1, 28, 28)`` in [0, 1], of which the official 10,000 are the test rows.
 
     ``split`` cuts them along the width. The recipe is the small one that noise on cut gradients is usually judged with:
-    halves of 392 pixels, bottoms 392-32-10, batches of 1,024, 30 epochs; ``model: lenet`` is FedAdOb's net.
+    halves of 392 pixels, bottoms 392-32-10, batches of 1,024, 30 epochs. ``model: lenet`` is FedAdOb's net, and 40
+    labelled rows are its attacker's.
     """
 
     summary = "60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes, left and right halves"
@@ -52,7 +53,7 @@ class Mnist(Loader[SampledOptions]):
             y[kept],
             _CLASSES,
             metric=options.metric,
-            recipe=Recipe(model=model, training=Training(epochs=30, batch_size=1024, lr=3e-3)),
+            recipe=Recipe(model=model, training=Training(epochs=30, batch_size=1024, lr=3e-3), auxiliary_per_class=4),
             test_rows=test_rows,
             notes=notes,
             where=f"{root / 'MNIST/raw'}: labels",

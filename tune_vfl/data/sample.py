@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class SampledOptions(PartyOptions):
-    """Options of a large data set with official test rows."""
+    """Options of a large data set; a sample leaves official test rows alone."""
 
     rows: int | None = Field(
-        None, ge=1, description="train on a stratified sample of so many rows, for fast searches; none: on all"
+        None, ge=1, description="keep a stratified sample of so many rows to train on, for fast searches; none: all"
     )
 
 
@@ -33,7 +33,7 @@ def training_sample(
 
     Args:
         y: ``(N,)`` labels of all rows.
-        test_rows: ``(M,)`` the official test rows.
+        test_rows: ``(M,)`` the official test rows; empty where there are none.
         rows: how many training rows to keep; None keeps all.
         class_names: K names.
         where: names the data set, for messages.
@@ -51,7 +51,7 @@ def training_sample(
         return torch.arange(len(y)), test_rows, ()
     if not len(class_names) <= rows < len(train):
         raise DataError(
-            f"{where}: rows asks for {rows:,} of {len(train):,} training rows; give {len(class_names)} (one a class) "
+            f"{where}: rows asks for {rows:,} of {len(train):,} rows; give {len(class_names)} (one a class) "
             f"to {len(train):,}"
         )
     counts = torch.bincount(y[train], minlength=len(class_names))
@@ -61,6 +61,7 @@ def training_sample(
     drawn = [rng.permutation(train.numpy()[labels[train.numpy()] == k])[:size] for k, size in enumerate(sizes)]
     keep = is_test.clone()
     keep[torch.from_numpy(np.concatenate(drawn))] = True
-    note = f"trained on a stratified sample of {sum(sizes):,} of {len(train):,} rows, the same for every seed"
+    what = "training rows" if len(test_rows) else "rows"
+    note = f"a stratified sample of {sum(sizes):,} of {len(train):,} {what}, the same for every seed"
     kept = keep.nonzero().squeeze(1)
     return kept, is_test[kept].nonzero().squeeze(1), (note,)

@@ -34,7 +34,7 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
     Raises:
         DataError: naming the file, and the line and the column where there is one.
     """
-    with _readable(path):
+    with readable(path):
         delimiter, header = _head(path, names)
         rows = _check_rows(path, delimiter, header, skip=0 if names else 1)
     if not rows:
@@ -74,7 +74,12 @@ def _open(path: Path) -> IO[str]:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a text file is read into errors that name the file.
+
+    Raises:
+        DataError: when it is corrupt, cut off, no text or not to be read.
+    """
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
