@@ -46,6 +46,11 @@ import json, sys
 import torch
 from torch import nn
 from tune_vfl import load_config
+from tune_vfl.protocol.members import Batch
+
+class Lookup:
+    def take(self, ids):
+        return [x[ids], x_own[ids]]
 
 given = torch.load(sys.argv[2], weights_only=True)
 cfg = load_config(sys.argv[1])
@@ -76,9 +81,11 @@ for epoch in range(cfg.training.epochs):
     sent = []
     for start in range(0, len(y), cfg.training.batch_size):
         rows = order[start : start + cfg.training.batch_size]
-        embedding = bottom(x[rows])
+        batch = Batch(passive=[x[rows]], own=x_own[rows], y=y[rows], ids=ids[rows])
+        batch = defense.inputs(batch, Lookup(), epoch=epoch)
+        embedding = bottom(batch.passive[0])
         received = embedding.detach().requires_grad_()
-        logits = top(torch.cat([received, own(x_own[rows])], dim=-1))
+        logits = top(torch.cat([received, own(batch.own)], dim=-1))
         targets = defense.labels(y[rows], ids[rows])
         steps.zero_grad()
         defense.loss(logits, targets, [received]).backward()
@@ -104,6 +111,7 @@ torch.save({"sent": torch.cat(sent)}, sys.argv[3])
         ("label_dp", {"epsilon": 1.0}),
         ("kdk", {"k": 2, "epsilon": 0.3, "teacher_epochs": 3}),
         ("fedpass", {"mean_range": 5.0, "where": "both"}),
+        ("instahide", {"mix": 3}),
     ],
 )
 def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(

@@ -17,10 +17,10 @@ from tune_vfl.data.base import Split
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol import recorder as recorder_module
-from tune_vfl.protocol.hooks import Context, Hooks
+from tune_vfl.protocol.hooks import Context, Hooks, RowsById
 from tune_vfl.protocol.loop import learning_rate, overriding
 from tune_vfl.protocol.losses import class_probabilities, task_loss
-from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.protocol.members import Batch, Pack, Rows
 from tune_vfl.protocol.recorder import GradientRecorder
 from tune_vfl.spec import Training
 
@@ -134,6 +134,12 @@ class Journal(Hooks):
         self.calls: list[str] = []
         self.context: Context | None = None
 
+    def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
+        self.calls.append("H2")
+        own = rows.take(batch.ids)
+        assert all(torch.equal(a, b) for a, b in zip(batch.features, own, strict=True))
+        return batch
+
     def labels(self, y: Tensor, ids: Tensor) -> Tensor:
         self.calls.append("H1")
         return y
@@ -169,7 +175,7 @@ def test_hooks_come_in_their_order_and_see_the_step(scale: Any) -> None:
     split = made_up_split(0, classes=3, parties=2)
     journal = Journal()
     train(split, ALONE, Training(epochs=1, batch_size=70, grad_scale=scale), [journal], classes=3)
-    assert journal.calls == ["H1", "H3/0", "H3/1", "H5", "H7/0", "H7/1", "H7b", "H8/0", "H8/1"]
+    assert journal.calls == ["H2", "H1", "H3/0", "H3/1", "H5", "H7/0", "H7/1", "H7b", "H8/0", "H8/1"]
     assert journal.context is not None
     assert journal.context.logits.shape == (70, 3)
     assert [tuple(e.shape) for e in journal.context.embeddings] == [(70, 5), (70, 5)]

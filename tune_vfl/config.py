@@ -75,7 +75,9 @@ class ExportedConfig(Strict):
 
         Returns:
             A defense without leading axes: call ``setup`` once, then ``labels``, ``loss`` and ``cut_gradient`` every
-            step, and ``decode`` at inference.
+            step, and ``decode`` at inference. ``wrap_bottom`` and ``wrap_top`` take your models once after ``setup``;
+            ``inputs`` takes the rows of a step before ``labels`` does, and needs an object whose ``take(ids)`` gives
+            all parties' rows with these ids. Where a defense leaves one of them out it changes nothing.
 
         Raises:
             SpecError: when the defense cannot be used on that task.

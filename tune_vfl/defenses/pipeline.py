@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from tune_vfl.cell import Mode
 from tune_vfl.defenses.base import Defense, DefenseCapabilities
-from tune_vfl.protocol.hooks import Context, Hooks
+from tune_vfl.protocol.hooks import Context, Hooks, RowsById
 from tune_vfl.protocol.losses import class_probabilities, task_loss
+from tune_vfl.protocol.members import Batch
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Strict
 
@@ -120,6 +121,10 @@ class Pipeline(Defense):
         super().setup(y, ids, active_features=active_features, seed=seed)
         for part in self.parts:
             part.setup(y, ids, active_features=active_features, seed=seed)
+
+    def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
+        """H2: through all stages."""
+        return reduce(lambda changed, part: part.inputs(changed, rows, epoch=epoch), self.parts, batch)
 
     def labels(self, y: Tensor, ids: Tensor) -> Tensor:
         """H1: each stage gets what the one before it made of the labels."""

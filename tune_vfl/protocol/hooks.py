@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from tune_vfl.protocol.members import Batch
 
 
 @dataclass(eq=False)
@@ -36,6 +40,13 @@ class Context:
     per_class_gradient: Callable[[int | Tensor], Tensor]
 
 
+class RowsById(Protocol):
+    """The training rows of all parties, looked up by id; :class:`tune_vfl.protocol.members.Rows` is one."""
+
+    def take(self, ids: Tensor) -> list[Tensor]:
+        """Return the features ``(*trials, B, ...)`` of rows ``(*trials, B)``: passive parties, then the label party."""
+
+
 class Hooks:
     """Identity on every hook; a defense or an acting attacker overrides the ones it needs."""
 
@@ -50,6 +61,16 @@ class Hooks:
             active_features: ``(*trials, N, ...)`` the label party's own features, where it has any.
             seed: an int for one trial, a seed per member for a pack; every draw of the defense comes from it.
         """
+
+    def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
+        """H2, at the start of a step and before H1: what the bottom models read in training instead of the rows.
+
+        Args:
+            batch: the rows of the step; ``y`` and ``ids`` stay what they are.
+            rows: for other training rows.
+            epoch: from 0.
+        """
+        return batch
 
     def labels(self, y: Tensor, ids: Tensor) -> Tensor:
         """H1: what the loss trains on: ``(*trials, B)`` int64 classes or ``(*trials, B, K)`` soft labels."""

@@ -74,6 +74,7 @@ class SplitTraining:
         self, network: VflNetwork, rows: Rows, training: Training, hooks: Sequence[Hooks], lead: tuple[int, ...]
     ) -> None:
         self.network, self.rows, self.training, self.lead = network, rows, training, lead
+        self._inputs = overriding(hooks, "inputs")
         self._labels = overriding(hooks, "labels")
         self._send = overriding(hooks, "send_embedding")
         self._loss = (overriding(hooks, "loss") or [Hooks().loss])[-1]
@@ -129,6 +130,8 @@ class SplitTraining:
 
     def _train_batch(self, batch: Batch, epoch: int) -> None:
         network = self.network
+        for inputs in self._inputs:  # H2
+            batch = inputs(batch, self.rows, epoch=epoch)
         targets = batch.y
         for labels in self._labels:  # H1
             targets = labels(targets, batch.ids)

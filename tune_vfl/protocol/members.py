@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from tune_vfl.data.base import Split
@@ -19,6 +20,16 @@ class Batch:
     own: Tensor | None
     y: Tensor
     ids: Tensor
+
+    @property
+    def features(self) -> list[Tensor]:
+        """The rows of every party, the label party's own last where it has any."""
+        return [*self.passive, *([] if self.own is None else [self.own])]
+
+    def with_features(self, features: Sequence[Tensor]) -> Batch:
+        """Return the same batch with other features, listed as :attr:`features` lists them."""
+        count = len(self.passive)
+        return replace(self, passive=list(features[:count]), own=None if self.own is None else features[count])
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,14 @@ class Rows:
                 y=spread(self._cut(y, start, stop)),
                 ids=spread(self._cut(order, start, stop)),
             )
+
+    def take(self, ids: Tensor) -> list[Tensor]:
+        """Return the features ``(*trials, B, ...)`` of the rows ``(*trials, B)``, listed as a batch lists them."""
+        features = self._split.features("train")
+        if self._pack.trials is None:
+            return [x[ids] for x in features]
+        seed = torch.arange(len(ids), device=ids.device).remainder(len(self._pack.seeds)).unsqueeze(-1)
+        return [x[seed, ids] for x in features]
 
     def _cut(self, x: Tensor, start: int, stop: int) -> Tensor:
         return x[start:stop] if self._pack.trials is None else x[:, start:stop]

@@ -9,7 +9,7 @@ Tests that a defense's declared capabilities rule out are not made for it; nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, get_args
+from typing import ClassVar
 
 import pytest
 import torch
@@ -19,53 +19,14 @@ from torch import Tensor, nn
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
 from tune_vfl.models.layers import stack_of
+from tune_vfl.protocol.members import Batch
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Strict
+from tune_vfl.testing.fitting import allows, fitting, other
 from tune_vfl.testing.gradients import CASES, Case, Rows, context_of, make_rows
 
 TOLERANCE = 1e-6
 """Largest difference between a member of a pack and the same trial alone, per call."""
-
-
-def allows(defense: type[Defense], case: Case) -> bool:
-    """Return whether the defense's capabilities allow this many classes."""
-    return defense.capabilities.classes == "any" or case.num_classes == 2
-
-
-def fitting(defense: type[Defense], case: Case) -> Strict:
-    """Return the default parameters, whole numbers lowered and choices changed until they fit the case."""
-    params = defense.Params()
-    for name, value in params.model_dump().items():
-        others: Sequence[Any] = get_args(defense.Params.model_fields[name].annotation)
-        if isinstance(value, int) and not isinstance(value, bool):
-            others = range(value, 0, -1)
-        if _problems(defense, params, case):
-            tried = (_changed(defense, params, name, other) for other in others)
-            params = next((p for p in tried if p is not None and not _problems(defense, p, case)), params)
-    assert not _problems(defense, params, case)
-    return params
-
-
-def _problems(defense: type[Defense], params: Strict, case: Case) -> list[str]:
-    return defense.problems(params, num_classes=case.num_classes, mode=case.mode_for(defense.capabilities.modes))
-
-
-def _changed(defense: type[Defense], params: Strict, name: str, value: Any) -> Strict | None:
-    try:
-        return defense.Params.model_validate({**params.model_dump(), name: value})
-    except ValidationError:
-        return None
-
-
-def other(defense: type[Defense], case: Case) -> Strict:
-    """Return parameters of the same structure whose numbers differ from the default where they may."""
-    params = fitting(defense, case)
-    for name, value in params.model_dump().items():
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            half = _changed(defense, params, name, value / 2 if isinstance(value, float) else value - 1)
-            if half is not None and defense.structure(half) == defense.structure(params):
-                params = params if _problems(defense, half, case) else half
-    return params
 
 
 def build(
@@ -91,10 +52,13 @@ def cut(made: Defense, grad: Tensor, y: Tensor, *, party: int = 0) -> Tensor:
 
 
 def run(made: Defense, rows: Rows) -> dict[str, Tensor]:
-    """Call every tensor hook as a few steps of training would, the last of them with fewer rows."""
-    seen = {}
+    """Call every tensor hook as a few steps of training would, an epoch each, the last of them with fewer rows."""
+    seen: dict[str, Tensor] = {}
     for step, (start, stop) in enumerate(((0, 24), (24, 48), (48, 61))):
         y, ids, grad, logits = (t.narrow(rows.y.dim() - 1, start, stop - start) for t in rows.by_row)
+        own = rows.features.narrow(rows.y.dim() - 1, start, stop - start)
+        batch = made.inputs(Batch(passive=[own, own], own=own, y=y, ids=ids), rows, epoch=step)
+        seen |= {f"inputs {step} {party}": x for party, x in enumerate(batch.features)}
         targets = made.labels(y, ids)
         seen[f"labels {step}"] = targets
         seen[f"loss {step}"] = made.loss(logits, targets, [grad, grad])
@@ -242,6 +206,17 @@ class DefenseContract:
                 tensor.zero_()
         assert torch.equal(bottom(rows.grad), before)
 
+    def test_what_is_trained_on_are_rows(self, defense: type[Defense], case: Case) -> None:
+        """Whatever stands in for the parties' rows has their shape, and the rows themselves are left alone."""
+        rows = rows_for(defense, case)
+        made, before = build(defense, fitting(defense, case), case, rows, 0), rows.features.clone()
+        batch = Batch(passive=[rows.features] * 2, own=rows.features, y=rows.y, ids=rows.ids)
+        given = made.inputs(batch, rows, epoch=0)
+        assert [x.shape for x in given.features] == [before.shape] * 3
+        assert torch.equal(given.y, rows.y)
+        assert torch.equal(given.ids, rows.ids)
+        assert torch.equal(rows.features, before)
+
     def test_labels_belong_to_rows(self, defense: type[Defense], case: Case) -> None:
         """A row's label is the same in any batch and any order, and finite.
 
@@ -272,6 +247,8 @@ class DefenseContract:
         made = build(defense, params, case, rows, 0)
         labels = made.labels(rows.y, rows.ids)
         hard = labels if labels.dim() == rows.y.dim() else labels.argmax(-1)
+        batch = Batch(passive=[rows.features] * 2, own=rows.features, y=rows.y, ids=rows.ids)
+        assert all(torch.equal(x, rows.features) for x in made.inputs(batch, rows, epoch=1).features)
         assert torch.equal(cut(made, rows.grad, rows.y), rows.grad)
         assert torch.equal(hard, rows.y)
         if labels.dim() > rows.y.dim():

@@ -70,6 +70,11 @@ class Rows:
         """``y, ids, grad, logits``."""
         return self.y, self.ids, self.grad, self.logits
 
+    def take(self, ids: Tensor) -> list[Tensor]:
+        """Return the features ``(*trials, B, 4)`` of rows by id: two passive parties', the label party's."""
+        at = (self.ids.unsqueeze(-2) == ids.unsqueeze(-1)).int().argmax(-1)
+        return [self.features.gather(-2, at.unsqueeze(-1).expand(*at.shape, self.features.shape[-1]))] * 3
+
     @staticmethod
     def stack(rows: Sequence[Rows]) -> Rows:
         """Stack the rows of several trials along a new leading axis."""

@@ -1,0 +1,37 @@
+"""InstaHide: training on mixtures of rows whose entries' signs are flipped at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from tune_vfl.defenses._mixing import Mixing, Signs
+from tune_vfl.defenses.base import DefenseCapabilities, defense
+
+
+@defense("instahide")
+class Instahide(Mixing):
+    """Mixes rows and labels as ``mixup`` does, then flips the sign of each entry of a mixture with probability 1/2.
+
+    The signs are each party's own secret and go with the mixtures: drawn anew each epoch, or once with ``remix: once``.
+    They are kept for all rows, a byte an entry. Test rows are neither mixed nor flipped. With ``mix`` 1 there are only
+    signs. Source: Huang et al. 2020.
+    """
+
+    summary = "training on mixtures of rows and labels with random signs"
+    reference = "Huang et al. 2020, InstaHide: Instance-hiding Schemes for Private Distributed Learning"
+    capabilities = DefenseCapabilities(run_by="both", protects=("features", "labels"), random=("labels",))
+
+    def setup(
+        self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
+    ) -> None:
+        """H0: draw the mixtures of the first epoch; signs are drawn when they are needed."""
+        super().setup(y, ids, active_features=active_features, seed=seed)
+        self._signs = Signs(seed, self.stream_prefix, self._table.count, self._device)
+
+    def encoded(self, mixed: list[Tensor], positions: Tensor) -> list[Tensor]:
+        """Flip signs: each party its own."""
+        signs = self._signs
+        rows = positions.dim()
+        return [x * signs.of(party, self._epoch, positions, x.shape[rows:]) for party, x in enumerate(mixed)]
