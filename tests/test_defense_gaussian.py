@@ -6,6 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tune_vfl.defenses.gaussian import Gaussian, GaussianParams
+from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.resolve import resolve
+from tune_vfl.spec import parse
 
 
 def sent(grad, seed=0, **params):
@@ -43,3 +46,46 @@ def test_members_of_a_pack_have_their_own_clip():
     for member, clip in enumerate((0.1, 0.5)):
         torch.testing.assert_close(together[member], sent(grad[member], sigma=0, clip=clip))
     assert Gaussian.structure(params[0]) != Gaussian.structure(GaussianParams())
+
+
+def test_noise_on_embeddings_leaves_gradients_and_the_way_back_alone():
+    made = Gaussian(GaussianParams(sigma=0.5, where="embeddings"), num_classes=2, embedding_dims=[4])
+    made.setup(torch.zeros(50_000, dtype=torch.int64), torch.arange(50_000))
+    embedding = torch.zeros(50_000, 4, requires_grad=True)
+    first, again, other = (made.send_embedding(embedding, party=p) for p in (0, 0, 1))
+    assert first.std().item() == pytest.approx(0.5, rel=0.01)
+    assert not torch.equal(first, again)
+    assert not torch.equal(first, other)
+    first.backward(torch.full_like(first, 3.0))
+    assert torch.equal(embedding.grad, torch.full_like(first, 3.0))
+    assert made.cut_gradient(first, y=torch.zeros(50_000)) is first
+    assert "embeddings" in made.notes()[0]
+    plain = Gaussian(GaussianParams(), num_classes=2, embedding_dims=[4])
+    assert plain.send_embedding(embedding, party=0) is embedding
+    assert not plain.notes()
+
+
+def test_embeddings_are_clipped_too_and_may_not_share_a_pack_with_gradients():
+    params = GaussianParams(sigma=0, clip=1, where="embeddings")
+    made = Gaussian(params, num_classes=2, embedding_dims=[2])
+    torch.testing.assert_close(made.send_embedding(torch.tensor([[3.0, 4.0]]), party=0), torch.tensor([[0.6, 0.8]]))
+    assert Gaussian.structure(params) != Gaussian.structure(GaussianParams(sigma=0, clip=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "strongest", "loss"),
+    [("gaussian", "sigma", 100.0, 0.02), ("sparsification", "drop", 0.999, 0.002)],
+)
+def test_a_strong_setting_on_embeddings_costs_utility_and_the_weakest_none(name, number, strongest, loss):
+    found = {}
+    for where in ("gradients", "embeddings"):
+        defense = {"name": name, "params": {"where": where}}
+        spec = {"study": "s", "dataset": "breast_cancer", "attacks": ["norm"], "defense": defense}
+        cell = resolve(parse({**spec, "training": {"epochs": 10}, "budget": {"seeds": 2}}))
+        outcomes = evaluate_pack(cell, [{number: 0.0}, {number: strongest}])
+        assert [o.outcome for o in outcomes] == ["ok", "ok"]
+        found[where] = [o.utility.mean for o in outcomes]
+    weak, strong = found["embeddings"]
+    assert weak == pytest.approx(found["gradients"][0], abs=1e-6)
+    assert weak > 0.95
+    assert strong < weak - loss

@@ -140,3 +140,18 @@ def test_max_norm_stays_on_the_line_of_each_row_and_leaves_the_longest_and_zero_
     assert torch.equal(sent[3], torch.zeros(5))
     torch.testing.assert_close(sent[7], grad[7])
     torch.testing.assert_close(cosine[[i for i in range(20) if i != 3]], torch.ones(19))
+
+
+def test_laplace_clipping_scales_the_whole_batch_to_its_longest_row():
+    def sent(grad, **params):
+        return made(Laplace, LaplaceParams(**params), d=2).cut_gradient(grad, y=torch.zeros(len(grad)))
+
+    grad = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
+    torch.testing.assert_close(sent(grad, scale=0, clip=1), grad / 5)
+    assert torch.equal(sent(grad, scale=0, clip=6), grad)
+    assert not sent(torch.zeros(3, 2), scale=0, clip=1).any()
+    noise = sent(torch.zeros(3, 2), scale=0.1)
+    torch.testing.assert_close(sent(grad, scale=0.1, clip=1), grad / 5 + noise)  # the noise is not scaled
+    members = [LaplaceParams(scale=0, clip=c) for c in (1, 2)]
+    pack = made(Laplace, members, d=2).cut_gradient(grad.expand(2, 3, 2), y=torch.zeros(2, 3))
+    torch.testing.assert_close(pack, torch.stack([grad / 5, grad / 2.5]))

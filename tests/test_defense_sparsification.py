@@ -105,3 +105,29 @@ def test_a_pack_is_its_members_in_either_rule(case):
             for name, value in run(build(Sparsification, params[member], case, rows, seeds[member]), rows).items():
                 if name.startswith("gradient"):
                     assert torch.equal(together[name][member], value), name
+
+
+def test_embeddings_are_thinned_out_as_gradients_are():
+    inverted, straight = made(drop=0.8, where="embeddings"), made(drop=0.8)
+    for step in range(3):
+        embedding = random_grad(16, step).requires_grad_()
+        sent = inverted.send_embedding(embedding, party=0)
+        assert torch.equal(sent, send(straight, embedding.detach()))
+        sent.sum().backward()
+        assert torch.equal(embedding.grad, (sent != 0).double())  # no way back for what was held back
+        assert send(inverted, embedding) is embedding
+        assert straight.send_embedding(embedding, party=0) is embedding
+    assert "embeddings" in inverted.notes()[0]
+    assert not straight.notes()
+    assert Sparsification.structure(inverted.members[0]) != Sparsification.structure(straight.members[0])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_a_pack_of_embeddings_is_its_members(case):
+    seeds, alone = [0, 1, 0], make_rows(case, [0, 1, 0])
+    params = [SparsificationParams(drop=d, where="embeddings") for d in (0.5, 0.9, 0.99)]
+    together = run(build(Sparsification, params, case, Rows.stack(alone), seeds), Rows.stack(alone))
+    for member, rows in enumerate(alone):
+        for name, value in run(build(Sparsification, params[member], case, rows, seeds[member]), rows).items():
+            if name.startswith("sent"):
+                assert torch.equal(together[name][member], value), name

@@ -25,6 +25,9 @@ class SparsificationParams(Strict):
         "drop",
         description="when the batch size changes: the residual is dropped, or each size has a residual of its own",
     )
+    where: Literal["gradients", "embeddings"] = Field(
+        "gradients", description="what is thinned out: the gradients that leave the label party, or what it is sent"
+    )
 
 
 def quantile_ranks(drops: Sequence[float], size: int) -> list[int]:
@@ -42,15 +45,16 @@ class Sparsification(Defense):
 
     The rest becomes the party's residual. A residual belongs to places in the batch, not to rows: what one row held
     back is sent as part of another's gradient. It only fits batches of its own size, see ``residual_on_resize``.
-    Entries that are not finite are sent, so that they do not stay. Source: the sparsification baseline of FedAdOb,
-    with the residual of Lin et al. 2018.
+    Entries that are not finite are sent, so that they do not stay. With ``where="embeddings"`` the passive parties do
+    this to what they send, in training and at inference; their own models and the gradients stay whole, so that
+    attacks on labels lose little. Source: the sparsification baseline of FedAdOb, with the residual of Lin et al. 2018.
     """
 
-    summary = "only the largest entries of the cut gradient, the rest kept for later"
+    summary = "only the largest entries of the cut gradient, or of the embedding, the rest kept for later"
     reference = "Lin et al. 2018, Deep Gradient Compression; a baseline of FedAdOb"
     Params = SparsificationParams
     weakest = {"drop": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
-    capabilities = DefenseCapabilities()
+    capabilities = DefenseCapabilities(run_by="both")
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
@@ -65,20 +69,38 @@ class Sparsification(Defense):
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return the large entries of ``grad`` and the residual, zero elsewhere; same shape and dtype."""
-        waiting = self._waiting(grad, party)
-        whole = grad if waiting is None else grad + waiting.to(grad.dtype)
-        size = grad.shape[-2] * grad.shape[-1]
-        magnitudes = whole.abs()
+        return grad if self._on_embeddings else self._thinned(grad, party)
+
+    def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
+        """H3: the same for what a passive party sends, where that is thinned out."""
+        return self._thinned(embedding, party) if self._on_embeddings else embedding
+
+    @property
+    def _on_embeddings(self) -> bool:
+        return getattr(self.members[0], "where", "") == "embeddings"
+
+    def _thinned(self, rows: Tensor, party: int) -> Tensor:
+        waiting = self._waiting(rows, party)
+        whole = rows if waiting is None else rows + waiting.to(rows.dtype)
+        size = rows.shape[-2] * rows.shape[-1]
+        magnitudes = whole.detach().abs()
         thresholds = top_thresholds(magnitudes.reshape(-1, size), quantile_ranks(self.values("drop"), size))
-        held_back = magnitudes < thresholds.view(*grad.shape[:-2], 1, 1)
-        nothing = torch.zeros((), dtype=grad.dtype, device=grad.device)
+        held_back = magnitudes < thresholds.view(*rows.shape[:-2], 1, 1)
+        nothing = torch.zeros((), dtype=rows.dtype, device=rows.device)
         if getattr(self.members[0], "residual", False):
-            self._residuals[party, grad.shape[-2]] = torch.where(held_back, whole, nothing)
+            # Detached: an embedding's residual is a number by the next step, not a way back into this one.
+            self._residuals[party, rows.shape[-2]] = torch.where(held_back, whole.detach(), nothing)
         return torch.where(held_back, nothing, whole)
 
-    def _waiting(self, grad: Tensor, party: int) -> Tensor | None:
+    def _waiting(self, rows: Tensor, party: int) -> Tensor | None:
         """Return the party's residual for a batch of this size; drop its others where they do not outlive a change."""
-        batch = grad.shape[-2]
+        batch = rows.shape[-2]
         if getattr(self.members[0], "residual_on_resize", "drop") == "drop":
             self._residuals = {key: r for key, r in self._residuals.items() if key[0] != party or key[1] == batch}
         return self._residuals.get((party, batch))
+
+    def notes(self, member: int = 0) -> list[str]:
+        """Return a note on what thinning out embeddings leaves open."""
+        if not self._on_embeddings:
+            return []
+        return ["sparsification: embeddings are thinned out; gradients, and passive parties' own models, stay whole"]
