@@ -12,6 +12,7 @@ from torch import nn
 
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.heads import Head, MemberNorm, take
+from tune_vfl.attacks.holdings import GROUP_WEIGHT, Holdings
 from tune_vfl.attacks.logistic import choose_and_fit, fit_logistic, folds_of, logits_of
 from tune_vfl.attacks.mixmatch import Cycle, Fit, Pool, interleave, mixmatch, sharpen, supervised
 from tune_vfl.errors import SpecError
@@ -205,9 +206,37 @@ def test_labelled_rows_are_not_counted_and_all_rows_are_answered():
 def test_every_variant_reads_labels_off_good_embeddings():
     """Classes in equal shares: with few, balanced labels MixMatch shifts its threshold where classes are not."""
     world = make_world(0, num_classes=3, width=3, aux_per_class=20)
-    variants = ["logreg", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "supervised"]
+    variants = ["logreg", "logreg_all", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "supervised"]
     for variant, answer in run(world, variants=variants).items():
         assert right(answer, world) > 0.8, variant
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_holdings_keep_every_inner_product_with_a_labelled_row(wide):
+    """So a ridge-penalised linear model of the labelled rows is the same on them as on all the columns side by side."""
+    width = 60 if wide else 5
+    x, at = torch.randn(300, width) * 3 + 1, torch.randperm(300)[:40]
+    bottom = nn.Sequential(nn.Linear(width, 7), nn.ReLU(), nn.Linear(7, 2)).eval()
+    with torch.no_grad():
+        groups = [x, bottom[:2](x), bottom(x)]
+    spread = [torch.where(g.std(0) > 0, g.std(0), torch.inf) for g in groups]
+    plain = [(g - g.mean(0)) / s * (GROUP_WEIGHT / g.shape[1]) ** 0.5 for g, s in zip(groups, spread, strict=True)]
+    expected = torch.cat(plain, -1)
+    held = Holdings(bottom, x, at)(x)
+    assert held.shape[-1] == (40 if wide else 5 + 7 + 2)
+    torch.testing.assert_close(held @ held[at].T, expected @ expected[at].T, rtol=1e-3, atol=2e-3)
+    alone = Holdings(bottom, x, at)(x[:3])
+    torch.testing.assert_close(alone, held[:3], rtol=1e-4, atol=1e-4)
+
+
+def test_what_the_embedding_lost_is_read_off_the_features():
+    world = make_world(0, num_classes=3, width=3, aux_per_class=20)
+    with torch.no_grad():
+        for p in world.bottom.parameters():
+            p.zero_()
+    answers = run(world, variants=["logreg", "logreg_all"])
+    assert right(answers["logreg"], world) < 0.5
+    assert right(answers["logreg_all"], world) > 0.8
 
 
 def test_variants_do_not_move_each_other():

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.heads import Head, take
+from tune_vfl.attacks.holdings import Holdings
 from tune_vfl.attacks.logistic import choose_and_fit, folds_of, logits_of
 from tune_vfl.attacks.mixmatch import Fit, Pool, mixmatch, supervised
 from tune_vfl.errors import SpecError
@@ -25,6 +26,7 @@ _log = logging.getLogger(__name__)
 _CHUNK = 4096
 _CAP = 2000
 _STRENGTHS = (0.01, 0.1, 1.0)
+_STRENGTHS_OF_ALL = (0.1, 1.0, 10.0, 100.0)
 _FOLDS = 5
 
 
@@ -74,6 +76,8 @@ class Completion:
         """Train one variant and score all rows with it."""
         if variant == "logreg":
             return self._logreg()
+        if variant == "logreg_all":
+            return self._logreg_all()
         score = self._train(variant, variant, self._at, self._y, self._rest)
         return self._answer(score(False), score(True), self._validated(variant))
 
@@ -95,17 +99,23 @@ class Completion:
         spread, centre = torch.std_mean(self._e, dim=-2, keepdim=True)
         spread = torch.where(spread > 0, spread, 1.0)
         train, test = (self._e - centre) / spread, (self._e_test - centre) / spread
-        count = min(_FOLDS, self._y.shape[-1])
-        strengths = torch.tensor(_STRENGTHS, device=train.device)
-        coefficients, validation = choose_and_fit(
-            take(train, self._at),
-            self._y,
-            self._folds("logreg/folds", count),
-            count,
-            strengths,
-            num_classes=self._view.num_classes,
-        )
+        coefficients, validation = self._regression(take(train, self._at), _STRENGTHS)
         return self._answer(logits_of(train, coefficients), logits_of(test, coefficients), validation)
+
+    def _logreg_all(self) -> Answer:
+        held = Holdings(self._view.bottom().eval(), self._x, self._at)
+        coefficients, validation = self._regression(held(take(self._x, self._at)), _STRENGTHS_OF_ALL)
+        train, test = (
+            in_chunks(lambda part: logits_of(held(part), coefficients), x, self._axis) for x in (self._x, self._x_test)
+        )
+        return self._answer(train, test, validation)
+
+    def _regression(self, known: Tensor, strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+        """Fit the labelled rows ``(*trials, A, width)``; return coefficients and the cross-validated accuracy."""
+        count = min(_FOLDS, self._y.shape[-1])
+        folds = self._folds("logreg/folds", count)
+        strength = torch.tensor(strengths, device=known.device)
+        return choose_and_fit(known, self._y, folds, count, strength, num_classes=self._view.num_classes)
 
     def _fit(self, variant: str, known: int, rest: int) -> Fit:
         p = self._params

@@ -13,8 +13,8 @@ from tune_vfl.spec import Strict
 if TYPE_CHECKING:
     from tune_vfl.protocol.view import Answer, View
 
-Variant = Literal["logreg", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "fidelity", "supervised"]
-SEARCH: tuple[Variant, ...] = ("logreg", "head_only", "mixmatch_frozen", "mixmatch_unfrozen")
+Variant = Literal["logreg", "logreg_all", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "fidelity", "supervised"]
+SEARCH: tuple[Variant, ...] = ("logreg", "logreg_all", "head_only", "mixmatch_frozen", "mixmatch_unfrozen")
 
 
 def _listed(value: Any) -> Any:
@@ -27,7 +27,8 @@ class PmcParams(Strict):
     variants: Annotated[tuple[Variant, ...], BeforeValidator(_listed)] = Field(
         SEARCH,
         min_length=1,
-        description="logreg: logistic regression on embeddings; head_only: the head by cross-entropy; mixmatch_frozen: "
+        description="logreg: logistic regression on embeddings; logreg_all: on features, the last layer's input and "
+        "embeddings; head_only: the head by cross-entropy; mixmatch_frozen: "
         "the head by MixMatch; mixmatch_unfrozen: head and bottom by MixMatch; fidelity: the same at the published "
         "length (25 x 1024 steps); supervised: head and bottom by cross-entropy",
     )
@@ -46,7 +47,7 @@ class PmcParams(Strict):
         ge=0,
         le=10,
         description="cross-validate every variant on the labelled rows with this many folds (costs as many trainings); "
-        "0: only logreg, which does so anyway",
+        "0: only the regressions, which do so anyway",
     )
     aux: Literal["per_class", "random"] = Field("per_class", description="how the labelled rows are drawn")
     aux_per_class: int | None = Field(None, ge=1, description="labelled rows a class; none: the data set's recipe")

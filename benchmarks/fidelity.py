@@ -1,0 +1,135 @@
+"""Published settings of the label defenses against the attacks of Fu et al., as Markdown tables of docs/fidelity.md.
+
+Run: python -m benchmarks.fidelity direct --dataset digits --set training.batch_size=32
+     python -m benchmarks.fidelity completion --dataset digits
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tune_vfl.cell import Cell
+from tune_vfl.evaluation import evaluate_pack, measure_references
+from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.raw_spec import apply_settings
+from tune_vfl.resolve import resolve
+from tune_vfl.runtime import prepare_process
+from tune_vfl.spec import parse
+
+Setting = Mapping[str, Any]
+
+SETTINGS: dict[str, Sequence[Setting]] = {
+    "none": ({},),
+    "laplace": tuple({"scale": s} for s in (1e-4, 1e-3, 1e-2, 1e-1)),
+    "gradient_compression": tuple({"keep": k} for k in (0.75, 0.5, 0.25, 0.1)),
+    "ppdl": tuple({"theta": t} for t in (0.75, 0.5, 0.25, 0.1)),
+    "discrete_sgd": tuple({"bins": b} for b in (24, 18, 12, 6)),
+    "kdk": (
+        *({"k": k, "epsilon": e} for k, e in ((3, 0.45), (5, 0.70), (5, 0.75), (5, 0.85))),
+        {"k": 3, "epsilon": 0.45, "anchor": "teacher_argmax"},
+    ),
+    "ladistill": ({"k": 3, "epsilon": 0.45}, {"k": 5, "epsilon": 0.75}),
+    "sgsub": ({}, {"tau": 0.1}),
+    "ladsg": tuple({"k": k, "epsilon": e} for k, e in ((3, 0.45), (5, 0.70), (5, 0.75), (5, 0.85))),
+}
+# Arazzi et al. 2024 (KDk), tables 8 and 9 for CIFAR-10: share of rows whose first negative entry is the label; the
+# rows of ladsg are those of its table 6 for CINIC-10, which repeats that attack.
+PUBLISHED: dict[str, Sequence[str]] = {
+    "none": ("1.00",),
+    "laplace": (".806", ".491", ".245", ".127"),
+    "gradient_compression": (".999", ".993", ".924", ".001 (diverged)"),
+    "ppdl": (".390", ".389", ".001 (diverged)", ".001 (diverged)"),
+    "discrete_sgd": (".967", ".943", ".947", ".915"),
+    "kdk": (".385", ".230", ".217", ".142", "-"),
+    "ladsg": (".356", ".225", ".213", ".147"),
+}
+
+
+def cell_of(dataset: str, defense: str, attacks: Sequence[Any], seeds: int, settings: Sequence[str]) -> Cell:
+    """Resolve one cell."""
+    raw = {"study": "f", "dataset": dataset, "defense": defense, "attacks": list(attacks), "budget": {"seeds": seeds}}
+    return resolve(parse(apply_settings(raw, settings)))
+
+
+def shown(score: Score | None) -> str:
+    """Format a mean and its deviation."""
+    return "-" if score is None else f"{score.mean:.3f} ± {score.std:.3f}"
+
+
+def _of_variant(score: AttackScore, variant: str) -> str:
+    found = score.variants.get(variant)
+    return "-" if found is None else f"{found['mean']:.3f}"
+
+
+def _best_of(score: AttackScore, scope: str) -> str:
+    there = {v: s["mean"] for v, s in score.variants.items() if v.endswith(f"@{scope}")}
+    best = max(there, key=lambda v: there[v])
+    return f"{there[best]:.3f} ({best.split('@')[0]})"
+
+
+def direct_row(outcome: Outcome) -> list[str]:
+    """Utility, the two rules over epoch 0, and the best rule of epoch 0 and of the first batch."""
+    score = outcome.attacks["direct"]
+    rules = [_of_variant(score, f"{rule}@epoch0") for rule in ("first_negative", "argmin")]
+    return [shown(outcome.utility), *rules, _best_of(score, "epoch0"), _best_of(score, "first_batch")]
+
+
+def completion_row(outcome: Outcome) -> list[str]:
+    """Utility, passive and active model completion, their floor, and the utility under the active attack."""
+    passive, active = outcome.attacks["pmc"], outcome.attacks["active"]
+    weak = " (weak)" if passive.weak_attack else ""
+    return [
+        shown(outcome.utility),
+        f"{shown(passive)} {passive.variant}{weak}",
+        f"{passive.extra.get('test', float('nan')):.3f}",
+        f"{passive.r_lower:.3f}",
+        f"{shown(active)} {active.variant}",
+        f"{active.extra.get('utility', float('nan')):.3f}",
+    ]
+
+
+TABLES: dict[str, tuple[list[Any], list[str], list[str], Callable[[Outcome], list[str]]]] = {
+    "direct": (
+        ["direct"],
+        ["model.top=none"],
+        ["utility", "first_negative, epoch 0", "argmin, epoch 0", "best rule, epoch 0", "best rule, first batch"],
+        direct_row,
+    ),
+    "completion": (
+        ["pmc", "active"],
+        [],
+        ["utility", "pmc, training rows", "pmc, test rows", "R_lower", "active", "utility under active"],
+        completion_row,
+    ),
+}
+
+
+def main() -> None:
+    """Print one table, a row as soon as its defense is done."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=list(TABLES))
+    parser.add_argument("--dataset", default="digits")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--set", dest="settings", action="append", default=[])
+    given = parser.parse_args()
+    prepare_process()
+    attacks, fixed, columns, row = TABLES[given.table]
+    published = given.table == "direct"
+    head = ["defense", *(["published, CIFAR-10"] if published else []), *columns]
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    references = measure_references(cell_of(given.dataset, "none", attacks, given.seeds, [*fixed, *given.settings]))
+    for defense in given.only:
+        settings = SETTINGS[defense]
+        cell = cell_of(given.dataset, defense, attacks, given.seeds, [*fixed, *given.settings])
+        for i, outcome in enumerate(evaluate_pack(cell, settings, references)):
+            name = " ".join([defense, *(f"{k}={v}" for k, v in settings[i].items())])
+            said = [*PUBLISHED.get(defense, ()), *["-"] * len(settings)][i : i + 1] if published else []
+            cells = row(outcome) if outcome.outcome == "ok" else [f"{outcome.outcome}: {outcome.reason}"]
+            print(f"| {' | '.join([name, *said, *cells])} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
