@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
 from tune_vfl.errors import SpecError
-from tune_vfl.protocol.view import Answer, Moment, Recording, View
+from tune_vfl.protocol.view import Answer, Instant, Moment, Recording, View
 from tune_vfl.spec import Strict
 
 Rule = Literal["first_negative", "argmin", "argmax_of_negatives", "argmax"]
@@ -30,7 +30,7 @@ class DirectParams(Strict):
     rule: Annotated[tuple[Rule, ...], BeforeValidator(_listed)] = Field(
         RULES, min_length=1, description="one rule, a list of them, or `all`"
     )
-    scope: Annotated[tuple[Moment, ...], BeforeValidator(_listed)] = Field(
+    scope: Annotated[tuple[Instant, ...], BeforeValidator(_listed)] = Field(
         ("first_batch", "epoch0"), min_length=1, description="the moments of training to attack, one or a list"
     )
     no_negative: Literal["guess", "fail"] = Field(

@@ -6,19 +6,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
-from tune_vfl.protocol.view import Answer, View
-from tune_vfl.spec import Strict
+from tune_vfl.attacks.averaging import AveragingAttack, AveragingParams
+from tune_vfl.attacks.base import AttackCapabilities, attack
+from tune_vfl.protocol.view import Answer, Recording, View
 
 
-class DirectionParams(Strict):
+class DirectionParams(AveragingParams):
     """Parameters of :class:`DirectionAttack`."""
 
     hints: int = Field(1, ge=1, le=64, description="positive rows of each batch that the attacker knows")
 
 
 @attack("direction")
-class DirectionAttack(Attack[DirectionParams]):
+class DirectionAttack(AveragingAttack[DirectionParams]):
     """Scores each row by the cosine between its gradient and those of the known positive rows of its batch.
 
     Hints are rows as they were received, with the defense's noise; one that received zeros is taken only
@@ -33,10 +33,10 @@ class DirectionAttack(Attack[DirectionParams]):
     reference = "Li et al., Label Leakage and Protection in Two-Party Split Learning, ICLR 2022"
     Params = DirectionParams
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "positive_hints"}))
+    quick = {"average": 2}  # noqa: RUF012 - a constant
 
-    def run(self, view: View) -> dict[str, Answer]:
+    def read(self, view: View, seen: Recording) -> dict[str, Answer]:
         """Return ``direction``, and with several hints ``mean_hint``: scores ``(*trials, M)`` in [-1, 1], oriented."""
-        seen = view.recording("last")
         hints = view.positive_hints(seen, self.params.hints)
         unit = _unit(seen.gradients)
         parts = [

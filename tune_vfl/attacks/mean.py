@@ -7,13 +7,13 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.attacks.averaging import AveragingAttack, AveragingParams
+from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.centres import nearer_positive
-from tune_vfl.protocol.view import Answer, View
-from tune_vfl.spec import Strict
+from tune_vfl.protocol.view import Answer, Recording, View
 
 
-class MeanParams(Strict):
+class MeanParams(AveragingParams):
     """Parameters of :class:`MeanAttack`."""
 
     space: Literal["vector", "sum"] = Field(
@@ -27,7 +27,7 @@ class MeanParams(Strict):
 
 
 @attack("mean")
-class MeanAttack(Attack[MeanParams]):
+class MeanAttack(AveragingAttack[MeanParams]):
     """Predicts 1 where a row's gradient is at least as near to the positive class's mean as to the negative one's.
 
     The means are computed with true labels, which makes the result an upper bound. Scores are hard, so their AUC is the
@@ -39,10 +39,11 @@ class MeanAttack(Attack[MeanParams]):
     reference = "Han et al., GAFM: gradient adversarial label protection, eq. 8"
     Params = MeanParams
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "class_oracle"}), oracle=True)
+    quick = {"average": 2}  # noqa: RUF012 - a constant
 
-    def run(self, view: View) -> dict[str, Answer]:
+    def read(self, view: View, seen: Recording) -> dict[str, Answer]:
         """Return the variant ``mean``: scores ``(*trials, M)``, 0.0 or 1.0, oriented."""
-        seen, of = view.recording("last"), view.class_oracle.of
+        of = view.class_oracle.of
         summed = self.params.space == "sum"
         values = seen.gradients.sum(-1, keepdim=True) if summed else seen.gradients
         blocks = seen.batches if self.params.centres == "batch" else ((0, values.shape[-2]),)

@@ -7,13 +7,13 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.attacks.averaging import AveragingAttack, AveragingParams, plain_variant
+from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.centres import median, nearer_positive
 from tune_vfl.protocol.view import Answer, Recording, View
-from tune_vfl.spec import Strict
 
 
-class MedianParams(Strict):
+class MedianParams(AveragingParams):
     """Parameters of :class:`MedianAttack`."""
 
     rule: Literal["class_median", "pooled", "both"] = Field(
@@ -24,7 +24,7 @@ class MedianParams(Strict):
 
 
 @attack("median")
-class MedianAttack(Attack[MedianParams]):
+class MedianAttack(AveragingAttack[MedianParams]):
     """Two rules that share a name in the literature.
 
     ``class_median`` predicts 1 where a row is at least as near to the positive class's coordinate-wise median, taken
@@ -37,15 +37,15 @@ class MedianAttack(Attack[MedianParams]):
     reference = "Han et al., GAFM: gradient adversarial label protection, eq. 9 and its released code"
     Params = MedianParams
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "class_oracle"}), oracle=True)
-    quick = {"rule": "both"}  # noqa: RUF012 - a constant
+    quick = {"rule": "both", "average": 2}  # noqa: RUF012 - a constant
 
     def is_upper_bound(self, variant: str) -> bool:
         """Only the rule with true class medians is."""
-        return variant == "class_median"
+        return plain_variant(variant) == "class_median"
 
-    def run(self, view: View) -> dict[str, Answer]:
+    def read(self, view: View, seen: Recording) -> dict[str, Answer]:
         """Return a variant per rule: scores ``(*trials, M)``, 0.0 or 1.0."""
-        seen, rule = view.recording("last"), self.params.rule
+        rule = self.params.rule
         answers = {}
         if rule in ("class_median", "both"):
             centres = view.class_oracle.of(seen.gradients, seen.ids, "median")

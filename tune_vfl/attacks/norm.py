@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
-from tune_vfl.protocol.view import Answer, View
-from tune_vfl.spec import Strict
+from tune_vfl.attacks.averaging import AveragingAttack, AveragingParams
+from tune_vfl.attacks.base import AttackCapabilities, attack
+from tune_vfl.protocol.view import Answer, Recording, View
 
 
-class NormParams(Strict):
+class NormParams(AveragingParams):
     """Parameters of :class:`NormAttack`."""
 
     d1: Literal["abs", "signed"] = Field(
@@ -21,7 +21,7 @@ class NormParams(Strict):
 
 
 @attack("norm")
-class NormAttack(Attack[NormParams]):
+class NormAttack(AveragingAttack[NormParams]):
     """Scores each row by the length of the gradient received for it, times the rows of its batch.
 
     Gradients are those of a batch's mean loss: without the factor the rows of a smaller last batch would all rank high,
@@ -32,10 +32,10 @@ class NormAttack(Attack[NormParams]):
     reference = "Li et al., Label Leakage and Protection in Two-Party Split Learning, ICLR 2022"
     Params = NormParams
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients"}))
+    quick = {"average": 2}  # noqa: RUF012 - a constant
 
-    def run(self, view: View) -> dict[str, Answer]:
+    def read(self, view: View, seen: Recording) -> dict[str, Answer]:
         """Return the variant ``norm``: scores ``(*trials, M)``."""
-        seen = view.recording("last")
         signed = self.params.d1 == "signed" and seen.gradients.shape[-1] == 1
         scores = seen.gradients.squeeze(-1) if signed else torch.linalg.vector_norm(seen.gradients, dim=-1)
         rows = torch.cat([scores.new_full((stop - start,), stop - start) for start, stop in seen.batches])

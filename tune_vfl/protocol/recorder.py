@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.protocol.hooks import Hooks
-from tune_vfl.protocol.view import Moment, Recording
+from tune_vfl.protocol.view import Average, Moment, Recording
 
 IN_MEMORY_BYTES = 512 * 2**20
 
@@ -37,7 +37,7 @@ def _room(shape: tuple[int, ...], dtype: torch.dtype, *, on_disk: bool) -> Tenso
 
 
 class GradientRecorder(Hooks):
-    """H8 of the attacker: keeps gradients and ids of the first batch, of epoch 0 and of the last epoch.
+    """H8 of the attacker: keeps gradients and ids of the first batch, of epoch 0, of the last epoch, and means of rows.
 
     Args:
         moments: what to keep.
@@ -54,7 +54,7 @@ class GradientRecorder(Hooks):
         self._batches: dict[Moment, list[tuple[int, int]]] = {}
 
     def _due(self, epoch: int, step: int) -> list[Moment]:
-        due: list[Moment] = []
+        due: list[Moment] = [m for m in self._moments if isinstance(m, Average) and epoch >= self._epochs - m.epochs]
         if step == 0:
             due.append("first_batch")
         if epoch == 0:
@@ -67,24 +67,52 @@ class GradientRecorder(Hooks):
         """Keep the tensor if this party and moment are wanted."""
         if party == self._party:
             for moment in self._due(epoch, step):
-                self._keep(moment, gradient, ids)
+                self._make_room(moment, gradient)
+                if isinstance(moment, Average):
+                    self._add(moment, gradient, ids, last=epoch == self._epochs - 1)
+                else:
+                    start = self._note(moment, ids)
+                    self._gradients[moment][..., start : start + ids.shape[-1], :] = gradient.detach()
 
-    def _keep(self, moment: Moment, gradient: Tensor, ids: Tensor) -> None:
+    def _make_room(self, moment: Moment, gradient: Tensor) -> None:
+        if moment in self._gradients:
+            return
         lead, (batch, width) = gradient.shape[:-2], gradient.shape[-2:]
-        if moment not in self._gradients:
-            rows = batch if moment == "first_batch" else self._rows
-            on_disk = recording_bytes(math.prod(lead), self._rows, width, self._moments) > IN_MEMORY_BYTES
-            self._gradients[moment] = _room((*lead, rows, width), gradient.dtype, on_disk=on_disk)
-            self._ids[moment] = _room((*lead, rows), torch.int64, on_disk=on_disk)
-            self._batches[moment] = []
-        start = self._batches[moment][-1][1] if self._batches[moment] else 0
-        self._gradients[moment][..., start : start + batch, :] = gradient.detach()
-        self._ids[moment][..., start : start + batch] = ids
-        self._batches[moment].append((start, start + batch))
+        rows = batch if moment == "first_batch" else self._rows
+        on_disk = recording_bytes(math.prod(lead), self._rows, width, self._moments) > IN_MEMORY_BYTES
+        self._gradients[moment] = _room((*lead, rows, width), gradient.dtype, on_disk=on_disk)
+        self._ids[moment] = _room((*lead, rows), torch.int64, on_disk=on_disk)
+        self._batches[moment] = []
+        if isinstance(moment, Average):
+            self._gradients[moment].zero_()
+
+    def _note(self, moment: Moment, ids: Tensor) -> int:
+        """Note a batch's ids; return where it starts."""
+        batches, size = self._batches[moment], ids.shape[-1]
+        start = batches[-1][1] if batches else 0
+        self._ids[moment][..., start : start + size] = ids
+        batches.append((start, start + size))
+        return start
+
+    def _add(self, moment: Average, gradient: Tensor, ids: Tensor, *, last: bool) -> None:
+        """Add a batch to the sums, which lie in the order of ids until the last epoch has given its own."""
+        sums = self._gradients[moment]
+        at = ids.to(sums.device).unsqueeze(-1).expand(gradient.shape)
+        sums.scatter_add_(-2, at, gradient.detach().to(sums.device) * ids.shape[-1])
+        if last and self._note(moment, ids) + ids.shape[-1] == self._rows:
+            self._finish(moment)
+
+    def _finish(self, moment: Average) -> None:
+        sums, epochs = self._gradients[moment], min(moment.epochs, self._epochs)
+        rows = torch.cat([sums.new_full((stop - start, 1), stop - start) for start, stop in self._batches[moment]])
+        members = sums.view(-1, *sums.shape[-2:])
+        for member, order in zip(members, self._ids[moment].view(len(members), -1), strict=True):
+            member.copy_(member[order] / (rows * epochs))  # one at a time: no second recording is ever in memory
 
     def recordings(self) -> dict[Moment, Recording]:
-        """Return what was kept, by moment."""
+        """Return what was kept, by moment; a mean only once its last epoch is over."""
         return {
             m: Recording(ids=self._ids[m], gradients=self._gradients[m], batches=tuple(self._batches[m]))
             for m in self._gradients
+            if not isinstance(m, Average) or (self._batches[m] and self._batches[m][-1][1] == self._rows)
         }

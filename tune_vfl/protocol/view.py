@@ -14,17 +14,38 @@ from torch import Tensor, nn
 from tune_vfl.errors import NotGrantedError
 from tune_vfl.seeds import Streams
 
-Moment = Literal["first_batch", "epoch0", "last"]
+Instant = Literal["first_batch", "epoch0", "last"]
 Grant = Literal["gradients", "features", "bottom", "auxiliary", "positive_hints", "class_oracle", "class_prior"]
+
+
+@dataclass(frozen=True)
+class Average:
+    """A moment that lasts: each row's mean gradient over the last epochs, in which noise drawn anew averages out.
+
+    Attributes:
+        epochs: how many, at least 1; all of them where the training has fewer.
+    """
+
+    epochs: int
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ValueError(f"a mean is over 1 epoch or more, got {self.epochs}")
+
+
+Moment = Instant | Average
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
     """What the attacker received during one moment of training, in the order it was sent.
 
+    A mean over epochs has the last one's order and batches. What it averages is the gradient of a row's own loss, the
+    received one times the rows of its batch then; it is divided by the rows of its batch here, as a received one is.
+
     Attributes:
         ids: ``(*trials, M)`` positions in the training split.
-        gradients: ``(*trials, M, d)`` exactly the tensors that were sent to the attacker.
+        gradients: ``(*trials, M, d)`` exactly the tensors that were sent to the attacker, or their means.
         batches: ``(start, stop)`` of each batch in the M rows.
     """
 

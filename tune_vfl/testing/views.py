@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tune_vfl.models.layers import select_member, stack_of
-from tune_vfl.protocol.view import Auxiliary, ClassOracle, Features, Grant, Moment, Recording, View
+from tune_vfl.protocol.view import Auxiliary, Average, ClassOracle, Features, Grant, Moment, Recording, View
 from tune_vfl.seeds import Streams
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def make_world(
         y_test=y[..., rows:],
         features=Features(x[..., :rows, :], x[..., rows:, :]),
         bottom=nn.Sequential(*stack_of([x.shape[-1], 12, 6], nn.ReLU, stream=stream)),
-        recordings={"first_batch": first, "epoch0": epoch, "last": epoch},
+        recordings={"first_batch": first, "epoch0": epoch, "last": epoch, Average(2): epoch},
         auxiliary=Auxiliary(at, y_train.gather(-1, at)),
     )
 
