@@ -9,8 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
+from tests.problems import made_up_split, train
 from tune_vfl.defenses.discrete_sgd import DiscreteSgd, DiscreteSgdParams
 from tune_vfl.errors import SpecError
+from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.members import Pack
+from tune_vfl.spec import Training
 from tune_vfl.testing.defenses import build, run
 from tune_vfl.testing.gradients import CASES, Rows, make_rows, softmax_gradient
 
@@ -125,3 +129,25 @@ def test_a_pack_is_its_members_in_every_mode(case, mode, outliers):
             for name, value in single.items():
                 if name.startswith("gradient"):
                     torch.testing.assert_close(both[name][member], value, rtol=0, atol=1e-7)
+
+
+class Received(Hooks):
+    """Keeps what a passive party receives, by epoch."""
+
+    def __init__(self):
+        self.by_epoch = {}
+
+    def gradient_received(self, gradient, *, party, ids, epoch, step):
+        self.by_epoch.setdefault(epoch, []).append(gradient.flatten())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_in_a_training_only_first_epoch_sends_more_than_a_few_numbers_and_only_then(mode):
+    split, pack, bins = made_up_split(0, rows=70), Pack((0,), None), 6
+    defense = DiscreteSgd(DiscreteSgdParams(mode=mode, bins=bins), num_classes=2, embedding_dims=[5])
+    defense.setup(split.y_train, torch.arange(70))
+    received = Received()
+    train(split, pack, Training(epochs=3, batch_size=32, lr=0.01), [defense, received])
+    counts = [len(torch.cat(received.by_epoch[epoch]).unique()) for epoch in range(3)]
+    assert counts[0] > 100 if mode == "first_epoch" else counts[0] <= bins + 1
+    assert max(counts[1:]) <= bins + 1
