@@ -1,0 +1,107 @@
+"""The label party's half of a Wasserstein game: a critic of scalar predictions, and which end of them is positive."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tune_vfl.models.layers import Linear
+from tune_vfl.seeds import Stream
+
+Bound = Callable[[int], float | Tensor]
+"""``dims -> the members' clipping bounds``, ready for a weight with so many axes after the leading ones."""
+
+
+class Critic(nn.Module):
+    """Tells labels from predictions: Linear(1, hidden), LeakyReLU, Linear(hidden, 1), LeakyReLU.
+
+    Args:
+        hidden: the hidden layer's width.
+        lr: of its own Adam.
+        stream: where the starting weights come from.
+        device: where it is trained.
+    """
+
+    def __init__(self, hidden: int, *, lr: float, stream: Stream, device: torch.device) -> None:
+        super().__init__()
+        self.hidden = Linear(1, hidden, stream=stream)
+        self.out = Linear(hidden, 1, stream=stream)
+        self.to(device)
+        self._optimizer = torch.optim.Adam(self.parameters(), lr=lr, fused=True)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Map ``(*trials, B, 1)`` to ``(*trials, B, 1)``; larger is more like a label."""
+        return F.leaky_relu(self.out(F.leaky_relu(self.hidden(values))))
+
+    @torch.enable_grad()
+    def step(self, real: Tensor, made: Tensor, bound: Bound) -> None:
+        """Take one step towards telling the two apart, and bring the weights back between the bounds.
+
+        Args:
+            real: ``(*trials, B)`` labels with noise.
+            made: ``(*trials, B)`` predictions.
+            bound: how far from 0 a weight may be.
+        """
+        self.requires_grad_(True)
+        distance = self(made.detach().unsqueeze(-1)).mean((-2, -1)) - self(real.unsqueeze(-1)).mean((-2, -1))
+        self._optimizer.zero_grad()
+        distance.sum().backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        # What follows judges predictions only: no gradient of it belongs to the critic.
+        self.requires_grad_(False)
+        with torch.no_grad():
+            for layer in (self.hidden, self.out):
+                for dims, weight in ((2, layer.weight), (1, layer.bias)):
+                    limit = torch.as_tensor(bound(dims), device=weight.device)
+                    weight.copy_(torch.minimum(torch.maximum(weight, -limit), limit))
+
+
+def positives_rank_low(scores: Tensor, y: Tensor) -> Tensor:
+    """Return whether the ROC AUC of each member's scores is below 1/2; ties count half, one class alone is not.
+
+    Args:
+        scores: ``(*trials, M)``.
+        y: ``(*trials, M)``, 1 for positives.
+
+    Returns:
+        ``(*trials,)`` bool.
+    """
+    ordered = scores.contiguous().sort(-1).values
+    below = torch.searchsorted(ordered, scores.contiguous())
+    up_to = torch.searchsorted(ordered, scores.contiguous(), right=True)
+    # A row's mean rank less the mean of all ranks, twice: whole numbers, exact in any order.
+    offset = below + up_to - scores.shape[-1]
+    return (offset * (y == 1)).sum(-1) < 0
+
+
+class LastPass:
+    """The scores and labels of the last rows that were seen, as many as one pass over the training rows has.
+
+    Args:
+        rows: N.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows, self._held = rows, 0
+        self._steps: deque[tuple[Tensor, Tensor]] = deque()
+        self._inverted: Tensor | None = None
+
+    def add(self, scores: Tensor, y: Tensor) -> None:
+        """Take in a batch ``(*trials, B)``, and let go of what belongs to an earlier pass."""
+        self._steps.append((scores.detach(), y))
+        self._held += scores.shape[-1]
+        while self._held - self._steps[0][0].shape[-1] >= self._rows:
+            self._held -= self._steps.popleft()[0].shape[-1]
+        self._inverted = None
+
+    @property
+    def inverted(self) -> Tensor | None:
+        """``(*trials,)`` bool: whether positives have the lower scores; None before the first batch."""
+        if self._inverted is None and self._steps:
+            scores, y = (torch.cat(list(parts), dim=-1) for parts in zip(*self._steps, strict=True))
+            self._inverted = positives_rank_low(scores, y)
+        return self._inverted
