@@ -49,7 +49,7 @@ class Critic(nn.Module):
         self.requires_grad_(True)
         distance = self(made.detach().unsqueeze(-1)).mean((-2, -1)) - self(real.unsqueeze(-1)).mean((-2, -1))
         self._optimizer.zero_grad()
-        distance.sum().backward()  # type: ignore[no-untyped-call]
+        distance.sum().backward()
         self._optimizer.step()
         # What follows judges predictions only: no gradient of it belongs to the critic.
         self.requires_grad_(False)

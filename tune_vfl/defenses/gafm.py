@@ -41,14 +41,17 @@ class GafmParams(Strict):
     )
     clip: float = Field(0.1, gt=0, allow_inf_nan=False, description="bound on the critic's weights")
     hidden: int = Field(16, ge=1, description="width of the critic's hidden layer")
-    lr: float = Field(1e-4, gt=0, allow_inf_nan=False, description="learning rate of the critic's Adam")
+    lr: float = Field(
+        1e-4, gt=0, allow_inf_nan=False, description="learning rate of the critic's Adam; the recipe's, as published"
+    )
 
 
 def normalized(grad: Tensor) -> Tensor:
     """Return ``grad (*trials, B, d)`` over its Frobenius norm, for each member; 0 where that has no direction."""
     length = torch.linalg.vector_norm(grad, dim=(-2, -1), keepdim=True)
     scaled = torch.nan_to_num(grad / length, nan=0.0, posinf=0.0, neginf=0.0)
-    return scaled * (length >= NOTHING)
+    kept: Tensor = scaled * (length >= NOTHING)
+    return kept
 
 
 def responses(u: Tensor, y: Tensor, delta: float | Tensor) -> Tensor:
@@ -85,11 +88,12 @@ class Gafm(Defense):
     """The top model is a generator of labels that learns from a critic, and two directions are sent mixed.
 
     A critic with bounded weights tells labels with noise from predictions; the top model with a sigmoid is trained to
-    please it, and never meets a label itself; without a top model the embedding itself is the prediction. The passive party receives gamma * gG / ||gG|| + gC / ||gC||: gG is the
-    generator's gradient, gC that of a cross-entropy between the embedding and a response drawn afresh for each row
-    and step, 1/2 + delta * u for positives and 1/2 - delta * u for negatives, u ~ U(0, 1). Norms are those of the whole
-    batch, so that neither its size nor the loss's scale matters. The embedding is taken for a probability where the
-    bottom model ends in a sigmoid of width 1; else the sigmoid of its sum is. Source: Han et al. 2023, algorithm 1.
+    please it, and never meets a label itself; without a top model the embedding itself is the prediction. The passive
+    party receives gamma * gG / ||gG|| + gC / ||gC||: gG is the generator's gradient, gC that of a cross-entropy between
+    the embedding and a response drawn afresh for each row and step, 1/2 + delta * u for positives and 1/2 - delta * u
+    for negatives, u ~ U(0, 1). Norms are those of the whole batch, so that neither its size nor the loss's scale
+    matters. The embedding is taken for a probability where the bottom model ends in a sigmoid of width 1; else the
+    sigmoid of its sum is. Source: Han et al. 2023, algorithm 1.
 
     Which end of the predictions is positive is not decided by the game. The label party, which has the labels, looks at
     the last pass over its training rows and turns them round where their AUC is below 1/2 (logged as ``inverted``).
@@ -157,7 +161,8 @@ class Gafm(Defense):
             noise = self.streams["critic/noise"].normal(logits.shape[-2]).to(logits.dtype)
             noisy = targets.to(logits.dtype) + noise * self.number("sigma", dims=1)
             critic.step(noisy, made, lambda dims: self.number("clip", dims=dims))
-        return -critic(made.unsqueeze(-1)).mean((-2, -1))
+        pleased: Tensor = critic(made.unsqueeze(-1)).mean((-2, -1))
+        return -pleased
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return the mix of the two directions; same shape and dtype.
