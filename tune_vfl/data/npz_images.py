@@ -20,6 +20,7 @@ from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Training
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -55,11 +56,11 @@ class NpzImages(Loader[NpzOptions]):
         import pandas as pd
 
         path = locate(options.path, root)
-        arrays = read_arrays(path)
+        arrays = read_arrays(path, _WHOLE, _PARTS)
         test_rows = None
         if "x" in arrays:
             x, y = arrays["x"], arrays["y"]
-            _check_pair(path, "x", x, "y", y)
+            check_pair(path, "x", x, "y", y)
         else:
             x, y, test_rows = _concatenated(path, arrays)
         where = f"{path}: label array {'y' if test_rows is None else 'y_train with y_test'}"
@@ -78,8 +79,12 @@ class NpzImages(Loader[NpzOptions]):
         )
 
 
-def read_arrays(path: Path) -> dict[str, Array]:
+def read_arrays(path: Path, *layouts: Sequence[str]) -> dict[str, Array]:
     """Read the arrays of an npz file, without unpickling anything.
+
+    Args:
+        path: the file.
+        layouts: names that belong together; the first layout that is all there is read.
 
     Raises:
         DataError: when it is no npz file, is cut off, lacks arrays, or holds Python objects.
@@ -89,11 +94,10 @@ def read_arrays(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as file:
             found = list(file.files)
-            wanted = _WHOLE if set(_WHOLE) <= set(found) else _PARTS
-            if not set(wanted) <= set(found):
-                raise DataError(
-                    f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test; it has: {shown(found)}"
-                )
+            wanted = next((names for names in layouts if set(names) <= set(found)), None)
+            if wanted is None:
+                told = ", or ".join(f"{', '.join(names[:-1])} and {names[-1]}" for names in layouts)
+                raise DataError(f"{path}: expected arrays {told}; it has: {shown(found)}")
             return {name: _read(path, file, name) for name in wanted}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise DataError(f"{path}: is corrupt or cut off ({error}); fetch or write the file again") from error
@@ -108,7 +112,12 @@ def _read(path: Path, file: Any, name: str) -> Array:
         ) from error
 
 
-def _check_pair(path: Path, x_name: str, x: Array, y_name: str, y: Array) -> None:
+def check_pair(path: Path, x_name: str, x: Array, y_name: str, y: Array) -> None:
+    """Check an array of images and the array of their labels.
+
+    Raises:
+        DataError: naming the array whose shape or type is wrong.
+    """
     if x.ndim not in (3, 4):
         raise DataError(f"{path}: array {x_name!r} has shape {x.shape}; expected (N, H, W) or (N, H, W, C)")
     if x.ndim == 4 and x.shape[3] > _MOST_CHANNELS:
@@ -129,7 +138,7 @@ def _check_pair(path: Path, x_name: str, x: Array, y_name: str, y: Array) -> Non
 
 def _concatenated(path: Path, arrays: dict[str, Array]) -> tuple[Array, Array, torch.Tensor]:
     for part in ("train", "test"):
-        _check_pair(path, f"x_{part}", arrays[f"x_{part}"], f"y_{part}", arrays[f"y_{part}"])
+        check_pair(path, f"x_{part}", arrays[f"x_{part}"], f"y_{part}", arrays[f"y_{part}"])
     train, test = arrays["x_train"], arrays["x_test"]
     if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
         raise DataError(

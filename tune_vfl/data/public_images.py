@@ -1,0 +1,111 @@
+"""What the public image sets share: arrays of known shape and classes, with official test rows or without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tune_vfl.data.assemble import assemble
+from tune_vfl.data.npz_images import Array, check_pair, read_arrays, to_images
+from tune_vfl.data.partition import image_parties
+from tune_vfl.data.sample import SampledOptions, training_sample
+from tune_vfl.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tune_vfl.data.base import Dataset, Recipe
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """What is known of a public image set.
+
+    Attributes:
+        name: its registered name.
+        shape: (H, W), or (H, W, C), of an image.
+        classes: K names, by label.
+        recipe: usual model and training.
+        test_share: the share held out where there are no official test rows.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    recipe: Recipe
+    test_share: float = 0.3
+
+
+Part = tuple[Array, Array]
+
+
+def read_parts(path: Path, known: ImageSet, pairs: Sequence[tuple[str, str]]) -> list[Part]:
+    """Read arrays of images and of their labels from an npz file.
+
+    Args:
+        path: the file.
+        known: what must be in it.
+        pairs: names of an array of images ``(N, H, W)`` or ``(N, H, W, C)`` and of its labels ``(N,)`` or ``(N, 1)``.
+
+    Returns:
+        For each pair the images, and the labels ``(N,)``.
+
+    Raises:
+        DataError: for a broken file, missing arrays, other shapes, and labels that are no class.
+    """
+    arrays = read_arrays(path, [name for pair in pairs for name in pair])
+    parts = []
+    for x_name, y_name in pairs:
+        x, y = arrays[x_name], arrays[y_name]
+        check_pair(path, x_name, x, y_name, y)
+        if x.dtype != np.uint8 or x.shape[1:] != known.shape:
+            raise DataError(
+                f"{path}: array {x_name!r} is {x.dtype} of shape {x.shape}; expected uint8 of shape "
+                f"(N, {', '.join(map(str, known.shape))}); fetch the file again"
+            )
+        parts.append((x, _labels(path, y_name, y.ravel(), known)))
+    return parts
+
+
+def _labels(path: Path, name: str, y: Array, known: ImageSet) -> np.ndarray[Any, np.dtype[np.int64]]:
+    wrong = ~np.isin(y, np.arange(len(known.classes)))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{path}: array {name!r} holds {y[row]} in row {row + 1}, expected 0 to {len(known.classes) - 1}; fetch "
+            "the file again"
+        )
+    return y.astype(np.int64)
+
+
+def image_set(
+    known: ImageSet,
+    train: Sequence[Part],
+    test: Part | None,
+    options: SampledOptions,
+    *,
+    path: Path,
+    notes: Sequence[str] = (),
+) -> Dataset:
+    """Build the data set of images read: the rows of ``train``, then the official test rows, where there are any."""
+    parts = [*train, *([] if test is None else [test])]
+    y = torch.from_numpy(np.concatenate([labels for _, labels in parts]))
+    test_rows = torch.arange(len(y) - (0 if test is None else len(test[1])), len(y))
+    kept, test_rows, said = training_sample(y, test_rows, options.rows, known.classes, known.name)
+    pixels = np.concatenate([images for images, _ in parts])[kept.numpy()]
+    return assemble(
+        known.name,
+        image_parties(to_images(path, pixels), options.split, options.passive_parties, str(path)),
+        y[kept],
+        known.classes,
+        metric=options.metric,
+        recipe=known.recipe,
+        test_rows=None if test is None else test_rows,
+        test_share=known.test_share,
+        notes=(*notes, *said),
+        where=f"{path}: labels",
+    )
