@@ -58,7 +58,17 @@ class _Bench:
         deadline: float | None,
     ) -> Measured:
         moments: set[Moment] = {m for a in attacks for m in a.moments()}
-        run = train_pack(self.cell, params, pack, moments, acting=acting, deadline=deadline, device=self.device)
+        keep_sent = any(a.target_request() is not None for a in attacks)
+        run = train_pack(
+            self.cell,
+            params,
+            pack,
+            moments,
+            acting=acting,
+            keep_sent=keep_sent,
+            deadline=deadline,
+            device=self.device,
+        )
         return measure(self.cell, run, attacks)
 
 

@@ -10,11 +10,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from tune_vfl.attacks.base import Attack
+from tune_vfl.attacks.base import Attack, TargetRequest
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import auxiliary_rows
 from tune_vfl.protocol.members import Pack, gather_rows
-from tune_vfl.protocol.view import Auxiliary, ClassOracle, Features, Moment, Recording, View
+from tune_vfl.protocol.view import Auxiliary, ClassOracle, Features, Moment, Pairs, Received, Recording, View
 from tune_vfl.seeds import Streams, numpy_rng
 from tune_vfl.spec import Strict
 
@@ -24,7 +24,9 @@ class Surroundings:
     """What views are cut from. The labels stay here.
 
     Attributes:
-        bottom: the attacker's bottom model, never handed out itself, only copies.
+        bottom: the first passive party's bottom model, never handed out itself, only copies.
+        sent: ``(*trials, N, d)`` what that party sends for the training rows, where an attack on features asked for it.
+        known_bottom: that model as the label party knows it; the name is that of the stream for what it must guess.
     """
 
     dataset: Dataset
@@ -32,6 +34,8 @@ class Surroundings:
     pack: Pack
     bottom: nn.Module
     recordings: Mapping[Moment, Recording]
+    sent: Tensor | None = None
+    known_bottom: Callable[[str], nn.Module] | None = None
 
     @property
     def y_train(self) -> Tensor:
@@ -64,6 +68,7 @@ def auxiliary_for(attack: Attack[Strict], around: Surroundings) -> Auxiliary | N
 def grant(attack: Attack[Strict], around: Surroundings) -> View:
     """Return the view of ``attack``: only what it :meth:`~tune_vfl.attacks.base.Attack.sees` is there."""
     sees = attack.sees()
+    targets = _targets(attack, around)
     features = Features(
         train=around.pack.spread(around.split.passive_train[0]), test=around.pack.spread(around.split.passive_test[0])
     )
@@ -79,7 +84,44 @@ def grant(attack: Attack[Strict], around: Surroundings) -> View:
         held_positive_hints=_positive_hints(attack, around) if "positive_hints" in sees else None,
         held_class_oracle=ClassOracle(of=_class_statistics(around)) if "class_oracle" in sees else None,
         held_class_prior=_class_prior(around) if "class_prior" in sees else None,
+        held_received=None if targets is None or "received" not in sees else targets[0],
+        held_known_bottom=_known_bottom(attack, around) if "known_bottom" in sees else None,
+        held_pairs=None if targets is None or "pairs" not in sees else targets[1],
     )
+
+
+def target_rows(request: TargetRequest, rows: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Draw rows to reconstruct and other rows that the attacker knows, from the stream ``reconstruction``.
+
+    Args:
+        request: how many; attacks that ask for equally many targets get the same ones.
+        rows: N, the training rows.
+        seed: the seed.
+
+    Returns:
+        ``(M,)`` and ``(A,)`` positions in the training split, apart from each other.
+    """
+    order = torch.from_numpy(numpy_rng(seed, "reconstruction").permutation(rows))
+    targets = min(request.rows, rows // 2)
+    known = min(10_000, rows // 6) if request.pairs is None else request.pairs
+    return order[:targets], order[targets : targets + known]
+
+
+def _targets(attack: Attack[Strict], around: Surroundings) -> tuple[Received, Pairs] | None:
+    request = attack.target_request()
+    if request is None or around.sent is None:
+        return None
+    x, pack = around.split.passive_train[0], around.pack
+    axis = 0 if pack.trials is None else 1
+    drawn = [target_rows(request, x.shape[axis], seed) for seed in pack.seeds]
+    at, known = (parts[0] if pack.trials is None else torch.stack(parts) for parts in zip(*drawn, strict=True))
+    received = Received(pack.spread(at), gather_rows(around.sent, pack.spread(at)), tuple(x.shape[axis + 1 :]))
+    return received, Pairs(pack.spread(gather_rows(x, known)), gather_rows(around.sent, pack.spread(known)))
+
+
+def _known_bottom(attack: Attack[Strict], around: Surroundings) -> Callable[[str], nn.Module] | None:
+    known = around.known_bottom
+    return None if known is None else lambda name: known(f"attack/{attack.name}/{name}")
 
 
 def _class_prior(around: Surroundings) -> Tensor:

@@ -15,8 +15,9 @@ from tune_vfl.granting import Surroundings, grant
 from tune_vfl.metrics.utility import utility
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.members import Pack
+from tune_vfl.protocol.view import Answer, Reconstruction
 from tune_vfl.resolve import build_architecture, build_attack
-from tune_vfl.scoring import VariantScore, guess_success, score_answer
+from tune_vfl.scoring import VariantScore, guess_success, score_answer, score_reconstruction
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Strict
 from tune_vfl.training import Run, build_network, split_of
@@ -88,7 +89,15 @@ def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured
     if all(measured.lost):
         return measured
     start = time.perf_counter()
-    around = Surroundings(load(cell.dataset), run.split, run.pack, run.network.bottoms[0], run.recordings)
+    around = Surroundings(
+        load(cell.dataset),
+        run.split,
+        run.pack,
+        run.network.bottoms[0],
+        run.recordings,
+        sent=run.sent,
+        known_bottom=run.known_bottom,
+    )
     for attack in attacks:
         measured.attacks[attack.name] = score_attack(attack, around)
     measured.seconds["attack"] = time.perf_counter() - start
@@ -108,8 +117,14 @@ def score_attack(attack: Attack[Strict], around: Surroundings) -> dict[str, Vari
     if around.pack.trials is not None and not attack.capabilities.stackable:
         return _score_member_by_member(attack, around)
     answers = attack.run(grant(attack, around))
+    return {variant: _scored(answer, around) for variant, answer in answers.items()}
+
+
+def _scored(answer: Answer | Reconstruction, around: Surroundings) -> VariantScore:
+    if isinstance(answer, Reconstruction):
+        return score_reconstruction(answer, around.pack.spread(around.split.passive_train[0]))
     y_test = around.pack.spread(around.split.y_test)
-    return {v: score_answer(a, around.y_train, y_test, around.dataset.num_classes) for v, a in answers.items()}
+    return score_answer(answer, around.y_train, y_test, around.dataset.num_classes)
 
 
 def _score_member_by_member(attack: Attack[Strict], around: Surroundings) -> dict[str, VariantScore]:
@@ -125,7 +140,16 @@ def member_of(around: Surroundings, member: int) -> Surroundings:
     pack = Pack((around.pack.seeds[member % len(around.pack.seeds)],), None)
     recordings = {m: r.member(member) for m, r in around.recordings.items()}
     split = around.split.seed(member % len(around.pack.seeds))
-    return Surroundings(around.dataset, split, pack, select_member(around.bottom, member), recordings)
+    known = around.known_bottom
+    return Surroundings(
+        around.dataset,
+        split,
+        pack,
+        select_member(around.bottom, member),
+        recordings,
+        sent=None if around.sent is None else around.sent[member],
+        known_bottom=None if known is None else lambda name: select_member(known(name), member),
+    )
 
 
 def guess_of(cell: Cell) -> float:

@@ -19,7 +19,7 @@ class Score(BaseModel):
     """One number measured over the seeds.
 
     Attributes:
-        metric: what was measured, such as ``auc``, ``accuracy``, ``leak_auc`` or ``top1``; larger is more of it.
+        metric: what was measured, such as ``auc``, ``accuracy``, ``leak_auc`` or ``reconstruction``; larger is more.
         values: one per seed, in the order of the seeds.
         mean: mean of the values.
         std: sample standard deviation of the values; 0 for a single seed.
@@ -48,7 +48,7 @@ class AttackScore(Score):
         advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1].
         advantage_std: sample standard deviation over the seeds of the same number before clipping.
         floor: the best success that needs no VFL: the larger of the guess and ``r_lower`` (mean over seeds).
-        guess: the best constant guess: AUC 0.5, or the majority share.
+        guess: the best constant guess: AUC 0.5, or the majority share; 0 for a reconstruction.
         r_lower: the same attack on an untrained bottom model, where it needs no gradients.
         variant: the variant that the success belongs to.
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.

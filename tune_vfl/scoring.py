@@ -13,8 +13,9 @@ from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.metrics import leakage as metric
+from tune_vfl.metrics import reconstruction
 from tune_vfl.outcome import AttackScore, Score
-from tune_vfl.protocol.view import Answer
+from tune_vfl.protocol.view import Answer, Reconstruction
 from tune_vfl.spec import Strict
 
 Array = NDArray[np.float64]
@@ -75,6 +76,29 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     return result
 
 
+def score_reconstruction(answer: Reconstruction, x_train: Tensor) -> VariantScore:
+    """Score one variant of an attack on features on every member: the share of the rows' variance that it recovers.
+
+    Args:
+        answer: tensors with leading axes.
+        x_train: ``(*trials, N, ...)`` the attacked party's training rows; their mean is what needs no attack.
+    """
+    stacked = answer.ids.dim() == 2
+    whole, ids, found = (_per_member(x, stacked) for x in (x_train, answer.ids, answer.rows))
+    result = VariantScore(
+        validation=None if answer.validation is None else answer.validation.reshape(-1).double().tolist()
+    )
+    for x, at, rows in zip(whole, ids, found, strict=True):
+        true, mean = x[at], x.mean(0)
+        result.success.append(reconstruction.recovered(rows, true, mean))
+        measured = {"mse": reconstruction.mse(rows, true), "mse_mean": reconstruction.mse_of_the_mean(mean, true)}
+        if reconstruction.is_image(true):
+            measured |= {"psnr": reconstruction.psnr(rows, true), "ssim": reconstruction.ssim(rows, true)}
+        for name, value in measured.items():
+            result.beside.setdefault(name, []).append(value)
+    return result
+
+
 def _per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
     array = x.detach().cpu().numpy()
     return list(array) if stacked else [array]
@@ -121,13 +145,15 @@ def summarize(
         variants: scored on all members of the pack.
         members: the trial's members, one per seed.
         num_classes: K.
-        guess: success of the best constant guess.
+        guess: success of the best constant guess at labels; that at features, the mean, succeeds by 0.
         r_lower: success of the same attack on an untrained bottom model, per seed, where that exists.
 
     Returns:
         None when no variant is defined on every seed.
     """
-    name = success_metric(num_classes)
+    on_features = attack.capabilities.goal == "features"
+    name = "reconstruction" if on_features else success_metric(num_classes)
+    guess = 0.0 if on_features else guess
     scores = {v: Score.of(name, [s.success[m] for m in members]) for v, s in variants.items()}
     defined = {v: s for v, s in scores.items() if all(math.isfinite(x) for x in s.values)}
     if not defined:

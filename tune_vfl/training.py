@@ -24,8 +24,10 @@ from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.protocol.recorder import GradientRecorder
 from tune_vfl.protocol.view import Moment, Recording
 from tune_vfl.resolve import build_architecture
-from tune_vfl.seeds import Streams
+from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
+
+_CHUNK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,7 @@ class Run:
         pack: who trained together.
         split: the rows, stacked over the pack's seeds (not over its trials), with what the defense had parties add.
         network: trained, in eval mode, on the CPU.
+        sent: ``(*trials, N, d)`` what the first passive party sends for the training rows, None unless asked for.
         test_scores: ``(*trials, n_test, K)`` class scores of the test rows, through the defense's decoder.
         defense: as it ended.
         recordings: what the attacking party received, by moment.
@@ -51,6 +54,11 @@ class Run:
     recordings: dict[Moment, Recording]
     diverged: Tensor
     seconds: dict[str, float]
+    sent: Tensor | None = None
+
+    def known_bottom(self, name: str) -> nn.Module:
+        """Return the first passive party's bottom model as the label party knows it, guessing from stream ``name``."""
+        return self.defense.disguised(self.network.bottoms[0], stream=Stream(self.pack.member_seeds, name))
 
 
 @lru_cache(maxsize=4)
@@ -126,6 +134,7 @@ def train_pack(
     moments: Collection[Moment],
     *,
     acting: Attack[Strict] | None = None,
+    keep_sent: bool = False,
     deadline: float | None = None,
     device: str = "cpu",
 ) -> Run:
@@ -137,6 +146,7 @@ def train_pack(
         pack: who trains together.
         moments: what the attacks want recorded.
         acting: the attack that takes part in it, after the defense.
+        keep_sent: whether to keep what the first passive party sends for the training rows at the end.
         deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at once an epoch.
         device: where the network is trained; weights and orders are the same on every device, noise is the device's.
     """
@@ -163,6 +173,8 @@ def train_pack(
     training = SplitTraining(network, Rows(split, pack), cell.training, hooks, pack.lead)
     trained = training.run(deadline=deadline)
     scores = scores_on_test_rows(network, defense, hooks, split, pack).cpu()
+    # After everything else that draws noise, so that asking for it moves nothing.
+    sent = sent_embeddings(network, hooks, pack.spread(split.passive_train[0]), pack).cpu() if keep_sent else None
     seconds = {"setup": ready - start, "train": time.perf_counter() - ready}
     return Run(
         pack=pack,
@@ -173,6 +185,7 @@ def train_pack(
         recordings=recorder.recordings(),
         diverged=trained.diverged.cpu(),
         seconds=seconds,
+        sent=sent,
     )
 
 
@@ -188,6 +201,16 @@ def scores_on_test_rows(
         embeddings = [send(e, party=party) for party, e in enumerate(embeddings)]
     own = [network.own_bottom(x) for x in features[parties:]] if network.own_bottom is not None else []
     return defense.decode_rows(network.head(network.join([*embeddings, *own])), features)
+
+
+@torch.no_grad()
+def sent_embeddings(network: VflNetwork, hooks: Sequence[Hooks], x: Tensor, pack: Pack) -> Tensor:
+    """Return ``(*trials, N, d)``: what the first passive party sends (H3) for its rows ``x``, in evaluation mode."""
+    axis = len(pack.lead)
+    embedding = torch.cat([network.bottoms[0](part) for part in torch.split(x, _CHUNK, axis)], axis)
+    for send in overriding(hooks, "send_embedding"):
+        embedding = send(embedding, party=0)
+    return embedding
 
 
 def wrap(network: VflNetwork, defense: Defense) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tune_vfl.protocol.hooks import Hooks
-    from tune_vfl.protocol.view import Answer, Grant, Moment, View
+    from tune_vfl.protocol.view import Answer, Grant, Moment, Reconstruction, View
 
 # Covariant, so that an attack with its own parameters is an attack; parameters are frozen.
 P_co = TypeVar("P_co", bound=Strict, covariant=True)
@@ -29,6 +29,7 @@ class AttackCapabilities:
     """What an attack needs, checked before anything runs.
 
     Attributes:
+        goal: what it infers: ``labels`` of the label party, or ``features`` of the first passive party.
         classes: ``binary`` or ``any``.
         modes: the architectures it is defined for.
         sees: what its view must grant, with whatever parameters.
@@ -39,6 +40,7 @@ class AttackCapabilities:
         needs_concat: it needs a top model that takes each party's embedding as a part of its own.
     """
 
+    goal: Literal["labels", "features"] = "labels"
     classes: Literal["binary", "any"] = "any"
     modes: frozenset[Mode] = ALL_MODES
     sees: frozenset[Grant] = frozenset()
@@ -62,6 +64,19 @@ class AuxiliaryRequest:
     how: Literal["per_class", "random"] = "per_class"
     per_class: int | None = None
     total: int | None = None
+
+
+@dataclass(frozen=True)
+class TargetRequest:
+    """How many training rows an attack on features reconstructs, and how many others it knows.
+
+    Attributes:
+        rows: rows to reconstruct, at most half of those there are; the same ones for every attack and setting.
+        pairs: other rows that it knows with their embeddings; None takes a sixth of the training rows, at most 10,000.
+    """
+
+    rows: int
+    pairs: int | None = None
 
 
 class Attack(ABC, Generic[P_co]):
@@ -117,6 +132,10 @@ class Attack(ABC, Generic[P_co]):
         """Return the labelled rows it wants; None when it uses none."""
         return AuxiliaryRequest() if "auxiliary" in self.sees() else None
 
+    def target_request(self) -> TargetRequest | None:
+        """Return the rows it reconstructs; None for an attack on labels."""
+        return None
+
     def is_upper_bound(self, variant: str) -> bool:
         """Return whether this variant uses what no attacker has; by default every variant of an oracle attack does.
 
@@ -125,14 +144,14 @@ class Attack(ABC, Generic[P_co]):
         return self.capabilities.oracle
 
     @abstractmethod
-    def run(self, view: View) -> dict[str, Answer]:
+    def run(self, view: View) -> Mapping[str, Answer | Reconstruction]:
         """Attack.
 
         Args:
             view: what the attacker sees, tensors with leading axes ``view.lead``.
 
         Returns:
-            An answer per variant; the evaluator scores each against the true labels.
+            An answer per variant, or a reconstruction where the goal is features; the evaluator scores each.
         """
 
     @classmethod

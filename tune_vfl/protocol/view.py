@@ -15,7 +15,18 @@ from tune_vfl.errors import NotGrantedError
 from tune_vfl.seeds import Streams
 
 Instant = Literal["first_batch", "epoch0", "last"]
-Grant = Literal["gradients", "features", "bottom", "auxiliary", "positive_hints", "class_oracle", "class_prior"]
+Grant = Literal[
+    "gradients",
+    "features",
+    "bottom",
+    "auxiliary",
+    "positive_hints",
+    "class_oracle",
+    "class_prior",
+    "received",
+    "known_bottom",
+    "pairs",
+]
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,34 @@ class ClassOracle:
 
 
 @dataclass(frozen=True, eq=False)
+class Received:
+    """What a passive party sent to the label party for the rows whose features are to be reconstructed.
+
+    Attributes:
+        ids: ``(*trials, M)`` positions in the training split.
+        embeddings: ``(*trials, M, d)`` as they were sent, once the training was over.
+        shape: of one row of the passive party: ``(d_x,)`` of a table, ``(C, H, W)`` of images with pixels in [0, 1].
+    """
+
+    ids: Tensor
+    embeddings: Tensor
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Other rows of the passive party whose features the label party knows, and what was sent for them.
+
+    Attributes:
+        features: ``(*trials, A, ...)``.
+        embeddings: ``(*trials, A, d)``, sent as those of :class:`Received` were.
+    """
+
+    features: Tensor
+    embeddings: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class View:
     """What one attack sees. Asking for what was not granted raises :class:`NotGrantedError`.
 
@@ -112,6 +151,9 @@ class View:
     held_positive_hints: Callable[[Recording, int], Tensor] | None = None
     held_class_oracle: ClassOracle | None = None
     held_class_prior: Tensor | None = None
+    held_received: Received | None = None
+    held_known_bottom: Callable[[str], nn.Module] | None = None
+    held_pairs: Pairs | None = None
 
     def _missing(self, grant: Grant) -> NotGrantedError:
         return NotGrantedError(
@@ -171,6 +213,30 @@ class View:
             raise self._missing("class_prior")
         return self.held_class_prior
 
+    @property
+    def received(self) -> Received:
+        """The embeddings that the label party received for the rows under attack (grant ``received``)."""
+        if self.held_received is None:
+            raise self._missing("received")
+        return self.held_received
+
+    def known_bottom(self, restart: int = 0) -> nn.Module:
+        """Return a copy of a passive party's trained bottom model as the label party knows it (grant ``known_bottom``).
+
+        Args:
+            restart: what a defense keeps secret of the model is guessed anew for each.
+        """
+        if self.held_known_bottom is None:
+            raise self._missing("known_bottom")
+        return self.held_known_bottom(f"known_bottom/{restart}")
+
+    @property
+    def pairs(self) -> Pairs:
+        """Known rows of the passive party and their embeddings (grant ``pairs``)."""
+        if self.held_pairs is None:
+            raise self._missing("pairs")
+        return self.held_pairs
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -190,4 +256,19 @@ class Answer:
     oriented: bool = False
     counted: Tensor | None = None
     test: Tensor | None = None
+    validation: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """What one variant of an attack takes a passive party's rows to be.
+
+    Attributes:
+        rows: ``(*trials, M, ...)`` of the shape of the rows; pixels beyond [0, 1] are clamped when they are scored.
+        ids: ``(*trials, M)`` positions in the training split.
+        validation: ``(*trials,)`` the attacker's own estimate of this variant's success, by which it may choose.
+    """
+
+    rows: Tensor
+    ids: Tensor
     validation: Tensor | None = None

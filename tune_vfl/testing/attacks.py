@@ -14,11 +14,15 @@ from pydantic import ValidationError
 from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import NotGrantedError
 from tune_vfl.metrics.leakage import leak_auc, top1
+from tune_vfl.metrics.reconstruction import recovered
 from tune_vfl.protocol.loop import overriding
+from tune_vfl.protocol.view import Reconstruction
 from tune_vfl.spec import Strict, Training
 from tune_vfl.testing.views import World, make_world
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from tune_vfl.protocol.view import Answer
 
 AttackClass = type[Attack[Strict]]
@@ -33,18 +37,31 @@ def world_for(cls: AttackClass, seeds: int | list[int], **options: Any) -> World
     """Make up a world that the class's capabilities allow: two classes or three, with or without a top model."""
     binary = cls.capabilities.classes == "binary"
     direct = cls.capabilities.modes == frozenset({"nosplit"})
+    # Descent on the input of a narrow random net gets stuck; a wide one is inverted as easily as a trained one.
+    wide = {"bottom_widths": (64, 6)} if cls.capabilities.goal == "features" else {}
     return make_world(
-        seeds, num_classes=2 if binary else 3, width=2 if binary and direct else 4 if binary else 3, **options
+        seeds,
+        num_classes=2 if binary else 3,
+        width=2 if binary and direct else 4 if binary else 3,
+        **{**wide, **options},
     )
 
 
-def run_on(cls: AttackClass, world: World) -> dict[str, Answer]:
+def run_on(cls: AttackClass, world: World) -> dict[str, Answer | Reconstruction]:
     """Run the attack with exactly the grants that it declares."""
-    return quick_attack(cls).run(world.view(cls.name, quick_attack(cls).sees()))
+    return dict(quick_attack(cls).run(world.view(cls.name, quick_attack(cls).sees())))
 
 
-def success_of(answer: Answer, world: World) -> float:
-    """Score one variant on a single world: leak AUC for two classes, top-1 for more."""
+def said(answer: Answer | Reconstruction) -> Tensor:
+    """Return what an answer says: scores, or rows."""
+    return answer.rows if isinstance(answer, Reconstruction) else answer.scores
+
+
+def success_of(answer: Answer | Reconstruction, world: World) -> float:
+    """Score one variant on a single world: leak AUC for two classes, top-1 for more; the share of variance of rows."""
+    if isinstance(answer, Reconstruction):
+        x = world.features.train.numpy()
+        return recovered(answer.rows.numpy(), x[answer.ids], x.mean(0))
     keep = slice(None) if answer.counted is None else answer.counted
     scores, y = answer.scores[keep].numpy(), world.y_train[answer.ids][keep].numpy()
     return leak_auc(scores, y, flip=not answer.oriented) if world.num_classes == 2 else top1(scores, y)
@@ -60,9 +77,9 @@ class AttackContract:
 
     @pytest.fixture
     def watching(self, attack_class: AttackClass) -> AttackClass:
-        """Return the class, if it attacks a recorded run as a passive party."""
-        if attack_class.capabilities.acts or attack_class.capabilities.who != "passive":
-            pytest.skip("it changes the training or attacks features: it needs more than a recorded run")
+        """Return the class, if it attacks a recorded run."""
+        if attack_class.capabilities.acts:
+            pytest.skip("it changes the training: it needs more than a recorded run")
         return attack_class
 
     def test_it_says_what_it_is(self, attack_class: AttackClass) -> None:
@@ -72,6 +89,10 @@ class AttackContract:
         assert (quick_attack(attack_class).auxiliary_request() is not None) == (
             "auxiliary" in quick_attack(attack_class).sees()
         )
+        on_features = attack_class.capabilities.goal == "features"
+        assert (quick_attack(attack_class).target_request() is not None) == on_features
+        assert ("received" in attack_class.capabilities.sees) == on_features
+        assert attack_class.capabilities.who == "active" or not on_features
         for name, field in attack_class.Params.model_fields.items():
             assert field.description, f"{name} has no description"
             assert not field.is_required(), f"{name} has no default"
@@ -104,11 +125,17 @@ class AttackContract:
         world = world_for(watching, [3, 4])
         rows, test_rows, k = world.y_train.shape[-1], world.y_test.shape[-1], world.num_classes
         for answer in run_on(watching, world).values():
+            assert isinstance(answer, Reconstruction) == (watching.capabilities.goal == "features")
             assert answer.ids.shape[:1] == world.lead
+            assert answer.validation is None or answer.validation.shape == world.lead
+            assert torch.isfinite(said(answer)).all()
+            if isinstance(answer, Reconstruction):
+                assert torch.equal(answer.ids, world.view(watching.name).received.ids)
+                assert answer.rows.shape == (*answer.ids.shape, *world.features.train.shape[len(world.lead) + 1 :])
+                continue
             assert answer.scores.shape in {answer.ids.shape, (*answer.ids.shape, k)}
             assert int(answer.ids.min()) >= 0
             assert int(answer.ids.max()) < rows
-            assert torch.isfinite(answer.scores).all()
             assert answer.counted is None or (answer.counted.shape, answer.counted.dtype) == (
                 answer.ids.shape,
                 torch.bool,
@@ -116,20 +143,18 @@ class AttackContract:
             if answer.test is not None:
                 assert answer.test.shape == (*world.lead, test_rows, k)
                 assert torch.isfinite(answer.test).all()
-            if answer.validation is not None:
-                assert answer.validation.shape == world.lead
 
-    def test_it_beats_the_guess_where_labels_show(self, watching: AttackClass) -> None:
-        """On a world that gives labels away its best variant is far above the guess."""
+    def test_it_beats_the_guess_where_its_goal_shows(self, watching: AttackClass) -> None:
+        """On a world that gives labels and features away its best variant is far above the guess."""
         world = world_for(watching, 5, rows=1500)
         best = max(success_of(a, world) for a in run_on(watching, world).values())
-        assert best >= self.guess(world) + 0.25
+        assert best >= self.guess(watching, world) + 0.25
 
     def test_it_stays_at_the_guess_where_nothing_shows(self, watching: AttackClass) -> None:
-        """On labels drawn apart from all it sees, no variant is above the guess by more than chance."""
+        """On labels and features drawn apart from all it sees, no variant is above the guess by more than chance."""
         world = world_for(watching, 6, rows=4000, separable=False, batch=500)
         for variant, answer in run_on(watching, world).items():
-            assert success_of(answer, world) <= self.guess(world) + 0.05, variant
+            assert success_of(answer, world) <= self.guess(watching, world) + 0.05, variant
 
     def test_a_pack_equals_its_members_one_by_one(self, watching: AttackClass) -> None:
         """Leading axes change the speed, never the result.
@@ -146,10 +171,11 @@ class AttackContract:
             for variant, answer in alone.items():
                 stacked = together[variant]
                 assert torch.equal(answer.ids, stacked.ids[index])
-                apart = (answer.scores - stacked.scores[index]).abs() > 2e-3
+                apart = (said(answer) - said(stacked)[index]).abs() > 2e-3
                 assert apart.float().mean() <= 0.005, variant
-                if answer.counted is not None and stacked.counted is not None:
-                    assert torch.equal(answer.counted, stacked.counted[index])
+                counted = [getattr(a, "counted", None) for a in (answer, stacked)]
+                if counted[0] is not None and counted[1] is not None:
+                    assert torch.equal(counted[0], counted[1][index])
 
     def test_the_same_seed_gives_the_same_answer(self, watching: AttackClass) -> None:
         """Nothing random comes from outside the view's streams."""
@@ -159,7 +185,7 @@ class AttackContract:
         torch.manual_seed(2)
         two = run_on(watching, world)
         for variant, answer in one.items():
-            assert torch.equal(answer.scores, two[variant].scores)
+            assert torch.equal(said(answer), said(two[variant]))
 
     def test_it_asks_for_nothing_that_it_does_not_declare(self, watching: AttackClass) -> None:
         """Without any one of the declared grants it is refused, so each is really used and none is got around."""
@@ -177,8 +203,10 @@ class AttackContract:
         assert all(torch.equal(a, b) for a, b in zip(before, _tensors(world), strict=True))
 
     @staticmethod
-    def guess(world: World) -> float:
-        """Return the best constant guess's success: AUC 1/2, or the largest class share."""
+    def guess(attack_class: AttackClass, world: World) -> float:
+        """Return the best constant guess's success: AUC 1/2, the largest class share, 0 for the mean of the rows."""
+        if attack_class.capabilities.goal == "features":
+            return 0.0
         if world.num_classes == 2:
             return 0.5
         return float(world.y_train.bincount().max() / world.y_train.numel())
@@ -187,4 +215,12 @@ class AttackContract:
 def _tensors(world: World) -> list[torch.Tensor]:
     recorded = [t for r in world.recordings.values() for t in (r.ids, r.gradients)]
     state = list(world.bottom.state_dict().values())
-    return [*recorded, world.features.train, world.features.test, world.auxiliary.ids, world.auxiliary.labels, *state]
+    return [
+        *recorded,
+        world.sent,
+        world.features.train,
+        world.features.test,
+        world.auxiliary.ids,
+        world.auxiliary.labels,
+        *state,
+    ]

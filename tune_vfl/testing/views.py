@@ -1,7 +1,7 @@
 """Worlds made up for tests: rows, labels, gradients and a bottom model, and the views that attacks get of them.
 
-A separable world gives labels away to any reader of gradients or embeddings; in the other one they are drawn apart from
-everything that an attacker sees.
+A separable world gives labels away to any reader of gradients or embeddings, and features to the receiver of the
+embeddings; in the other one both are drawn apart from everything that an attacker sees.
 """
 
 from __future__ import annotations
@@ -14,12 +14,25 @@ import torch
 from torch import Tensor, nn
 
 from tune_vfl.models.layers import select_member, stack_of
-from tune_vfl.protocol.view import Auxiliary, Average, ClassOracle, Features, Grant, Moment, Recording, View
+from tune_vfl.protocol.view import (
+    Auxiliary,
+    Average,
+    ClassOracle,
+    Features,
+    Grant,
+    Moment,
+    Pairs,
+    Received,
+    Recording,
+    View,
+)
 from tune_vfl.seeds import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+TARGETS, KNOWN = 40, 200
+"""Rows under attack where features are the goal, and rows known with their embeddings."""
 EVERYTHING: frozenset[Grant] = frozenset(get_args(Grant))
 
 
@@ -35,6 +48,7 @@ class World:
         bottom: the attacker's bottom model.
         recordings: what it received.
         auxiliary: rows whose labels it knows.
+        sent: ``(*trials, N, d)`` the embeddings that the label party received for the training rows.
     """
 
     seeds: int | tuple[int, ...]
@@ -45,6 +59,7 @@ class World:
     bottom: nn.Module
     recordings: dict[Moment, Recording]
     auxiliary: Auxiliary
+    sent: Tensor
 
     @property
     def lead(self) -> tuple[int, ...]:
@@ -65,7 +80,20 @@ class World:
             held_positive_hints=self._hints if "positive_hints" in grants else None,
             held_class_oracle=ClassOracle(of=self._statistics) if "class_oracle" in grants else None,
             held_class_prior=self._shares() if "class_prior" in grants else None,
+            held_received=self._received() if "received" in grants else None,
+            held_known_bottom=(lambda _: copy.deepcopy(self.bottom)) if "known_bottom" in grants else None,
+            held_pairs=self._pairs() if "pairs" in grants else None,
         )
+
+    def _received(self) -> Received:
+        """The first ``TARGETS`` training rows are under attack: rows are in random order already."""
+        axis = len(self.lead)
+        ids = torch.arange(TARGETS).expand(*self.lead, TARGETS)
+        return Received(ids, self.sent.narrow(axis, 0, TARGETS), tuple(self.features.train.shape[axis + 1 :]))
+
+    def _pairs(self) -> Pairs:
+        axis = len(self.lead)
+        return Pairs(*(x.narrow(axis, TARGETS, KNOWN) for x in (self.features.train, self.sent)))
 
     def member(self, index: int) -> World:
         """Return one member of a pack, without leading axes."""
@@ -84,6 +112,7 @@ class World:
             bottom=select_member(self.bottom, index),
             recordings={m: recorded(r) for m, r in self.recordings.items()},
             auxiliary=Auxiliary(self.auxiliary.ids[index], self.auxiliary.labels[index]),
+            sent=self.sent[index],
         )
 
     def _shares(self) -> Tensor:
@@ -118,19 +147,21 @@ def make_world(
     test_rows: int = 200,
     batch: int = 64,
     aux_per_class: int = 10,
+    bottom_widths: Sequence[int] = (12, 6),
 ) -> World:
     """Make up a world.
 
     Args:
         seeds: an int for one, one per member for a pack.
         num_classes: K; one class in three is positive when K is 2.
-        separable: whether features and gradients depend on the labels.
+        separable: whether features and gradients depend on the labels, and what was sent on the row it was sent for.
         width: d of the gradients; K of them (or 1 for a binary target) are ``p - y``, others have a direction of their
             own on which they are.
         rows: training rows.
         test_rows: test rows.
         batch: rows in a batch.
         aux_per_class: labelled rows a class.
+        bottom_widths: hidden widths of the bottom model, which is not trained, and that of its embeddings.
     """
     many = [seeds] if isinstance(seeds, int) else list(seeds)
     known = num_classes * aux_per_class
@@ -144,15 +175,20 @@ def make_world(
     y_train = y[..., :rows]
     epoch = Recording(order, gradients, batches)
     first = Recording(order[..., :batch], gradients[..., :batch, :], batches[:1])
+    bottom = nn.Sequential(*stack_of([x.shape[-1], *bottom_widths], nn.ReLU, stream=stream))
+    x_train = x[..., :rows, :]
+    with torch.no_grad():
+        sent = bottom(x_train if separable else x_train.roll(rows // 2, -2))
     return World(
         seeds=whole,
         num_classes=num_classes,
         y_train=y_train,
         y_test=y[..., rows:],
-        features=Features(x[..., :rows, :], x[..., rows:, :]),
-        bottom=nn.Sequential(*stack_of([x.shape[-1], 12, 6], nn.ReLU, stream=stream)),
+        features=Features(x_train, x[..., rows:, :]),
+        bottom=bottom,
         recordings={"first_batch": first, "epoch0": epoch, "last": epoch, Average(2): epoch},
         auxiliary=Auxiliary(at, y_train.gather(-1, at)),
+        sent=sent,
     )
 
 
