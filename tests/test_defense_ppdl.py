@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from tune_vfl.defenses._sparse_vector import accepted_places, next_acceptances
+from tune_vfl.defenses._sparse_vector import accepted_on_device, accepted_places, next_acceptances, next_on_host
 from tune_vfl.defenses.ppdl import Ppdl, PpdlParams
 from tune_vfl.seeds import Streams
 from tune_vfl.testing.gradients import softmax_gradient
@@ -36,20 +36,23 @@ def test_the_choice_is_that_of_a_walk_over_the_entries(n, share, seed, spread):
     g = torch.Generator().manual_seed(seed)
     scores, thresholds = (torch.randn(3, n, generator=g) * s for s in (1, spread))
     counts = [int(share * n), n, 0]
-    accepted, complete = accepted_places(scores, thresholds, counts)
-    for member, count in enumerate(counts):
-        expected = naive_choice(scores[member].tolist(), thresholds[member].tolist(), count)
-        assert accepted[member].nonzero().flatten().tolist() == expected
-        assert complete[member].item() == (len(expected) == count)
+    for way in (accepted_places, accepted_on_device):
+        accepted, complete = way(scores, thresholds, counts)
+        for member, count in enumerate(counts):
+            expected = naive_choice(scores[member].tolist(), thresholds[member].tolist(), count)
+            assert accepted[member].nonzero().flatten().tolist() == expected
+            assert complete[member].item() == (len(expected) == count)
 
 
-@given(n=st.integers(1, 40), seed=st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
-def test_the_next_acceptance_is_the_first_score_that_reaches_the_threshold(n, seed):
+@given(n=st.integers(1, 90), seed=st.integers(0, 99), high=st.integers(0, 4))
+@settings(max_examples=60, deadline=None)
+def test_the_next_acceptance_is_the_first_score_that_reaches_the_threshold(n, seed, high):
     g = torch.Generator().manual_seed(seed)
     scores, thresholds = (torch.randint(-4, 5, (1, n), generator=g).float() for _ in range(2))
+    thresholds += high  # so that some are reached far away only, or never
     expected = [next((t for t in range(s, n) if scores[0, t] >= thresholds[0, s]), n) for s in range(n)]
     assert next_acceptances(scores, thresholds)[0].tolist() == expected
+    assert next_on_host(scores[0].numpy(), thresholds[0].numpy()).tolist() == expected
 
 
 @pytest.mark.parametrize("rule", ["leave", "zero"])

@@ -2,15 +2,24 @@
 
 Whether an entry is accepted depends on when the last one before it was. But the threshold that holds from a place on is
 known for every place before any choice is made: so each place knows the next acceptance after it, by a search in a
-table of maxima, and the acceptances are the path that starts at the first place, followed by doubling.
+table of maxima, and the acceptances are the path that starts at the first place, followed by doubling. On a CPU most
+next acceptances are found nearby, by looking a few places ahead; only what is left is looked up in the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+NEARBY = 16
+"""How many places ahead are looked at one by one before the table of maxima is made."""
+Places: TypeAlias = NDArray[np.int64]
+Numbers: TypeAlias = NDArray[np.floating[Any]]
 
 
 def next_acceptances(scores: Tensor, thresholds: Tensor) -> Tensor:
@@ -49,6 +58,15 @@ def accepted_places(scores: Tensor, thresholds: Tensor, counts: Sequence[int]) -
     Returns:
         ``(T, n)`` bool, whether a place is accepted, and ``(T, 1)`` bool, whether as many as asked for are.
     """
+    if scores.device.type == "cpu":
+        members = zip(scores.detach().numpy(), thresholds.detach().numpy(), counts, strict=True)
+        chosen = torch.from_numpy(np.stack([accepted_on_host(*member) for member in members]))
+        return chosen, (chosen.sum(-1) == torch.tensor(counts)).unsqueeze(-1)
+    return accepted_on_device(scores, thresholds, counts)
+
+
+def accepted_on_device(scores: Tensor, thresholds: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Do what :func:`accepted_places` does by operations whose shapes do not depend on the numbers."""
     trials, n = scores.shape
     found = next_acceptances(scores, thresholds)
     # Place n stands for "none left" and leads to itself; after an acceptance at t the search goes on at t + 1.
@@ -64,3 +82,51 @@ def accepted_places(scores: Tensor, thresholds: Tensor, counts: Sequence[int]) -
     taken = found.gather(-1, path).masked_fill(~early, n)
     accepted = torch.zeros((trials, n + 1), dtype=torch.bool, device=scores.device).scatter_(-1, taken, True)[:, :n]
     return accepted, accepted.sum(-1, keepdim=True) == wanted
+
+
+def next_on_host(scores: Numbers, thresholds: Numbers) -> Places:
+    """Return what :func:`next_acceptances` does, for one member: ``(n,)`` numbers in, ``(n,)`` places out."""
+    n = len(scores)
+    found = np.arange(n)
+    pending = np.flatnonzero(~(scores >= thresholds))  # selecting by place is a third of selecting by a mask
+    found[pending] = n
+    wanted = thresholds.take(pending)
+    for ahead in range(1, NEARBY):
+        inside = np.searchsorted(pending, n - ahead)
+        pending, wanted = pending[:inside], wanted[:inside]
+        place = pending + ahead
+        reached = scores.take(place) >= wanted
+        near, far = np.flatnonzero(reached), np.flatnonzero(~reached)
+        found[pending.take(near)] = place.take(near)
+        pending, wanted = pending.take(far), wanted.take(far)
+    if len(pending):
+        found[pending] = _far_on_host(scores, wanted, pending + NEARBY)
+    return found
+
+
+def _far_on_host(scores: Numbers, thresholds: Numbers, start: Places) -> Places:
+    """Return the first places from ``start`` on whose scores reach the thresholds, both ``(m,)``; n where none does."""
+    n = len(scores)
+    maxima = [np.nan_to_num(scores, nan=-np.inf, posinf=np.inf, neginf=-np.inf)]
+    while 2 ** len(maxima) <= n:
+        last, reach = maxima[-1], 2 ** (len(maxima) - 1)
+        maxima.append(np.concatenate([np.maximum(last[:-reach], last[reach:]), last[-reach:]]))
+    place = start
+    for level in range(len(maxima) - 1, -1, -1):
+        below = maxima[level].take(np.minimum(place, n - 1)) < thresholds
+        place = place + (below.astype(np.int64) << level)
+    return np.minimum(place, n)
+
+
+def accepted_on_host(scores: Numbers, thresholds: Numbers, count: int) -> NDArray[np.bool_]:
+    """Return what :func:`accepted_places` does, for one member: ``(n,)`` whether a place is accepted."""
+    n = len(scores)
+    found = np.append(next_on_host(scores, thresholds), n)  # place n stands for "none left" and leads to itself
+    jump = np.minimum(found + 1, n)
+    path = np.zeros(1, dtype=np.int64)
+    while len(path) < count and path[-1] < n:
+        path = np.concatenate([path, jump.take(path)])
+        jump = jump.take(jump)
+    accepted = np.zeros(n + 1, dtype=np.bool_)
+    accepted[found.take(path[:count])] = True
+    return accepted[:n]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tune_vfl.seeds import Stream
@@ -41,12 +42,16 @@ def stable_order(values: Tensor) -> Tensor:
     """
     if values.device.type != "cpu" or values.dtype != torch.float32:
         return values.argsort(dim=-1, stable=True)
-    # A radix sort in two passes of 16 bits, which numpy has for small integers: linear time, a fifth of torch's.
     bits = (values + 0.0).view(torch.int32)  # adding 0 turns -0 into 0
     upwards = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).numpy()
-    by_low = (upwards & 0xFFFF).astype(np.uint16).argsort(axis=-1, kind="stable")
-    high = np.take_along_axis((upwards >> 16).astype(np.int16), by_low, -1)
-    return torch.from_numpy(np.take_along_axis(by_low, high.argsort(axis=-1, kind="stable"), -1))
+    return torch.from_numpy(np.stack([_radix_order(row) for row in upwards]))
+
+
+def _radix_order(keys: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Sort in two passes of 16 bits, which numpy has for small integers: linear time, a fifth of torch's."""
+    by_low = (keys & 0xFFFF).astype(np.uint16).argsort(kind="stable")
+    high = (keys >> 16).astype(np.int16).take(by_low)
+    return by_low.take(high.argsort(kind="stable"))
 
 
 def sorted_normals(uniform: Tensor) -> Tensor:
@@ -154,11 +159,12 @@ class _Search:
         distances = distances.masked_fill(numbers >= self._allowed, math.inf)
         close = distances <= self._rule.tau.unsqueeze(-1)
         found = close.any(-1)
-        choice = torch.where(found, close.int().argmax(-1), distances.argmin(-1)).unsqueeze(-1)
-        distance = distances.gather(-1, choice).squeeze(-1)
+        choice = torch.where(found, close.int().argmax(-1), distances.argmin(-1))
+        members = torch.arange(len(choice), device=choice.device)
+        distance = distances[members, choice]
         better = ~self.accepted & (found | (distance < self._distance))
-        index = choice.unsqueeze(-1).expand(-1, 1, candidates.shape[-1])
-        self.chosen = torch.where(better.unsqueeze(-1), candidates.gather(1, index).squeeze(1), self.chosen)
+        picked = candidates[members, choice]
+        self.chosen = picked if self.tried == 0 else torch.where(better.unsqueeze(-1), picked, self.chosen)
         self._distance = torch.where(better, distance, self._distance)
         self.accepted |= found
         self.tried += candidates.shape[1]

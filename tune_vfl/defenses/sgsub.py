@@ -24,7 +24,7 @@ class SgsubParams(Strict):
         0.5, ge=0, allow_inf_nan=False, description="weight of the rows' mean Mahalanobis distance over sqrt(d)"
     )
     max_tries: int = Field(
-        4, ge=1, description="candidates a step and party; where none is within tau, the nearest is sent"
+        2, ge=1, description="candidates a step and party; where none is within tau, the nearest is sent"
     )
 
 
