@@ -14,11 +14,13 @@ from tune_vfl.seeds import Streams
 from tune_vfl.spec import Training
 
 
-def made_up_split(seed: int, *, classes: int = 2, parties: int = 1, own: bool = True, rows: int = 70) -> Split:
+def made_up_split(
+    seed: int, *, classes: int = 2, parties: int = 1, own: bool = True, rows: int = 70, held_out: int = 30
+) -> Split:
     """Linearly separable rows: ``parties`` passive parties with 4 columns each, and the label party's 3."""
     g = torch.Generator().manual_seed(seed)
     width = 4 * parties + 3
-    x = torch.randn(rows + 30, width, generator=g)
+    x = torch.randn(rows + held_out, width, generator=g)
     y = (x @ torch.randn(width, classes, generator=g)).argmax(-1)
     passive = [x[:, 4 * k : 4 * k + 4].contiguous() for k in range(parties)]
     mine = x[:, -3:].contiguous() if own else None
@@ -30,7 +32,7 @@ def made_up_split(seed: int, *, classes: int = 2, parties: int = 1, own: bool = 
         y_train=y[:rows],
         y_test=y[rows:],
         train_rows=torch.arange(rows),
-        test_rows=torch.arange(rows, rows + 30),
+        test_rows=torch.arange(rows, rows + held_out),
     )
 
 

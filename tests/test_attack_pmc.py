@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,12 +12,13 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.attacks.conditioned import Conditioned
 from tune_vfl.attacks.heads import Head, MemberNorm, take
 from tune_vfl.attacks.holdings import GROUP_WEIGHT, Holdings
 from tune_vfl.attacks.logistic import choose_and_fit, fit_logistic, folds_of, logits_of
 from tune_vfl.attacks.mixmatch import Cycle, Fit, Pool, interleave, mixmatch, sharpen, supervised
 from tune_vfl.errors import SpecError
-from tune_vfl.protocol.view import Auxiliary
+from tune_vfl.protocol.view import Auxiliary, Features
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.testing.views import make_world
 
@@ -297,3 +299,56 @@ def test_small_label_sets_shrink_the_batch_and_narrow_embeddings_work(caplog):
 def test_it_asks_for_labels_as_its_parameters_say():
     request = PMC(PMC.Params(aux="random", aux_total=50)).auxiliary_request()
     assert (request.how, request.total, request.per_class) == ("random", 50, None)
+
+
+def hidden_behind_a_column(seeds):
+    """A world whose bottom passes on ``(r, +-margin)``: the sign of what gives the class away is that of r - 1/2."""
+    world = make_world(seeds, num_classes=2, width=2, aux_per_class=100)
+
+    def rows(y, seed):
+        g = torch.Generator().manual_seed(seed)
+        r, noise = torch.rand(y.shape, generator=g), 0.3 * torch.randn(y.shape, generator=g)
+        return torch.stack([(2 * y - 1) * torch.where(r > 0.5, 1, -1) + noise, r], -1)
+
+    features = Features(rows(world.y_train, 1), rows(world.y_test, 2), added=1)
+    return replace(world, features=features, bottom=nn.Identity())
+
+
+def test_conditioning_on_an_added_column_sees_what_embeddings_alone_hide():
+    world = hidden_behind_a_column([0, 1])
+    answers = run(world, variants=["logreg", "conditioned"])
+    for t in range(2):
+        member = world.member(t)
+        assert right(answer_of(answers["logreg"], t), member) < 0.7
+        assert right(answer_of(answers["conditioned"], t), member) > 0.9
+        alone = run(member, variants=["conditioned"])["conditioned"]
+        torch.testing.assert_close(alone.scores, answers["conditioned"].scores[t], atol=2e-3, rtol=0)
+        assert answers["conditioned"].validation[t] > 0.85
+
+
+def test_without_added_columns_nothing_is_conditioned_on():
+    world = make_world(0, num_classes=3, width=3)
+    assert "conditioned" not in run(world, steps=2, epochs=1)
+    [(name, answer)] = run(world, variants=["conditioned"]).items()
+    assert name == "logreg_all"
+    assert torch.equal(answer.scores, run(world, variants=["logreg_all"])["logreg_all"].scores)
+
+
+@pytest.mark.parametrize("added", [1, 2])
+def test_what_added_columns_explain_is_taken_off_embeddings(added):
+    g = torch.Generator().manual_seed(0)
+    x, other = torch.rand(2, 4000, 3, generator=g), torch.randn(2, 4000, 2, generator=g)
+    bent = torch.stack([(x[..., -1] - 0.5).abs() * 9, x[..., -1] ** 2], -1) + (x[..., -2:-1] if added == 2 else 0)
+    held = Conditioned(x, bent + other, added)(x, bent + other)
+    assert held.shape == (2, 4000, 3 + 2 + 2 * added)
+    for member, truth in zip(held, other, strict=True):
+        rest = member[:, 3:5]
+        for k in range(2):
+            assert torch.corrcoef(torch.stack([rest[:, k], truth[:, k]]))[0, 1] > 0.99
+        torch.testing.assert_close(rest.std(0), torch.ones(2))
+
+
+def test_a_constant_added_column_is_no_division_by_zero():
+    x, e = torch.randn(50, 3), torch.randn(50, 2)
+    x[:, -1] = 0.5
+    assert torch.isfinite(Conditioned(x, e, 1)(x, e)).all()

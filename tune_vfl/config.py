@@ -78,6 +78,9 @@ class ExportedConfig(Strict):
             step, and ``decode`` at inference. ``wrap_bottom`` and ``wrap_top`` take your models once after ``setup``;
             ``inputs`` takes the rows of a step before ``labels`` does, and needs an object whose ``take(ids)`` gives
             all parties' rows with these ids. Where a defense leaves one of them out it changes nothing.
+            Where parties add columns (``labobf``), first ``xs = defense.extend([x_p, x_a], seed=0, part="train")``, and
+            build the models for those rows; with ``part="test"`` for rows at inference, whose scores are then
+            ``decode_rows(logits, xs)``. The model has one output where ``defense.capabilities.head`` is ``scalar``.
 
         Raises:
             SpecError: when the defense cannot be used on that task.

@@ -70,7 +70,9 @@ def grant(attack: Attack[Strict], around: Surroundings) -> View:
     sees = attack.sees()
     targets = _targets(attack, around)
     features = Features(
-        train=around.pack.spread(around.split.passive_train[0]), test=around.pack.spread(around.split.passive_test[0])
+        train=around.pack.spread(around.split.passive_train[0]),
+        test=around.pack.spread(around.split.passive_test[0]),
+        added=around.split.passive_train[0].shape[-1] - around.dataset.passive[0].shape[-1],
     )
     return View(
         attack=attack.name,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from tune_vfl.attacks.conditioned import Conditioned
 from tune_vfl.attacks.heads import Head, take
 from tune_vfl.attacks.holdings import Holdings
 from tune_vfl.attacks.logistic import choose_and_fit, folds_of, logits_of
@@ -78,6 +79,8 @@ class Completion:
             return self._logreg()
         if variant == "logreg_all":
             return self._logreg_all()
+        if variant == "conditioned":
+            return self._conditioned()
         score = self._train(variant, variant, self._at, self._y, self._rest)
         return self._answer(score(False), score(True), self._validated(variant))
 
@@ -110,10 +113,18 @@ class Completion:
         )
         return self._answer(train, test, validation)
 
-    def _regression(self, known: Tensor, strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    def _conditioned(self) -> Answer:
+        held = Conditioned(self._x, self._e, self._view.features.added)
+        train, test = held(self._x, self._e), held(self._x_test, self._e_test)
+        coefficients, validation = self._regression(take(train, self._at), _STRENGTHS, "conditioned/folds")
+        return self._answer(logits_of(train, coefficients), logits_of(test, coefficients), validation)
+
+    def _regression(
+        self, known: Tensor, strengths: tuple[float, ...], stream: str = "logreg/folds"
+    ) -> tuple[Tensor, Tensor]:
         """Fit the labelled rows ``(*trials, A, width)``; return coefficients and the cross-validated accuracy."""
         count = min(_FOLDS, self._y.shape[-1])
-        folds = self._folds("logreg/folds", count)
+        folds = self._folds(stream, count)
         strength = torch.tensor(strengths, device=known.device)
         return choose_and_fit(known, self._y, folds, count, strength, num_classes=self._view.num_classes)
 

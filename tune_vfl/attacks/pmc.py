@@ -13,8 +13,17 @@ from tune_vfl.spec import Strict
 if TYPE_CHECKING:
     from tune_vfl.protocol.view import Answer, View
 
-Variant = Literal["logreg", "logreg_all", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "fidelity", "supervised"]
-SEARCH: tuple[Variant, ...] = ("logreg", "logreg_all", "head_only", "mixmatch_frozen", "mixmatch_unfrozen")
+Variant = Literal[
+    "logreg", "logreg_all", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "fidelity", "supervised", "conditioned"
+]
+SEARCH: tuple[Variant, ...] = (
+    "logreg",
+    "logreg_all",
+    "head_only",
+    "mixmatch_frozen",
+    "mixmatch_unfrozen",
+    "conditioned",
+)
 
 
 def _listed(value: Any) -> Any:
@@ -30,7 +39,8 @@ class PmcParams(Strict):
         description="logreg: logistic regression on embeddings; logreg_all: on features, the last layer's input and "
         "embeddings; head_only: the head by cross-entropy; mixmatch_frozen: "
         "the head by MixMatch; mixmatch_unfrozen: head and bottom by MixMatch; fidelity: the same at the published "
-        "length (25 x 1024 steps); supervised: head and bottom by cross-entropy",
+        "length (25 x 1024 steps); supervised: head and bottom by cross-entropy; conditioned: logistic regression on "
+        "features and what embeddings say beyond the columns that a defense had the attacker add (only where it did)",
     )
     steps: int | None = Field(
         None, ge=1, description="steps of every trained variant in place of its own (1600 frozen, 400 unfrozen, 25600)"
@@ -61,6 +71,7 @@ class Pmc(Attack[PmcParams]):
     Every variant answers class probabilities for all training rows, of which the labelled ones are not counted, and for
     the test rows. Variants with a cross-validated accuracy on the labelled rows are those that the attacker can choose
     among. Frozen variants train on embeddings computed once, so their MixMatch mixes embeddings; the others mix inputs.
+    Where a defense had the attacker add random columns, ``conditioned`` discounts what embeddings say of them.
     """
 
     summary = "complete the attacker's bottom model with a head trained on a few labels"
@@ -81,4 +92,6 @@ class Pmc(Attack[PmcParams]):
             SpecError: with fewer labelled rows than classes, or none that is unlabelled.
         """
         completion = Completion(view, self.params)
-        return {variant: completion.answer(variant) for variant in dict.fromkeys(self.params.variants)}
+        asked = [v for v in dict.fromkeys(self.params.variants) if v != "conditioned" or view.features.added]
+        # Asked for alone where there is nothing to condition on, as for R_lower, it is the other that reads features.
+        return {variant: completion.answer(variant) for variant in asked or ["logreg_all"]}

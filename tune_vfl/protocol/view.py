@@ -84,10 +84,15 @@ class Auxiliary:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The attacker's own features: ``(*trials, n, ...)`` for the training and the test rows."""
+    """The attacker's own features: ``(*trials, n, ...)`` for the training and the test rows.
+
+    Attributes:
+        added: how many of the last columns a defense had the attacker add to the data set's own.
+    """
 
     train: Tensor
     test: Tensor
+    added: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,7 @@ def build(
     """Return the defense, set up on the rows."""
     mode = case.mode_for(defense.capabilities.modes)
     made = defense(params, num_classes=case.num_classes, embedding_dims=[case.d, case.d], mode=mode)
+    made.extend([rows.grad, rows.grad, rows.features], seed=seed, part="train")  # any rows do for the parties
     made.setup(rows.y, rows.ids, active_features=rows.features, seed=seed)
     return made
 

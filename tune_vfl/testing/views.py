@@ -7,7 +7,7 @@ embeddings; in the other one both are drawn apart from everything that an attack
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
@@ -108,7 +108,7 @@ class World:
             num_classes=self.num_classes,
             y_train=self.y_train[index],
             y_test=self.y_test[index],
-            features=Features(self.features.train[index], self.features.test[index]),
+            features=replace(self.features, train=self.features.train[index], test=self.features.test[index]),
             bottom=select_member(self.bottom, index),
             recordings={m: recorded(r) for m, r in self.recordings.items()},
             auxiliary=Auxiliary(self.auxiliary.ids[index], self.auxiliary.labels[index]),
