@@ -15,6 +15,7 @@ from tune_vfl.defenses.marvell import Marvell
 from tune_vfl.defenses.mid import Mid
 from tune_vfl.defenses.pipeline import Pipeline, combined
 from tune_vfl.defenses.sgsub import Sgsub
+from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.spec import Strict
 from tune_vfl.testing.gradients import softmax_gradient
@@ -106,6 +107,15 @@ class Shifted(Defense):
 
 
 Shifted.name = "shifted"
+
+
+def test_a_pipeline_passes_on_every_hook_of_a_defense() -> None:
+    """A hook added to the base and forgotten here would silently leave a stage out."""
+    of_attackers = {"gradient_received", "local_optimizer"}
+    of_one_stage = {"number", "values"}  # how a stage reads its own parameters
+    hooks = {n for c in (Hooks, Defense) for n, member in vars(c).items() if callable(member) and n[0] != "_"}
+    hooks |= {n for n, member in vars(Defense).items() if isinstance(member, (property, classmethod))}
+    assert hooks - of_attackers - of_one_stage - set(vars(Pipeline)) == {"Params"}  # a class, not a hook
 
 
 class Noisy(Pipeline):

@@ -114,6 +114,12 @@ class Pipeline(Defense):
         """Whether any stage does."""
         return any(part.wants_full_view for part in self.parts)
 
+    def extend(
+        self, features: Sequence[Tensor], *, seed: int | Sequence[int], part: Literal["train", "test"]
+    ) -> list[Tensor]:
+        """H0: the columns that the stages have the parties add, those of the last stage outermost."""
+        return reduce(lambda known, stage: stage.extend(known, seed=seed, part=part), self.parts, list(features))
+
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
@@ -169,6 +175,11 @@ class Pipeline(Defense):
         """H10: the decoder of the last stage that has one of its own, else probabilities."""
         own = [part.decode for part in self.parts if _overrides(type(part), "decode")]
         return own[-1](logits) if own else class_probabilities(logits)
+
+    def decode_rows(self, logits: Tensor, features: Sequence[Tensor]) -> Tensor:
+        """H10 with the rows themselves: the last stage's that asks for them, else :meth:`decode`."""
+        own = [part.decode_rows for part in self.parts if type(part).decode_rows is not Defense.decode_rows]
+        return own[-1](logits, features) if own else self.decode(logits)
 
     def disguised(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
         """Return the bottom model without any stage's secrets."""
