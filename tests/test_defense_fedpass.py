@@ -254,3 +254,10 @@ def test_it_is_evaluated_on_real_data(model):
     outcomes = evaluate_pack(spec, [{"where": "top"}, {"where": "both", "mean_range": 2.0}])
     assert [o.outcome for o in outcomes] == ["ok", "ok"]
     assert all(o.utility.mean > 0.7 for o in outcomes)
+
+
+def test_an_attacker_with_passports_completes_its_model():
+    spec = cell(attacks=["pmc"], training={"epochs": 8}, budget={"seeds": 2, "trials": 1})
+    plain, passported = evaluate_pack(spec, [{"where": "top"}, {"where": "both"}])
+    assert set(passported.attacks["pmc"].variants) == set(plain.attacks["pmc"].variants)
+    assert passported.attacks["pmc"].mean > 0.6

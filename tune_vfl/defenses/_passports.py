@@ -99,8 +99,10 @@ class PassportLinear(PassportLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(*trials, B, d_in)`` to ``(*trials, B, d_out)``."""
+        # The rows come first: who watches the layer sees them, not the passports.
+        y = self.norm(self.layer(x))
         scale, shift = self.scale_and_shift(self.layer(self.passports))
-        shifted: Tensor = torch.tanh(scale) * self.norm(self.layer(x)) + torch.tanh(shift)
+        shifted: Tensor = torch.tanh(scale) * y + torch.tanh(shift)
         return shifted
 
 
@@ -114,9 +116,10 @@ class PassportConv(PassportLayer):
         """Map ``(B, C, H, W)`` to ``(B, C', H', W')``."""
         if self.passports is None:
             self.passports = self.draw(x.shape[1:])
+        y = self.norm(self.layer(x))
         answers = self.layer(self.passports).mean((-2, -1))
         scale, shift = (part.view(1, -1, 1, 1) for part in self.scale_and_shift(answers))
-        return torch.relu(scale * self.norm(self.layer(x)) + shift)
+        return torch.relu(scale * y + shift)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # A fresh layer that has seen no image yet still takes the passports of a saved one.
