@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from tune_vfl.attacks.base import Attack, TargetRequest
+from tune_vfl.attacks.base import Attack, AuxiliaryRequest, TargetRequest
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import auxiliary_rows
 from tune_vfl.protocol.members import Pack, gather_rows
@@ -48,6 +48,12 @@ def auxiliary_for(attack: Attack[Strict], around: Surroundings) -> Auxiliary | N
     request = attack.auxiliary_request()
     if request is None:
         return None
+    whole = _drawn(request, around)
+    smaller = {n: _drawn(replace(request, per_class=n), around) for n in request.smaller}
+    return replace(whole, smaller=smaller)
+
+
+def _drawn(request: AuxiliaryRequest, around: Surroundings) -> Auxiliary:
     per_class = request.per_class or around.dataset.recipe.auxiliary_per_class
     total = request.total or per_class * around.dataset.num_classes
     y = around.split.y_train if around.split.y_train.dim() == 2 else around.split.y_train.unsqueeze(0)

@@ -118,6 +118,10 @@ class Streams:
             self._open[name] = self.fresh(name)
         return self._open[name]
 
+    def restarted(self) -> Streams:
+        """Return the same streams, each at its beginning."""
+        return Streams(self.seeds, self._device, self._prefix)
+
     def fresh(self, name: str) -> Stream:
         """Open the stream ``name`` at its beginning, without keeping it: for a name that is used once."""
         return Stream(self.seeds, self._prefix + name, self._device)

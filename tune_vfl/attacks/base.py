@@ -59,11 +59,13 @@ class AuxiliaryRequest:
         how: ``per_class`` draws equally many rows of each class, ``random`` draws without looking at classes.
         per_class: rows a class; None takes the data set's recipe.
         total: rows in all for ``random``; None takes ``per_class`` times the number of classes.
+        smaller: fewer rows a class than ``per_class``, of which it wants the sets too, each held by the next larger.
     """
 
     how: Literal["per_class", "random"] = "per_class"
     per_class: int | None = None
     total: int | None = None
+    smaller: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

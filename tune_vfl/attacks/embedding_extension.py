@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from tune_vfl.cell import Mode
     from tune_vfl.protocol.view import View
-    from tune_vfl.spec import Training
+    from tune_vfl.spec import Strict, Training
 
 
 class EmbeddingExtensionParams(PmcParams):
@@ -55,6 +56,13 @@ class EmbeddingExtension(Pmc):
     )
 
     params: EmbeddingExtensionParams
+
+    @classmethod
+    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+        """Refuse several numbers of labelled rows: its columns are fitted on one set, in one training."""
+        if not isinstance(getattr(params, "aux_per_class", None), tuple):
+            return []
+        return [f"attack {cls.name!r} fits its columns on its labelled rows: give one aux_per_class, not a list"]
 
     @property
     def widens(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.completion import Completion
@@ -28,6 +29,17 @@ SEARCH: tuple[Variant, ...] = (
 
 def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
+
+
+def _rising(value: int | tuple[int, ...]) -> int | tuple[int, ...]:
+    if isinstance(value, int):
+        return value
+    sizes = tuple(sorted(set(value)))
+    return sizes if len(sizes) > 1 else sizes[0]
+
+
+Rows = Annotated[int, Field(ge=1)]
+PerClass = Annotated[Rows | Annotated[tuple[Rows, ...], Field(min_length=1)], AfterValidator(_rising)]
 
 
 class PmcParams(Strict):
@@ -60,8 +72,18 @@ class PmcParams(Strict):
         "0: only the regressions, which do so anyway",
     )
     aux: Literal["per_class", "random"] = Field("per_class", description="how the labelled rows are drawn")
-    aux_per_class: int | None = Field(None, ge=1, description="labelled rows a class; none: the data set's recipe")
+    aux_per_class: PerClass | None = Field(
+        None,
+        description="labelled rows a class; none: the data set's recipe; a list: every variant with each of these "
+        "numbers of rows, as variant@rows",
+    )
     aux_total: int | None = Field(None, ge=2, description="labelled rows in all for aux: random")
+
+    @model_validator(mode="after")
+    def _sizes_are_by_class(self) -> Self:
+        if isinstance(self.aux_per_class, tuple) and self.aux == "random":
+            raise ValueError("aux_per_class: a list of sizes is of rows a class; leave aux: random out, or give one")
+        return self
 
 
 @attack("pmc")
@@ -83,14 +105,27 @@ class Pmc(Attack[PmcParams]):
     def auxiliary_request(self) -> AuxiliaryRequest:
         """Return how many labelled rows it wants and how they are drawn."""
         p = self.params
-        return AuxiliaryRequest(how=p.aux, per_class=p.aux_per_class, total=p.aux_total)
+        *smaller, most = p.aux_per_class if isinstance(p.aux_per_class, tuple) else (p.aux_per_class,)
+        return AuxiliaryRequest(how=p.aux, per_class=most, total=p.aux_total, smaller=tuple(s for s in smaller if s))
 
     def run(self, view: View) -> dict[str, Answer]:
-        """Return an answer per variant: scores ``(*trials, N, K)``.
+        """Return an answer per variant, of each number of labelled rows: scores ``(*trials, N, K)``.
 
         Raises:
             SpecError: with fewer labelled rows than classes, or none that is unlabelled.
         """
+        sizes = self.params.aux_per_class
+        if not isinstance(sizes, tuple):
+            return self._complete(view)
+        sets = [*view.auxiliary.smaller.values(), view.auxiliary]
+        answers: dict[str, Answer] = {}
+        for rows, known in zip(sizes, sets, strict=True):
+            # Streams begin again, so that an answer is the one that this number of rows alone would give.
+            seen = replace(view, held_auxiliary=known, streams=view.streams.restarted())
+            answers |= {f"{variant}@{rows}": answer for variant, answer in self._complete(seen).items()}
+        return answers
+
+    def _complete(self, view: View) -> dict[str, Answer]:
         completion = Completion(view, self.params)
         asked = [v for v in dict.fromkeys(self.params.variants) if v != "conditioned" or view.features.added]
         # Asked for alone where there is nothing to condition on, as for R_lower, it is the other that reads features.

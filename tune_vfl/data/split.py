@@ -142,7 +142,8 @@ def auxiliary_rows(
         num_classes: K; by default one more than the largest label.
 
     Returns:
-        ``(A,)`` sorted positions in the training split; A does not depend on the seed.
+        ``(A,)`` sorted positions in the training split; A does not depend on the seed. Of the same seed and way of
+        drawing, fewer rows are a part of more.
 
     Raises:
         DataError: when a class, or the whole split, has too few rows. At least one row stays unlabelled, to attack.

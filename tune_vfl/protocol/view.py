@@ -6,7 +6,7 @@ The private labels stay with the evaluator, which scores the attack's :class:`An
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor, nn
@@ -76,10 +76,12 @@ class Auxiliary:
     Attributes:
         ids: ``(*trials, A)`` positions in the training split.
         labels: ``(*trials, A)`` their true labels.
+        smaller: by rows a class, the sets that would have been drawn of fewer; each is a part of the next larger.
     """
 
     ids: Tensor
     labels: Tensor
+    smaller: Mapping[int, Auxiliary] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
