@@ -1,5 +1,7 @@
 """Geno: the threshold by the book, what it holds back, and a party that drifts."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -37,6 +39,20 @@ def test_the_window_is_a_hundred_steps_long():
         threshold = window.threshold(torch.full((1, 3), float(step)))
     kept = torch.arange(30.0, 130.0).repeat_interleave(3).unsqueeze(0)
     assert torch.equal(threshold, robust_threshold(kept))
+
+
+@given(seed=st.integers(0, 500), drift=st.floats(-0.2, 0.2), ties=st.booleans())
+@settings(max_examples=6, deadline=None)
+def test_each_step_gives_what_all_remembered_numbers_give(seed, drift, ties):
+    g, window, kept = torch.Generator().manual_seed(seed), Window(), []
+    for step in range(120):
+        values = torch.rand(2, 16 if step % 7 else 5, generator=g) * math.exp(drift * step)
+        if ties:
+            values = (4 * values).round()
+        if step in (40, 41):
+            values[1, 2:4] = torch.tensor([math.inf, math.nan])
+        kept.append(values)
+        assert torch.equal(window.threshold(values), robust_threshold(torch.cat(kept[-100:], dim=-1)))
 
 
 def test_an_outstanding_row_is_not_sent_and_the_others_are():
