@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-def _listed(value: Any) -> Any:
-    return (value,) if isinstance(value, (int, float)) else value
+def listed(value: Any) -> Any:
+    """Take one number or name for a list of one."""
+    return (value,) if isinstance(value, (int, float, str)) else value
 
 
 class InversionParams(Strict):
@@ -31,12 +32,12 @@ class InversionParams(Strict):
     bounded: bool = Field(
         True, description="keep pixels within [0, 1] at every step; He et al. let them go and clamp at the end"
     )
-    tv: Annotated[tuple[NonNegative, ...], BeforeValidator(_listed)] = Field(
+    tv: Annotated[tuple[NonNegative, ...], BeforeValidator(listed)] = Field(
         (0.0, 0.01, 0.1, 1.0),
         min_length=1,
         description="weights of total variation to choose among by rows that the attacker knows; images only",
     )
-    l2: Annotated[tuple[NonNegative, ...], BeforeValidator(_listed)] = Field(
+    l2: Annotated[tuple[NonNegative, ...], BeforeValidator(listed)] = Field(
         (0.0, 0.1), min_length=1, description="weights of the mean square of a row to choose among in the same way"
     )
 

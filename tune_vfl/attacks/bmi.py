@@ -1,0 +1,164 @@
+"""Black-box model inversion: the label party learns from known rows how to turn embeddings back into rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor, nn
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
+from tune_vfl.attacks.heads import take
+from tune_vfl.attacks.inversion import InversionParams, as_rows, descend, listed, tuned, weights_to_try
+from tune_vfl.errors import SpecError
+from tune_vfl.models.layers import FlattenRows, Linear, stack_of
+from tune_vfl.protocol.view import Reconstruction, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tune_vfl.seeds import Stream
+
+Variant = Literal["decoder", "shadow"]
+_TUNING_ROWS = 16
+
+
+class BmiParams(InversionParams):
+    """Parameters of :class:`BlackBoxInversion`; those of the descent are the shadow's."""
+
+    variants: Annotated[tuple[Variant, ...], BeforeValidator(listed)] = Field(
+        ("decoder", "shadow"),
+        min_length=1,
+        description="decoder: a net from embeddings to rows; shadow: a copy of the bottom model, inverted by descent",
+    )
+    aux: int | None = Field(
+        None, ge=10, description="rows known with their embeddings; none: a sixth of the training rows, at most 10,000"
+    )
+    epochs: int = Field(50, ge=1, description="passes over the known rows")
+    most_steps: int = Field(3000, ge=1, description="steps of training at most; full passes, at least one")
+    batch_size: int = Field(32, ge=2, description="known rows in a step")
+    fit_lr: float = Field(1e-3, gt=0, description="learning rate of the decoder and of the shadow")
+    decoder_hidden: tuple[int, ...] = Field((600, 200, 100), description="hidden widths of the decoder")
+    shadow_hidden: tuple[int, ...] = Field((128,), description="hidden widths of the shadow")
+
+
+@attack("bmi")
+class BlackBoxInversion(Attack[BmiParams]):
+    """Knows some of the passive party's rows with their embeddings, but not its model; two ways of using them.
+
+    ``decoder`` trains the inverse: a perceptron from embeddings to rows, taken from the pass that does best on a tenth
+    of the known rows, which it is not trained on. ``shadow`` trains a shallow net to embed as the bottom model does and
+    inverts that net by descent, as white-box inversion does, its penalties chosen on the same tenth. What each of them
+    recovers there is the attacker's own estimate, by which it can choose.
+    """
+
+    summary = "invert embeddings by a decoder, or by a shadow of the bottom model, trained on known rows"
+    reference = "He et al., Model Inversion Attacks Against Collaborative Inference, ACSAC 2019; FedAdOb's MI"
+    Params = BmiParams
+    capabilities = AttackCapabilities(goal="features", who="active", sees=frozenset({"received", "pairs"}))
+    quick = {"iterations": 150, "epochs": 60, "decoder_hidden": (64,)}  # noqa: RUF012 - a constant
+
+    def target_request(self) -> TargetRequest:
+        """Return how many rows it reconstructs and knows."""
+        return TargetRequest(self.params.rows, self.params.aux)
+
+    def run(self, view: View) -> dict[str, Reconstruction]:
+        """Return a reconstruction per variant: rows ``(*trials, M, ...)``.
+
+        Raises:
+            SpecError: with fewer than 10 known rows.
+        """
+        if view.pairs.embeddings.shape[-2] < 10:
+            raise SpecError(f"attack 'bmi' needs 10 known rows, got {view.pairs.embeddings.shape[-2]}; raise aux")
+        lesson = _Lesson(view, self.params)
+        return {variant: getattr(lesson, variant)() for variant in dict.fromkeys(self.params.variants)}
+
+
+class _Lesson:
+    """Known rows, those that are trained on and a tenth held out, with embeddings in units of their own spread."""
+
+    def __init__(self, view: View, params: BmiParams) -> None:
+        self._view, self._params, self._axis = view, params, len(view.lead)
+        known, sent = view.pairs.features, view.pairs.embeddings
+        spread, center = torch.std_mean(sent, dim=-2, keepdim=True)
+        spread = torch.where(spread > 0, spread, 1.0)
+        self._goal, sent = ((e - center) / spread for e in (view.received.embeddings, sent))
+        held = max(1, sent.shape[-2] // 10)
+        sizes = [sent.shape[-2] - held, held]
+        self._x, self._x_held = known.split_with_sizes(sizes, self._axis)
+        self._e, self._e_held = sent.split_with_sizes(sizes, -2)
+
+    def decoder(self) -> Reconstruction:
+        flat, shape = self._x.flatten(self._axis + 1), self._view.received.shape
+        widths = [self._e.shape[-1], *self._params.decoder_hidden, flat.shape[-1]]
+        net = decoder_net(widths, images=len(shape) == 3, stream=self._view.streams["decoder/start"])
+        best: list[Tensor] = []
+
+        def keep_the_best() -> None:
+            with torch.no_grad():
+                error = _error(net(self._e_held), self._x_held.flatten(self._axis + 1))
+                found = net(self._goal)
+            if not best:
+                best.extend((error, found))
+                return
+            better = error < best[0]
+            best[:] = [torch.where(better, error, best[0]), torch.where(better[..., None, None], found, best[1])]
+
+        self._fit(net, self._e, flat, "decoder", keep_the_best)
+        return self._reconstruction(best[1].view(*best[1].shape[:-1], *shape), best[0])
+
+    def shadow(self) -> Reconstruction:
+        p, shape = self._params, self._view.received.shape
+        widths = [self._x.flatten(self._axis + 1).shape[-1], *p.shadow_hidden, self._e.shape[-1]]
+        start = self._view.streams["shadow/start"]
+        net = nn.Sequential(FlattenRows(shape), *stack_of(widths, nn.ReLU, stream=start))
+        self._fit(net, self._x, self._e, "shadow", lambda: None)
+        net.requires_grad_(False)
+        few = min(_TUNING_ROWS, self._e_held.shape[-2])
+        weights, error = tuned(
+            net,
+            self._x_held.narrow(self._axis, 0, few),
+            self._e_held.narrow(-2, 0, few),
+            weights_to_try(p, shape),
+            p,
+        )
+        each = weights.unsqueeze(-2).expand(*self._goal.shape[:-1], 2)
+        return self._reconstruction(descend(net, self._goal, shape, each, p).rows, error)
+
+    def _fit(self, net: nn.Module, x: Tensor, y: Tensor, name: str, after_each_pass: Callable[[], None]) -> None:
+        p, rows = self._params, y.shape[-2]
+        batch = min(p.batch_size, rows)
+        passes = min(p.epochs, max(1, p.most_steps // (rows // batch)))
+        optimizer = torch.optim.Adam(net.parameters(), lr=p.fit_lr, eps=1e-3, amsgrad=True)
+        for _ in range(passes):
+            order = self._view.streams[f"{name}/order"].permutation(rows)
+            for at in torch.split(order[..., : rows - rows % batch], batch, -1):
+                optimizer.zero_grad()
+                loss = _error(net(take(x, at)), take(y, at))
+                loss.sum().backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            after_each_pass()
+
+    def _reconstruction(self, rows: Tensor, error: Tensor) -> Reconstruction:
+        held = self._x_held.flatten(self._axis + 1)
+        without = _error(self._x.flatten(self._axis + 1).mean(-2, keepdim=True).expand_as(held), held)
+        received = self._view.received
+        return Reconstruction(as_rows(rows, received.shape), received.ids, validation=1 - error / without)
+
+
+def decoder_net(widths: Sequence[int], *, images: bool, stream: Stream) -> nn.Sequential:
+    """Return linear layers with layer norm and ReLU between them, and a sigmoid on pixels (VFLAIR's inverse net).
+
+    The norms have no weights of their own: the next layer has.
+    """
+    linear = [m for m in stack_of(list(widths), nn.ReLU, stream=stream) if isinstance(m, Linear)]
+    parts: list[nn.Module] = [linear[0]]
+    for layer, width in zip(linear[1:], widths[1:], strict=False):
+        parts += [nn.LayerNorm(width, elementwise_affine=False), nn.ReLU(), layer]
+    return nn.Sequential(*parts, *([nn.Sigmoid()] if images else []))
+
+
+def _error(found: Tensor, true: Tensor) -> Tensor:
+    """Mean squared error ``(*trials,)`` of ``(*trials, n, d)``."""
+    return (found - true).square().mean((-2, -1))
