@@ -15,6 +15,7 @@ from tune_vfl import load_config
 from tune_vfl.config import Measured, export_config, save_config
 from tune_vfl.data import load
 from tune_vfl.data.split import split
+from tune_vfl.defenses.base import Defense
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.members import Pack
 from tune_vfl.resolve import resolve
@@ -57,6 +58,7 @@ cfg = load_config(sys.argv[1])
 defense = cfg.build_defense(num_classes=2, embedding_dims=[10])
 x, x_own, y = given["x"], given["own"], given["y"]
 ids = torch.arange(len(y))
+x, x_own = defense.extend([x, x_own], seed=0, part="train")
 defense.setup(y, ids, active_features=x_own, seed=0)
 
 def mlp(sizes, name):
@@ -112,6 +114,7 @@ torch.save({"sent": torch.cat(sent)}, sys.argv[3])
         ("kdk", {"k": 2, "epsilon": 0.3, "teacher_epochs": 3}),
         ("fedpass", {"mean_range": 5.0, "where": "both"}),
         ("instahide", {"mix": 3}),
+        ("labobf", {"bins": 3}),
     ],
 )
 def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(
@@ -134,7 +137,7 @@ def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(
     setting = type(config.build_defense(embedding_dims=[10])).Params(**config.defense.params)
     searched = train_pack(cell, [setting], Pack((0,), 1), {"last"}).recordings["last"].gradients[0]
 
-    torch.save(starting_point(cell), tmp_path / "given.pt")
+    torch.save(starting_point(cell, config.build_defense(embedding_dims=[10])), tmp_path / "given.pt")
     script = tmp_path / "loop.py"
     script.write_text(PLAIN_LOOP)
     subprocess.run(
@@ -144,18 +147,20 @@ def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(
     torch.testing.assert_close(plain, searched, atol=1e-6, rtol=1e-3)
 
 
-def starting_point(cell: Any) -> dict[str, Any]:
-    """Rows, orders of rows and starting weights of seed 0, as plain tensors for a loop that knows nothing of ours."""
+def starting_point(cell: Any, defense: Defense) -> dict[str, Any]:
+    """Rows, orders of rows and starting weights of seed 0, as plain tensors for a loop that knows nothing of ours.
+
+    The rows are as the data set has them; the weights are for those that the defense extends.
+    """
     from tune_vfl.protocol.members import Pack
     from tune_vfl.resolve import build_architecture
     from tune_vfl.seeds import Stream, Streams
-    from tune_vfl.training import build_network
+    from tune_vfl.training import build_network, extended
 
-    dataset = load(cell.dataset)
+    dataset, pack = load(cell.dataset), Pack((0,), None)
     rows = split(dataset, 0)
-    network = build_network(
-        rows, Pack((0,), None), build_architecture(cell.model), Streams(0), num_classes=dataset.num_classes
-    )
+    wide = extended(rows, defense, pack)
+    network = build_network(wide, pack, build_architecture(cell.model), Streams(0), num_classes=dataset.num_classes)
     order = Stream(0, "order")
     given: dict[str, Any] = {
         "x": rows.passive_train[0],
@@ -174,7 +179,7 @@ def starting_point(cell: Any) -> dict[str, Any]:
 
 def test_round_trip_and_every_parameter_is_written_out(tmp_path: Path) -> None:
     config = load_config(exported(tmp_path, "laplace", {}))
-    assert config.defense.params == {"scale": 1e-3}
+    assert config.defense.params == {"scale": 1e-3, "clip": None}
     assert config.dataset.name == "breast_cancer"
     assert config.measured == MEASURED
     assert (config.study, config.trial, config.select) == ("s", 3, "knee")
