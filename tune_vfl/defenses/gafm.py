@@ -189,7 +189,11 @@ class Gafm(Defense):
         return (self.number("gamma") * normalized(grad) + normalized(towards)).to(grad.dtype)
 
     def decode(self, logits: Tensor) -> Tensor:
-        """H10: class scores ``(*trials, B, 2)``, turned round where the last pass over the training rows says so."""
+        """H10: class scores ``(*trials, B, 2)``, turned round where the last pass over the training rows says so.
+
+        A defense that has met no loss, in another process than the training's, turns nothing round: ``inverted`` says
+        what to do there.
+        """
         inverted = self._last_pass.inverted
         if inverted is None:
             return class_probabilities(logits)
