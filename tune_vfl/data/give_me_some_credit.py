@@ -35,7 +35,7 @@ _CLASSES = ("paid", "defaulted")
 class GiveMeSomeCredit(Loader[SampledOptions]):
     """150,000 x 10, missing values marked and set to the training mean, standardised; 1 row in 5 held out.
 
-    Utilization, debt ratio and income reach a million times their median; the logarithm of one plus each takes the
+    Utilization, debt ratio and income reach 500 to 900,000 times their median; the logarithm of one plus each takes the
     place of the value, as standardising alone would leave all other rows at one point. LADSG gives sizes (four layers
     at the bottom, three on top, 50 labelled rows a class) and no training; Adam 1e-3, 20 epochs of batches of 1,024.
     """

@@ -65,7 +65,8 @@ def _nameless(path: Path, place: int) -> DataError:
     )
 
 
-def _open(path: Path) -> IO[str]:
+def open_text(path: Path) -> IO[str]:
+    """Open a text file, packed where its name ends in ``.gz`` or ``.xz``."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     if path.suffix == ".xz":
@@ -95,7 +96,7 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def _head(path: Path, names: Sequence[str] | None) -> tuple[str, list[str]]:
-    with _open(path) as file:
+    with open_text(path) as file:
         first = next((line for line in file if line.strip()), "")
     if not first:
         raise DataError(f"{path}: is empty; expected a csv with a header and rows")
@@ -104,7 +105,7 @@ def _head(path: Path, names: Sequence[str] | None) -> tuple[str, list[str]]:
     delimiter = max(DELIMITERS, key=lambda d: _outside_quotes(first).count(d))
     if names is not None:
         return delimiter, list(names)
-    with _open(path) as file:
+    with open_text(path) as file:
         header = [name.strip() for name in next(row for row in csv.reader(file, delimiter=delimiter) if row)]
     _check_header(path, header)
     return delimiter, header
@@ -124,7 +125,7 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 def _check_rows(path: Path, delimiter: str, header: list[str], skip: int) -> int:
     rows = -skip
-    with _open(path) as file:
+    with open_text(path) as file:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         for row in reader:
             if not row:
