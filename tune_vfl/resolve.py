@@ -190,6 +190,8 @@ def _attack_problems(attack: Attack[Strict], dataset: Dataset, mode: Mode, optio
     capabilities = attack.capabilities
     if capabilities.classes == "binary" and dataset.num_classes != 2:
         yield f"attack {attack.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
+    if capabilities.goal == "features" and dataset.modality == "text":
+        yield f"attack {attack.name!r} reconstructs numbers, dataset {dataset.name!r} holds tokens of texts"
     if mode not in capabilities.modes:
         why = f"attack {attack.name!r} is defined for {_words(capabilities.modes)}; this data and model make it {mode}"
         yield why + ("; model.top=none makes it nosplit" if mode == "split" and "nosplit" in capabilities.modes else "")

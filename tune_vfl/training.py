@@ -30,6 +30,10 @@ from tune_vfl.spec import Strict
 _CHUNK = 4096
 
 
+BAG = 1024
+"""Bins of the bag of tokens that teachers read of a text."""
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """A trained pack and everything that its evaluation reads.
@@ -121,10 +125,18 @@ def build_defense(
 def label_party_rows(split: Split, *, full_view: bool) -> Tensor | None:
     """Return what a defense's teacher may read: the label party's own rows, or every party's where that was allowed."""
     if not full_view:
-        return split.active_train
-    parts = [*split.passive_train, *([] if split.active_train is None else [split.active_train])]
+        return None if split.active_train is None else numbers(split.active_train)
     lead = split.y_train.dim()
-    return torch.cat([p.flatten(lead) for p in parts], dim=-1)
+    return torch.cat([numbers(p).flatten(lead) for p in split.features("train")], dim=-1)
+
+
+def numbers(rows: Tensor) -> Tensor:
+    """Return rows as a small net reads them: tokens ``(*seeds, n, L)`` become counts in ``BAG`` bins, others stay."""
+    if rows.is_floating_point():
+        return rows
+    bins = torch.where(rows == 0, BAG, rows % BAG)  # after a text's end there is nothing to count
+    counts = torch.zeros(*rows.shape[:-1], BAG + 1, device=rows.device)
+    return counts.scatter_add_(-1, bins, torch.ones_like(bins, dtype=counts.dtype))[..., :BAG]
 
 
 def train_pack(

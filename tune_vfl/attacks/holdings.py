@@ -52,9 +52,9 @@ class Holdings:
         embedding = self._bottom(x)
         for handle in handles:
             handle.remove()
-        own = x.flatten(self._axis + 1)
+        own = [x.flatten(self._axis + 1)] if x.is_floating_point() else []  # tokens are names, not numbers
         # A member whose training diverged must not disturb the others of its pack.
-        return [g.nan_to_num() for g in (own, *(h.flatten(self._axis + 1) for h in hidden[:1]), embedding)]
+        return [g.nan_to_num() for g in (*own, *(h.flatten(self._axis + 1) for h in hidden[:1]), embedding)]
 
 
 def _scale(group: Tensor) -> Tensor:

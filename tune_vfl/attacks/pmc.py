@@ -12,7 +12,7 @@ from tune_vfl.attacks.completion import Completion
 from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
-    from tune_vfl.protocol.view import Answer, View
+    from tune_vfl.protocol.view import Answer, Features, View
 
 Variant = Literal[
     "logreg", "logreg_all", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "fidelity", "supervised", "conditioned"
@@ -25,6 +25,9 @@ SEARCH: tuple[Variant, ...] = (
     "mixmatch_unfrozen",
     "conditioned",
 )
+
+
+MIXES_INPUTS: frozenset[Variant] = frozenset({"mixmatch_unfrozen", "fidelity"})
 
 
 def _listed(value: Any) -> Any:
@@ -92,7 +95,8 @@ class Pmc(Attack[PmcParams]):
 
     Every variant answers class probabilities for all training rows, of which the labelled ones are not counted, and for
     the test rows. Variants with a cross-validated accuracy on the labelled rows are those that the attacker can choose
-    among. Frozen variants train on embeddings computed once, so their MixMatch mixes embeddings; the others mix inputs.
+    among. Frozen variants train on embeddings computed once, so their MixMatch mixes embeddings; the others mix inputs,
+    and are left out where those are tokens of a text.
     Where a defense had the attacker add random columns, ``conditioned`` discounts what embeddings say of them.
     """
 
@@ -127,6 +131,12 @@ class Pmc(Attack[PmcParams]):
 
     def _complete(self, view: View) -> dict[str, Answer]:
         completion = Completion(view, self.params)
-        asked = [v for v in dict.fromkeys(self.params.variants) if v != "conditioned" or view.features.added]
+        asked = [v for v in dict.fromkeys(self.params.variants) if _applies(v, view.features)]
         # Asked for alone where there is nothing to condition on, as for R_lower, it is the other that reads features.
         return {variant: completion.answer(variant) for variant in asked or ["logreg_all"]}
+
+
+def _applies(variant: Variant, features: Features) -> bool:
+    if variant == "conditioned":
+        return features.added > 0
+    return variant not in MIXES_INPUTS or features.train.is_floating_point()

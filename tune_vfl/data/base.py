@@ -25,9 +25,10 @@ class Columns:
 
     Attributes:
         party: the party's name.
-        x: ``(N, d)`` float32 with NaN where a value is missing, or ``(N, C, H, W)`` images in [0, 1].
-        names: a name per column; empty for images.
-        scaled: ``(d,)`` bool: which columns are standardised with training statistics; None for images.
+        x: ``(N, d)`` float32 with NaN where a value is missing, ``(N, C, H, W)`` images in [0, 1], or ``(N, L)`` int64
+            tokens of a text, 0 after its end.
+        names: a name per column; empty for images and texts.
+        scaled: ``(d,)`` bool: which columns are standardised with training statistics; None for images and texts.
     """
 
     party: str
@@ -87,8 +88,10 @@ class Dataset:
 
     @property
     def modality(self) -> str:
-        """``image`` when any party holds images, else ``table``."""
+        """``text`` when any party holds tokens, ``image`` when any holds images, else ``table``."""
         parties = [*self.passive, *([self.active] if self.active else [])]
+        if any(not p.x.is_floating_point() for p in parties):
+            return "text"
         return "image" if any(len(p.shape) == 3 for p in parties) else "table"
 
 

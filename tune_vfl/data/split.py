@@ -21,7 +21,7 @@ def split(dataset: Dataset, seed: int) -> Split:
     The official test rows where there are any, else a stratified share of every class. Sizes do not depend on the
     seed, so that the splits of several seeds stack. Rows are in the data set's order. A missing value becomes the
     training mean of its column; ``scaled`` columns get training mean 0 and training standard deviation 1 (a constant
-    one becomes 0). Images are untouched.
+    one becomes 0). Images and tokens are untouched.
 
     Args:
         dataset: what to split.
@@ -95,9 +95,9 @@ def standardised(columns: Columns, train_rows: Tensor) -> Tensor:
         train_rows: ``(n,)`` rows whose statistics count.
 
     Returns:
-        ``(N, d)`` float32, or the images as they are.
+        ``(N, d)`` float32, or images and tokens as they are.
     """
-    if len(columns.shape) != 1:
+    if len(columns.shape) != 1 or not columns.x.is_floating_point():
         return columns.x
     if columns.scaled is not None and not columns.scaled.any() and not columns.x.isnan().any():
         return columns.x

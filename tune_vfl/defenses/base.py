@@ -46,7 +46,7 @@ class DefenseCapabilities:
 
     classes: Literal["binary", "any"] = "any"
     modes: frozenset[Mode] = ALL_MODES
-    modalities: frozenset[str] = frozenset({"table", "image"})
+    modalities: frozenset[str] = frozenset({"table", "image", "text"})
     run_by: Literal["active", "passive", "both"] = "active"
     protects: tuple[str, ...] = ("gradients",)
     needs_active_features: bool = False

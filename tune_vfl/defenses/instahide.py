@@ -21,7 +21,9 @@ class Instahide(Mixing):
 
     summary = "training on mixtures of rows and labels with random signs"
     reference = "Huang et al. 2020, InstaHide: Instance-hiding Schemes for Private Distributed Learning"
-    capabilities = DefenseCapabilities(run_by="both", protects=("features", "labels"), random=("labels",))
+    capabilities = DefenseCapabilities(
+        modalities=frozenset({"table", "image"}), run_by="both", protects=("features", "labels"), random=("labels",)
+    )
 
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0

@@ -49,7 +49,7 @@ class Architecture(ABC, Generic[M_co]):
     reference: ClassVar[str]
     Options: ClassVar[type[ModelOptions]] = ModelOptions
     stackable: ClassVar[bool] = True
-    modalities: ClassVar[frozenset[str]] = frozenset({"table", "image"})
+    modalities: ClassVar[frozenset[str]] = frozenset({"table", "image"})  # not text: tokens are names, not numbers
     binary_logit: ClassVar[bool] = False
 
     def __init__(self, options: M_co) -> None:
