@@ -18,11 +18,12 @@ from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol import recorder as recorder_module
 from tune_vfl.protocol.hooks import Context, Hooks, RowsById
-from tune_vfl.protocol.loop import learning_rate, overriding
+from tune_vfl.protocol.loop import SplitTraining, Trained, learning_rate, overriding
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.protocol.members import Batch, Pack, Rows
 from tune_vfl.protocol.recorder import GradientRecorder
 from tune_vfl.spec import Training
+from tune_vfl.training import extended, wrap
 
 ALONE = Pack((0,), None)
 
@@ -67,18 +68,23 @@ def test_undefended_split_training_is_training_in_one_piece(case: dict[str, Any]
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
-def defended(name: str, params: Sequence[dict[str, Any]], pack: Pack, split: Split, classes: int) -> Hooks:
+def train_under(name: str, params: Sequence[dict[str, Any]], pack: Pack, split: Split, training: Training) -> Trained:
+    """Train on two classes under a defense, with the columns, layers and head that it asks for."""
     cls = DEFENSES[name]
     built = [cls.Params(**p) for p in params]
     defense = cls(
         built[0] if pack.trials is None else [b for b in built for _ in pack.seeds],
-        num_classes=classes,
+        num_classes=2,
         embedding_dims=[5],
+        mode="split" if "split" in cls.capabilities.modes else "label_only",
     )
+    split = extended(split, defense, pack)
     y = pack.spread(split.y_train)
     own = None if split.active_train is None else pack.spread(split.active_train)
     defense.setup(y, torch.arange(y.shape[-1]).expand(y.shape), active_features=own, seed=pack.member_seeds)
-    return defense
+    network = network_for(split, pack, head=cls.capabilities.head)
+    wrap(network, defense)
+    return SplitTraining(network, Rows(split, pack), training, [defense], pack.lead).run()
 
 
 @pytest.mark.parametrize("name", [n for n in DEFENSES if DEFENSES[n].capabilities.stackable])
@@ -93,13 +99,10 @@ def test_a_pack_trains_what_each_member_trains_alone(name: str) -> None:
     }.get(name, [{}, {}])
     training = Training(epochs=10, batch_size=14, lr=0.01)
     seeds = (0, 1)
-    splits = [made_up_split(s) for s in seeds]
-    stacked = Split.stack(splits)
-    pack = Pack(seeds, len(settings))
-    together = train(stacked, pack, training, [defended(name, settings, pack, stacked, 2)])
+    splits = [made_up_split(s, own="split" in DEFENSES[name].capabilities.modes) for s in seeds]
+    together = train_under(name, settings, Pack(seeds, len(settings)), Split.stack(splits), training)
     for member, (setting, seed) in enumerate((p, s) for p in settings for s in seeds):
-        alone = Pack((seed,), None)
-        single = train(splits[seed], alone, training, [defended(name, [setting], alone, splits[seed], 2)])
+        single = train_under(name, [setting], Pack((seed,), None), splits[seed], training)
         picked = select_member(together.network, member)
         for a, b in zip(single.network.parameters(), picked.parameters(), strict=True):
             assert (a - b).abs().max() <= 1e-5
@@ -110,10 +113,10 @@ def test_a_diverging_member_harms_no_other() -> None:
     pack = Pack((0,), 3)
     training = Training(epochs=3, batch_size=14, lr=0.01)
     settings = [{"scale": 1e-3}, {"scale": 1e38}, {"scale": 1e-2}]
-    trained = train(split, pack, training, [defended("laplace", settings, pack, split, 2)])
+    trained = train_under("laplace", settings, pack, split, training)
     assert trained.diverged.tolist() == [False, True, False]
     calm = [{"scale": 1e-3}, {"scale": 1e-3}, {"scale": 1e-2}]
-    without = train(split, pack, training, [defended("laplace", calm, pack, split, 2)])
+    without = train_under("laplace", calm, pack, split, training)
     for a, b in zip(trained.network.parameters(), without.network.parameters(), strict=True):
         assert torch.equal(a[0], b[0])
         assert torch.equal(a[2], b[2])
