@@ -56,7 +56,7 @@ def assert_same(a: Dataset, b: Dataset) -> None:
         assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y, field.name
     parties_a, parties_b = ([*d.passive, *([d.active] if d.active else [])] for d in (a, b))
     for p, q in zip(parties_a, parties_b, strict=True):
-        assert (p.party, p.names) == (q.party, q.names)
+        assert (p.party, p.names, p.sources) == (q.party, q.names, q.sources)
         assert torch.equal(p.x, q.x)
         assert (p.scaled is None) == (q.scaled is None)
         assert p.scaled is None or q.scaled is None or torch.equal(p.scaled, q.scaled)

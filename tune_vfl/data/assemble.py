@@ -16,6 +16,9 @@ from tune_vfl.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Below this share of the rarer of two classes a reader is told.
+_IMBALANCED = 0.2
+
 
 def assemble(
     name: str,
@@ -61,8 +64,20 @@ def assemble(
         fingerprint=fingerprint(parties, y, class_names, test_rows, test_share),
         test_rows=test_rows,
         test_share=test_share,
-        notes=tuple(notes),
+        notes=(*notes, *_imbalance(y, class_names)),
     )
+
+
+def _imbalance(y: Tensor, class_names: Sequence[str]) -> tuple[str, ...]:
+    if len(class_names) != 2:
+        return ()
+    counts = torch.bincount(y, minlength=2)
+    rarer = int(counts.argmin())
+    share = float(counts[rarer]) / len(y)
+    if share >= _IMBALANCED:
+        return ()
+    told = f"imbalanced: class {class_names[rarer]!r} is {share:.1%} of {len(y)} rows"
+    return (f"{told}; AUC does not depend on that share, for F1 set dataset.metric to f1",)
 
 
 def _check_classes(where: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None) -> None:

@@ -19,6 +19,24 @@ if TYPE_CHECKING:
 O = TypeVar("O", bound=Strict)  # noqa: E741 - the options of one data set
 
 
+Kind = Literal["number", "code", "category"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A column of a file, and what became of it.
+
+    Attributes:
+        name: its name in the file.
+        kind: a number, a category as an ordinal code, or a category as 0/1 columns.
+        width: how many columns it became; a missing number is marked by a second one.
+    """
+
+    name: str
+    kind: Kind
+    width: int
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """One party's features.
@@ -29,12 +47,14 @@ class Columns:
             tokens of a text, 0 after its end.
         names: a name per column; empty for images and texts.
         scaled: ``(d,)`` bool: which columns are standardised with training statistics; None for images and texts.
+        sources: the columns of the file that these were made of, in order; empty where each is its own.
     """
 
     party: str
     x: Tensor
     names: tuple[str, ...] = ()
     scaled: Tensor | None = None
+    sources: tuple[Source, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tune_vfl.data.base import Columns, Dataset, Recipe
+from tune_vfl.data.base import Columns, Dataset, Recipe, Source
 from tune_vfl.errors import SpecError
 from tune_vfl.files import written_whole
 from tune_vfl.spec import Named, Training
@@ -127,7 +127,7 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors[f"scaled/{k}"] = columns.scaled
     said = {
         "name": dataset.name,
-        "parties": [[columns.party, list(columns.names)] for columns in parties],
+        "parties": [[c.party, list(c.names), [[s.name, s.kind, s.width] for s in c.sources]] for c in parties],
         "passive": len(dataset.passive),
         "class_names": list(dataset.class_names),
         "metric": dataset.metric,
@@ -145,8 +145,8 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _dataset(said: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Dataset:
     parties = [
-        Columns(party, tensors[f"x/{k}"], tuple(names), tensors.get(f"scaled/{k}"))
-        for k, (party, names) in enumerate(said["parties"])
+        Columns(party, tensors[f"x/{k}"], tuple(names), tensors.get(f"scaled/{k}"), tuple(Source(*s) for s in sources))
+        for k, (party, names, sources) in enumerate(said["parties"])
     ]
     recipe = said["recipe"]
     return Dataset(

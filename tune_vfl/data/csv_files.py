@@ -1,48 +1,35 @@
-"""A user's own tables: one csv shared out over the parties, or one csv a party joined on an id."""
+"""A user's own tables, csv or Parquet: one shared out over the parties, or one a party joined on an id."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
 from tune_vfl.data.encode import Encoding, encode_party
 from tune_vfl.data.joined import join, require
 from tune_vfl.data.labels import encode_labels
-from tune_vfl.data.options import MetricChoice
+from tune_vfl.data.options import Column, ColumnList, MetricChoice
 from tune_vfl.data.partition import ACTIVE, Partition, by_list, by_share
 from tune_vfl.data.root import absolute, locate
 from tune_vfl.data.table import left_out, read_table
-from tune_vfl.errors import DataError
+from tune_vfl.errors import DataError, did_you_mean
 from tune_vfl.spec import Named, Strict, Training
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     import pandas as pd
     import torch
 
 
-def _text(value: Any) -> Any:
-    # YAML reads a column called 1 as a number.
-    return str(value) if isinstance(value, (int, float)) else value
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, (str, int, float)) else value
-
-
-Column = Annotated[str, BeforeValidator(_text)]
-ColumnList = Annotated[tuple[Column, ...], BeforeValidator(_listed)]
-
-
 class PartyFile(Strict):
     """One party's own file."""
 
-    path: str = Field(description="the party's csv")
+    path: str = Field(description="the party's csv or Parquet file")
     columns: ColumnList | None = Field(None, description="its features; by default all but the id and the label")
 
 
@@ -57,7 +44,9 @@ class CsvOptions(Encoding):
     """Where a user's table is and which party holds which columns."""
 
     label: Column = Field(description="the label column")
-    path: str | None = Field(None, description="the csv, from the working directory or the data root; .gz is fine")
+    path: str | None = Field(
+        None, description="the csv (.gz is fine) or Parquet file, from the working directory or the data root"
+    )
     id: Column | None = Field(None, description="the column that joins the parties' files; never a feature")
     parties: dict[str, Party] | None = Field(None, description="columns by party, or a file by party")
     split: float | None = Field(None, gt=0, le=1, description="passive share of the columns in file order; 0.5")
@@ -92,7 +81,7 @@ class CsvOptions(Encoding):
 
 @dataset("csv")
 class CsvFiles(Loader[CsvOptions]):
-    """Text tables separated by ``,``, ``;`` or tab, plain or gzipped.
+    """Text tables separated by ``,``, ``;`` or tab, plain or gzipped, and Parquet files, in any mixture.
 
     Numbers are standardised, categories become 0/1 columns (:func:`tune_vfl.data.encode.encode_column`), missing values
     are marked. A nameless first column that only numbers the rows, as pandas writes it, is left out. A party called
@@ -100,7 +89,7 @@ class CsvFiles(Loader[CsvOptions]):
     column does. All others are passive, in the order of the spec, the first one the attacker.
     """
 
-    summary = "your own table: one csv, or one a party joined on an id"
+    summary = "your own table: one csv or Parquet file, or one a party joined on an id"
     reference = "-"
     Options = CsvOptions
 
@@ -133,11 +122,23 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
             raise DataError(f"{path}: has no column beside {' and '.join(map(repr, reserved))}; a party needs columns")
         share = 0.5 if options.split is None else options.split
         partition = by_share(features, share, options.passive_parties, str(path))
-    passive, active, notes = _encode(frame, partition, path, options)
     used = {*partition.active, *(c for columns in partition.passive.values() for c in columns)}
+    _check_declared(options, used, str(path))
+    passive, active, notes = _encode(frame, partition, path, options)
     unused = [c for c in features if c not in used]
     notes += [f"columns of no party, left out: {', '.join(unused)}"] if unused else []
     return _dataset((passive, active), frame[options.label], path, options, notes=[*left_out(frame), *notes])
+
+
+def _check_declared(encoding: Encoding, features: Collection[str], where: str) -> None:
+    for kind in ("numeric", "categorical"):
+        for column in getattr(encoding, kind):
+            if column not in features:
+                near = did_you_mean(column, features)
+                raise DataError(
+                    f"{where}: column {column!r}, listed as {kind}, is no party's feature; take it off {kind}, or give "
+                    f"it to a party.{near}"
+                )
 
 
 def _encode(
@@ -158,6 +159,8 @@ def _load_joined(options: CsvOptions, root: Path) -> Dataset:
     files = {name: (locate(f.path, root), f.columns) for name, f in options.files.items()}
     joined = join(files, id_column=options.id or "", label=options.label)
     notes = list(joined.notes)
+    places = ", ".join(str(table.path) for table in joined.tables.values())
+    _check_declared(options, {c for table in joined.tables.values() for c in table.columns}, places)
     held: dict[str, Columns] = {}
     for name, table in joined.tables.items():
         if table.columns:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from tune_vfl.data.base import Columns
+from tune_vfl.data.base import Columns, Kind, Source
+from tune_vfl.data.options import ColumnList
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Strict
 
@@ -29,6 +30,15 @@ class Encoding(Strict):
 
     codes: Literal["one_hot", "ordinal"] = Field("one_hot", description="how categories become numbers")
     max_categories: int = Field(32, ge=2, description="one-hot columns of a column; the rarer values share 'other'")
+    numeric: ColumnList = Field((), description="columns that must hold numbers; text in them is refused")
+    categorical: ColumnList = Field((), description="columns of categories, also where all their values are numbers")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Encoding:
+        both = sorted({*self.numeric} & {*self.categorical})
+        if both:
+            raise ValueError(f"column {both[0]!r} is listed as numeric and as categorical; list it once")
+        return self
 
 
 @dataclass(frozen=True)
@@ -40,12 +50,14 @@ class Block:
         names: k names.
         scaled: k: whether the column is standardised later.
         notes: what a reader must know.
+        kind: what it is made of.
     """
 
     x: np.ndarray[Any, np.dtype[np.float32]]
     names: tuple[str, ...]
     scaled: tuple[bool, ...]
     notes: tuple[str, ...] = ()
+    kind: Kind = "number"
 
 
 def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encoding) -> Block:
@@ -63,7 +75,7 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
         encoding: the options.
 
     Raises:
-        DataError: for a number that is infinite or does not fit into 32 bits.
+        DataError: for a number that is infinite or does not fit into 32 bits, and text in a column declared numeric.
     """
     import pandas as pd
 
@@ -71,18 +83,24 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
     known = values[~missing]
     numbers = pd.to_numeric(known, errors="coerce").to_numpy(dtype=np.float64)
     numeric = ~np.isnan(numbers)
-    if numeric.all():
+    if numeric.all() and name not in encoding.categorical:
         return _numeric(numbers, missing, name, where, rows=values.index)
-    notes = _mixed(known, numeric, name)
+    if name in encoding.numeric:
+        slip = int(np.argmin(numeric))
+        raise DataError(
+            f"{where}: column {name!r} is declared numeric, but holds {known.iloc[slip]!r} in row "
+            f"{known.index[slip] + 1}; correct it, leave the field empty, or take the column off numeric"
+        )
+    notes = () if name in encoding.categorical else _mixed(known, numeric, name)
     texts = values.to_numpy(dtype=object)
     if encoding.codes == "ordinal":
         _, codes = np.unique(texts[~missing].astype(str), return_inverse=True)
-        return _with_notes(_numeric(codes.astype(np.float64), missing, name, where, rows=values.index), notes)
-    return _with_notes(_one_hot(texts, missing, name, encoding.max_categories), notes)
+        return _as("code", _numeric(codes.astype(np.float64), missing, name, where, rows=values.index), notes)
+    return _as("category", _one_hot(texts, missing, name, encoding.max_categories), notes)
 
 
-def _with_notes(block: Block, notes: tuple[str, ...]) -> Block:
-    return Block(block.x, block.names, block.scaled, (*notes, *block.notes))
+def _as(kind: Kind, block: Block, notes: tuple[str, ...]) -> Block:
+    return Block(block.x, block.names, block.scaled, (*notes, *block.notes), kind)
 
 
 def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> tuple[str, ...]:
@@ -151,5 +169,6 @@ def encode_party(
         x=torch.from_numpy(np.concatenate([b.x for b in blocks], axis=1)),
         names=tuple(name for b in blocks for name in b.names),
         scaled=torch.tensor([s for b in blocks for s in b.scaled]),
+        sources=tuple(Source(c, b.kind, len(b.names)) for c, b in zip(columns, blocks, strict=True)),
     )
     return held, tuple(note for b in blocks for note in b.notes)

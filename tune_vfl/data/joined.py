@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tune_vfl.data.encode import MISSING
 from tune_vfl.data.partition import check_listed, shown
 from tune_vfl.data.table import left_out, read_table
 from tune_vfl.errors import DataError
@@ -60,7 +61,8 @@ def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: s
 
     Args:
         files: path and listed columns by party; None takes all columns but the id and the label.
-        id_column: the column that joins them; a row without an id has no partner.
+        id_column: the column that joins them; a row without an id has no partner. Where all of a file's ids end in
+            ``.0``, as pandas writes whole numbers of which some are missing, that ending does not count.
         label: the label column; the party whose file has it is the label party.
 
     Raises:
@@ -72,6 +74,7 @@ def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: s
     label_party = _label_party(frames, paths, label)
     for name, frame in frames.items():
         require(frame, id_column, "the id", paths[name])
+        frame[id_column] = _ids(frame[id_column])
         _check_unique(frame[id_column], paths[name], id_column)
     shared = set.intersection(*(set(frame[id_column]) - {""} for frame in frames.values()))
     if not shared:
@@ -88,7 +91,7 @@ def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: s
         for name, frame in frames.items()
     }
     notes = [note for frame in frames.values() for note in left_out(frame)]
-    return Joined(tables, label_party, (*notes, *_dropped(frames, paths, len(order))))
+    return Joined(tables, label_party, (*notes, *_dropped(frames, paths, id_column, len(order))))
 
 
 def _label_party(frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], label: str) -> str:
@@ -104,6 +107,12 @@ def _label_party(frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], 
     if len(frames) == 1:
         raise DataError(f"{listed}: no passive party; give at least one party beside the label party a file of its own")
     return holders[0]
+
+
+def _ids(column: pd.Series[str]) -> pd.Series[str]:
+    ids = column.where(~column.isin(list(MISSING)), "")
+    known = ids[ids != ""]
+    return ids.str.removesuffix(".0") if known.str.fullmatch(r"[0-9]+\.0").all() else ids
 
 
 def _check_unique(ids: pd.Series[str], path: Path, id_column: str) -> None:
@@ -137,9 +146,13 @@ def _in_order(frame: pd.DataFrame, id_column: str, order: Sequence[str]) -> pd.D
     return frame.iloc[[place[i] for i in order]]
 
 
-def _dropped(frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], kept: int) -> tuple[str, ...]:
-    return tuple(
-        f"{paths[name].name}: {len(frame) - kept} of {len(frame)} rows have no partner in every file and are left out"
-        for name, frame in frames.items()
-        if len(frame) > kept
-    )
+def _dropped(
+    frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], id_column: str, kept: int
+) -> tuple[str, ...]:
+    def said(name: str, frame: pd.DataFrame) -> str:
+        nameless = int((frame[id_column] == "").sum())
+        why = f" ({nameless} of them without an id)" if nameless else ""
+        dropped = f"{len(frame) - kept} of {len(frame)} rows"
+        return f"{paths[name].name}: {dropped} have no partner in every file{why} and are left out"
+
+    return tuple(said(name, frame) for name, frame in frames.items() if len(frame) > kept)

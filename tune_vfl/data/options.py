@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tune_vfl.errors import SpecError
 from tune_vfl.spec import Strict
 
+
+def _text(value: Any) -> Any:
+    # YAML reads a column called 1 as a number.
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, (str, int, float)) else value
+
+
+Column = Annotated[str, BeforeValidator(_text)]
+ColumnList = Annotated[tuple[Column, ...], BeforeValidator(_listed)]
 MetricChoice = Literal["auto", "accuracy", "balanced_accuracy", "f1", "auc", "top5"]
 
 

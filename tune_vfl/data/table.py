@@ -9,6 +9,7 @@ import zlib
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
+from tune_vfl.data.parquet import is_parquet, read_parquet
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ DELIMITERS = ",;\t"
 
 
 def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a ``,``-, ``;``- or tab-separated text file, as text; packed where its name ends in ``.gz`` or ``.xz``.
+    """Read a Parquet file, or a ``,``-, ``;``- or tab-separated text file, packed where it ends in ``.gz`` or ``.xz``.
 
     Args:
-        path: the file, in UTF-8.
-        names: the columns of a file without a header; by default its first line names them.
+        path: the file; text is in UTF-8.
+        names: the columns of a text file without a header; by default its first line names them.
 
     Returns:
         A frame of strings, stripped of surrounding blanks; a missing value is the text that stands there. A nameless
@@ -34,6 +35,8 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
     Raises:
         DataError: naming the file, and the line and the column where there is one.
     """
+    if names is None and is_parquet(path):
+        return read_parquet(path)
     with readable(path):
         delimiter, header = _head(path, names)
         rows = _check_rows(path, delimiter, header, skip=0 if names else 1)
