@@ -23,7 +23,7 @@ SPEC = {
     "budget": {"trials": 2, "seeds": 1},
 }
 VERBS = ["quickstart", "list", "evaluate", "validate", "search", "resume", "studies", "status", "frontier", "report"]
-VERBS += ["export", "submit", "jobs", "ui", "doctor"]
+VERBS += ["export", "submit", "jobs", "ui", "doctor", "data"]
 EVALUATE = ["evaluate", "--dataset", "breast_cancer", "--attack", "norm"]
 
 
@@ -75,7 +75,7 @@ def test_every_verb_explains_itself(run, verb):
     code, out, _ = run(verb, "--help")
     assert code == 0
     assert "Usage" in out
-    assert verb == "jobs" or "Example" in out
+    assert verb in ("jobs", "data") or "Example" in out
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tune_vfl.data.split import split
 from tune_vfl.spec import Named
 
 pytestmark = pytest.mark.usefixtures("cache_home")
-OWN = ("csv", "npz")
+OWN = ("csv", "npz", "images")
 
 
 @pytest.fixture

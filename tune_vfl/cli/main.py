@@ -10,7 +10,20 @@ from typing import Annotated
 
 import typer
 
-from tune_vfl.cli import catalog, doctor, evaluate, export, jobs, quickstart, report, search, studies, ui, validate
+from tune_vfl.cli import (
+    catalog,
+    data,
+    doctor,
+    evaluate,
+    export,
+    jobs,
+    quickstart,
+    report,
+    search,
+    studies,
+    ui,
+    validate,
+)
 from tune_vfl.cli.output import complain, emit, say
 from tune_vfl.errors import SpecError, TuneVflError
 
@@ -46,7 +59,7 @@ def _options(
     """Hold the options that come before a verb."""
 
 
-for _family in (quickstart, catalog, evaluate, validate, search, studies, report, export, jobs, ui, doctor):
+for _family in (quickstart, catalog, data, evaluate, validate, search, studies, report, export, jobs, ui, doctor):
     _family.add_to(app)
 
 

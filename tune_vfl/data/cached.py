@@ -42,8 +42,8 @@ def stamp(path: Path) -> tuple[int, int]:
 
 
 def unchanged(stamps: Stamps) -> bool:
-    """Whether every file is still what it was."""
-    return all(path.is_file() and stamp(path) == known for path, known in stamps.items())
+    """Whether every file is still what it was, and every folder holds the same names."""
+    return all(path.exists() and stamp(path) == known for path, known in stamps.items())
 
 
 def take(key: str, name: str) -> tuple[Dataset, Stamps] | None:

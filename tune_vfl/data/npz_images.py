@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import pandas as pd
+
 Array = np.ndarray[Any, np.dtype[Any]]
-_WHOLE, _PARTS = ("x", "y"), ("x_train", "y_train", "x_test", "y_test")
+_MEDICAL = ("train_images", "train_labels", "val_images", "val_labels", "test_images", "test_labels")
+# Images and their labels in turn; the last pair of several is the test part.
+_LAYOUTS = (("x", "y"), ("x_train", "y_train", "x_test", "y_test"), _MEDICAL, (*_MEDICAL[:2], *_MEDICAL[4:]))
 _MOST_CHANNELS = 4
 _CNN_FROM = 16
 
@@ -40,7 +44,9 @@ class NpzOptions(PartyOptions):
 class NpzImages(Loader[NpzOptions]):
     """Arrays ``x`` and ``y``, or ``x_train, y_train, x_test, y_test`` with the test rows as the official ones.
 
-    Images are ``(N, H, W)`` or ``(N, H, W, C)`` with at most 4 channels: whole numbers 0..255, or floats in [0, 1].
+    MedMNIST's names will do too: ``train_images, train_labels, test_images, test_labels``, and ``val_images,
+    val_labels``, whose rows join the training rows. Images are ``(N, H, W)`` or ``(N, H, W, C)`` with at most 4
+    channels: whole numbers 0..255, or floats in [0, 1].
     """
 
     summary = "your own images in one npz file"
@@ -56,27 +62,65 @@ class NpzImages(Loader[NpzOptions]):
         import pandas as pd
 
         path = locate(options.path, root)
-        arrays = read_arrays(path, _WHOLE, _PARTS)
-        test_rows = None
-        if "x" in arrays:
-            x, y = arrays["x"], arrays["y"]
-            check_pair(path, "x", x, "y", y)
-        else:
-            x, y, test_rows = _concatenated(path, arrays)
-        where = f"{path}: label array {'y' if test_rows is None else 'y_train with y_test'}"
-        labels, class_names = encode_labels(pd.Series(y.ravel().tolist()), where, options.positive)
-        images = to_images(path, x)
-        name = "cnn" if min(images.shape[2:]) >= _CNN_FROM else "mlp"
-        return assemble(
+        arrays = read_arrays(path, *_LAYOUTS)
+        names = list(arrays)
+        x, y, test_rows = _concatenated(path, arrays, list(zip(names[::2], names[1::2], strict=True)))
+        extra = [name for name in names if name == "val_images"]
+        return own_images(
             "npz",
-            image_parties(images, options.split, options.passive_parties, str(path)),
-            labels,
-            class_names,
-            metric=options.metric,
-            recipe=Recipe(model=Named(name=name), training=Training(epochs=20, batch_size=128, lr=1e-3)),
+            path,
+            x,
+            pd.Series(y.tolist()),
+            options,
+            positive=options.positive,
             test_rows=test_rows,
-            where=where,
+            where=f"{path}: label array{'' if test_rows is None else 's'} {', '.join(names[1::2])}",
+            notes=[f"{path.name}: {len(arrays[name])} rows of {name} join the training rows" for name in extra],
         )
+
+
+def own_images(
+    name: str,
+    path: Path,
+    pixels: Array,
+    labels: pd.Series[Any],
+    options: PartyOptions,
+    *,
+    positive: str | float | bool | None,
+    test_rows: torch.Tensor | None,
+    where: str,
+    notes: Sequence[str],
+) -> Dataset:
+    """Build the data set of a user's images, for a convolutional net where a party's part is large enough for one.
+
+    Args:
+        name: the data set's registered name.
+        path: the file or folder, for messages.
+        pixels: ``(N, H, W)`` or ``(N, H, W, C)``.
+        labels: N labels as they stand there.
+        options: how the width is cut, and the metric.
+        positive: the positive one of two classes.
+        test_rows: the official test rows, where there are any.
+        where: names the labels, for messages.
+        notes: what a reader must know.
+
+    Raises:
+        DataError: for pixels out of range, labels that are no classes, or fewer pixel columns than parties.
+    """
+    y, class_names = encode_labels(labels, where, positive)
+    images = to_images(path, pixels)
+    model = "cnn" if min(images.shape[2:]) >= _CNN_FROM else "mlp"
+    return assemble(
+        name,
+        image_parties(images, options.split, options.passive_parties, str(path)),
+        y,
+        class_names,
+        metric=options.metric,
+        recipe=Recipe(model=Named(name=model), training=Training(epochs=20, batch_size=128, lr=1e-3)),
+        test_rows=test_rows,
+        where=where,
+        notes=notes,
+    )
 
 
 def read_arrays(path: Path, *layouts: Sequence[str]) -> dict[str, Array]:
@@ -136,17 +180,22 @@ def check_pair(path: Path, x_name: str, x: Array, y_name: str, y: Array) -> None
         raise DataError(f"{path}: array {x_name!r} has type {x.dtype}; expected numbers")
 
 
-def _concatenated(path: Path, arrays: dict[str, Array]) -> tuple[Array, Array, torch.Tensor]:
-    for part in ("train", "test"):
-        check_pair(path, f"x_{part}", arrays[f"x_{part}"], f"y_{part}", arrays[f"y_{part}"])
-    train, test = arrays["x_train"], arrays["x_test"]
-    if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
-        raise DataError(
-            f"{path}: arrays 'x_train' and 'x_test' differ: {train.shape[1:]} {train.dtype} and {test.shape[1:]} "
-            f"{test.dtype}; give both the same image shape and type"
-        )
-    y = np.concatenate([arrays["y_train"].ravel(), arrays["y_test"].ravel()])
-    return np.concatenate([train, test]), y, torch.arange(len(train), len(train) + len(test))
+def _concatenated(
+    path: Path, arrays: dict[str, Array], pairs: Sequence[tuple[str, str]]
+) -> tuple[Array, Array, torch.Tensor | None]:
+    """Return images and labels of all parts, and the rows of the last one where there are several."""
+    for x_name, y_name in pairs:
+        check_pair(path, x_name, arrays[x_name], y_name, arrays[y_name])
+    images, labels = [arrays[x] for x, _ in pairs], [arrays[y].ravel() for _, y in pairs]
+    for (x_name, _), part in zip(pairs, images, strict=True):
+        if part.shape[1:] != images[0].shape[1:] or part.dtype != images[0].dtype:
+            raise DataError(
+                f"{path}: arrays {pairs[0][0]!r} and {x_name!r} differ: {images[0].shape[1:]} {images[0].dtype} and "
+                f"{part.shape[1:]} {part.dtype}; give both the same image shape and type"
+            )
+    rows = sum(len(part) for part in images)
+    test_rows = None if len(pairs) == 1 else torch.arange(rows - len(images[-1]), rows)
+    return np.concatenate(images), np.concatenate(labels), test_rows
 
 
 def to_images(path: Path, x: Array) -> torch.Tensor:

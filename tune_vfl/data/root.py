@@ -65,21 +65,23 @@ def find_one(root: Path, relatives: Sequence[str], hint: str = "") -> Path:
     return find(root, next((r for r in relatives if (root / r).is_file()), relatives[0]), hint)
 
 
-def absolute(path: str, root: Path) -> Path:
-    """Return the place of a user's file: as given from the working directory, else under the data root.
+def absolute(path: str, root: Path, *, folder: bool = False) -> Path:
+    """Return the place of a user's file or folder: as given from the working directory, else under the data root.
 
     Raises:
         DataError: when neither exists.
     """
     given = Path(path).expanduser()
+    wanted, other = (Path.is_dir, Path.is_file) if folder else (Path.is_file, Path.is_dir)
     for candidate in (Path.cwd() / given, root / given):
-        if candidate.is_file():
+        if wanted(candidate):
             return candidate.resolve()
-    kind = "is a folder, not a file" if (Path.cwd() / given).is_dir() else "no such file"
+    kinds = ("folder", "file") if folder else ("file", "folder")
+    kind = f"is a {kinds[1]}, not a {kinds[0]}" if other(Path.cwd() / given) else f"no such {kinds[0]}"
     under = "" if given.is_absolute() else f" (looked in {Path.cwd()} and in {root})"
-    raise DataError(f"{given}: {kind}{under}; give the path of an existing file")
+    raise DataError(f"{given}: {kind}{under}; give the path of an existing {kinds[0]}")
 
 
-def locate(path: str, root: Path) -> Path:
-    """Return :func:`absolute`, and record the file as read."""
-    return _record(absolute(path, root))
+def locate(path: str, root: Path, *, folder: bool = False) -> Path:
+    """Return :func:`absolute`, and record the file or folder as read."""
+    return _record(absolute(path, root, folder=folder))

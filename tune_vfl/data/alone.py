@@ -1,0 +1,122 @@
+"""How well each column of a party predicts the label alone: what does so almost perfectly usually gives it away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tune_vfl.metrics.utility import auc
+from tune_vfl.seeds import numpy_rng
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tune_vfl.data.base import Columns, Kind
+
+THRESHOLD = 0.98
+"""Above this a column is named to the reader."""
+MOST_ROWS = 20_000
+LEAST_ROWS = 5
+_BINS = 64
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def measure(num_classes: int) -> str:
+    """Return the name of the score: ``auc`` for two classes, else ``balanced_accuracy``."""
+    return "auc" if num_classes == 2 else "balanced_accuracy"
+
+
+def alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: int = 0) -> list[float | None]:
+    """Score every column of a party's file as a predictor of the label.
+
+    One half of the rows of each class, at most 20,000 in all, tells the share of the classes for each value of the
+    column (or each of 64 ranges that hold about as many rows, missing values one of their own); the other half is
+    scored by those shares, and for two classes also by the number itself, whichever is better. What counts is the order
+    of the values, so that neither their scale nor outliers matter.
+
+    Args:
+        columns: the party's columns, a table.
+        y: ``(N,)`` int64 labels.
+        num_classes: K.
+        seed: draws the halves.
+
+    Returns:
+        For each source (each column where there are none) the ROC AUC, or the mean share of correct rows over the
+        classes, in [0, 1]; None where fewer than two classes have 5 rows in the half that is scored.
+    """
+    labels = y.numpy()
+    fit, held = _halves(labels, num_classes, numpy_rng(seed, "halves"))
+    judged = np.flatnonzero(np.bincount(labels[held], minlength=num_classes) >= LEAST_ROWS)
+    if len(judged) < 2:
+        return [None for _ in file_columns(columns)]
+    held = held[np.isin(labels[held], judged)]
+    scores: list[float | None] = []
+    used = np.concatenate([fit, held])
+    fit, held, labels = np.arange(len(fit)), np.arange(len(fit), len(used)), labels[used]
+    for name, kind, a, b in file_columns(columns):
+        values = values_of(columns, name, kind, a, b)[used]
+        rates = _rates(values, labels, fit, num_classes, is_number=kind == "number")
+        if num_classes == 2:
+            scores.append(max(auc(rates[held, 1], labels[held]), _ordered_auc(values, labels, fit, held)))
+        else:
+            right = rates[held].argmax(1) == labels[held]
+            scores.append(float(np.mean([right[labels[held] == k].mean() for k in judged])))
+    return scores
+
+
+def file_columns(columns: Columns) -> Iterator[tuple[str, Kind, int, int]]:
+    """Yield name, kind, first and last + 1 encoded column of each column that a party's file has."""
+    if not columns.sources:
+        for k in range(columns.x.shape[1]):
+            yield columns.names[k] if columns.names else str(k), "number", k, k + 1
+        return
+    begin = 0
+    for source in columns.sources:
+        yield source.name, source.kind, begin, begin + source.width
+        begin += source.width
+
+
+def values_of(columns: Columns, name: str, kind: Kind, a: int, b: int) -> Floats:
+    """Return ``(N,)`` numbers of one column of a file, or the place of each row's category; NaN where missing."""
+    x = columns.x[:, a:b]
+    if kind != "category":
+        return x[:, 0].double().numpy()
+    codes = x.argmax(1).double()
+    missing = [k for k in range(b - a) if columns.names[a + k] == f"{name}=missing"]
+    return torch.where(torch.isin(codes, torch.tensor(missing, dtype=codes.dtype)), torch.nan, codes).numpy()
+
+
+def _halves(labels: Ints, num_classes: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    fit, held = [], []
+    for k in range(num_classes):
+        rows = rng.permutation(np.flatnonzero(labels == k))
+        rows = rows[: max(2 * LEAST_ROWS, len(rows) * MOST_ROWS // max(len(labels), MOST_ROWS))]
+        fit.append(rows[: len(rows) // 2])
+        held.append(rows[len(rows) // 2 :])
+    return np.concatenate(fit), np.concatenate(held)
+
+
+def _rates(values: Floats, labels: Ints, fit: Ints, num_classes: int, *, is_number: bool) -> Floats:
+    """Return ``(N, K)``: the share of each class among the fitted rows of the same value or range, shrunk to all's."""
+    known = values[fit][~np.isnan(values[fit])]
+    edges = np.unique(known)
+    most = max(_BINS, 4 * num_classes)
+    if is_number and len(edges) > most:
+        edges = np.unique(np.quantile(known, np.arange(1, most) / most, method="nearest"))
+    bins = np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, side="right"))
+    counts = np.zeros((len(edges) + 2, num_classes))
+    np.add.at(counts, (bins[fit], labels[fit]), 1.0)
+    prior = counts.sum(0) / counts.sum()
+    rates: Floats = (counts + prior) / (counts.sum(1, keepdims=True) + 1.0)
+    return rates[bins]
+
+
+def _ordered_auc(values: Floats, labels: Ints, fit: Ints, held: Ints) -> float:
+    known = values[fit][~np.isnan(values[fit])]
+    filled = np.where(np.isnan(values), np.median(known) if len(known) else 0.0, values)
+    rising = auc(filled[fit], labels[fit]) >= 0.5
+    return auc(filled[held] if rising else -filled[held], labels[held])
