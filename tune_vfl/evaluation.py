@@ -66,6 +66,7 @@ class _Bench:
             moments,
             acting=acting,
             keep_sent=keep_sent,
+            keep_untrained=any("parameter_gradient" in a.sees() for a in attacks),
             deadline=deadline,
             device=self.device,
         )

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from tune_vfl.attacks.base import Attack, AuxiliaryRequest, TargetRequest
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import auxiliary_rows
+from tune_vfl.models.base import Architecture, ModelOptions
 from tune_vfl.protocol.members import Pack, gather_rows
-from tune_vfl.protocol.view import Auxiliary, ClassOracle, Features, Moment, Pairs, Received, Recording, View
+from tune_vfl.protocol.seen import FirstBatch, Pairs, Received
+from tune_vfl.protocol.view import Auxiliary, ClassOracle, Features, Moment, Recording, View
 from tune_vfl.seeds import Streams, numpy_rng
 from tune_vfl.spec import Strict
 
@@ -27,6 +29,8 @@ class Surroundings:
         bottom: the first passive party's bottom model, never handed out itself, only copies.
         sent: ``(*trials, N, d)`` what that party sends for the training rows, where an attack on features asked for it.
         known_bottom: that model as the label party knows it; the name is that of the stream for what it must guess.
+        untrained_bottom: that model before the first step, where an attack asked for it.
+        architecture: the network's, whose shape everybody knows.
     """
 
     dataset: Dataset
@@ -36,6 +40,8 @@ class Surroundings:
     recordings: Mapping[Moment, Recording]
     sent: Tensor | None = None
     known_bottom: Callable[[str], nn.Module] | None = None
+    untrained_bottom: nn.Module | None = None
+    architecture: Architecture[ModelOptions] | None = None
 
     @property
     def y_train(self) -> Tensor:
@@ -94,6 +100,7 @@ def grant(attack: Attack[Strict], around: Surroundings) -> View:
         held_class_prior=_class_prior(around) if "class_prior" in sees else None,
         held_received=None if targets is None or "received" not in sees else targets[0],
         held_known_bottom=_known_bottom(attack, around) if "known_bottom" in sees else None,
+        held_first_batch=_first_batch(around) if "parameter_gradient" in sees else None,
         held_pairs=None if targets is None or "pairs" not in sees else targets[1],
     )
 
@@ -125,6 +132,38 @@ def _targets(attack: Attack[Strict], around: Surroundings) -> tuple[Received, Pa
     at, known = (parts[0] if pack.trials is None else torch.stack(parts) for parts in zip(*drawn, strict=True))
     received = Received(pack.spread(at), gather_rows(around.sent, pack.spread(at)), tuple(x.shape[axis + 1 :]))
     return received, Pairs(pack.spread(gather_rows(x, known)), gather_rows(around.sent, pack.spread(known)))
+
+
+def _first_batch(around: Surroundings) -> FirstBatch | None:
+    bottom, architecture = around.untrained_bottom, around.architecture
+    if bottom is None or architecture is None:
+        return None
+    seen, pack = around.recordings["first_batch"], around.pack
+    x = gather_rows(pack.spread(around.split.passive_train[0]), seen.ids)
+    options, dataset = architecture.options, around.dataset
+    others = len(dataset.passive) - 1 + (dataset.active is not None)
+    width = seen.gradients.shape[-1] * (others + 1 if options.aggregation == "concat" else 1)
+    outputs = architecture.outputs(dataset.num_classes)
+    return FirstBatch(
+        ids=seen.ids,
+        features=x,
+        gradient=parameter_gradient(bottom, x, seen.gradients),
+        bottom=lambda: copy.deepcopy(bottom),
+        others=others,
+        aggregation=options.aggregation,
+        top=None if options.top == "none" else lambda stream: architecture.top(width, outputs, stream),
+    )
+
+
+def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tensor, ...]:
+    """Return what a received gradient ``(*trials, B, d)`` for rows ``x`` adds up to in each parameter of a model.
+
+    The model is used as in training; embeddings count as sent as they are.
+    """
+    used = copy.deepcopy(bottom).train()
+    parameters = list(used.parameters())
+    found = torch.autograd.grad(used(x), parameters, cut, allow_unused=True)
+    return tuple(torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True))
 
 
 def _known_bottom(attack: Attack[Strict], around: Surroundings) -> Callable[[str], nn.Module] | None:

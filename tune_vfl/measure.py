@@ -97,6 +97,8 @@ def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured
         run.recordings,
         sent=run.sent,
         known_bottom=run.known_bottom,
+        untrained_bottom=run.untrained_bottom,
+        architecture=build_architecture(cell.model),
     )
     for attack in attacks:
         measured.attacks[attack.name] = score_attack(attack, around)
@@ -149,6 +151,8 @@ def member_of(around: Surroundings, member: int) -> Surroundings:
         recordings,
         sent=None if around.sent is None else around.sent[member],
         known_bottom=None if known is None else lambda name: select_member(known(name), member),
+        untrained_bottom=None if around.untrained_bottom is None else select_member(around.untrained_bottom, member),
+        architecture=around.architecture,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class Run:
         pack: who trained together.
         split: the rows, stacked over the pack's seeds (not over its trials), with what the defense had parties add.
         network: trained, in eval mode, on the CPU.
+        untrained_bottom: the first passive party's bottom model before the first step, None unless asked for.
         sent: ``(*trials, N, d)`` what the first passive party sends for the training rows, None unless asked for.
         test_scores: ``(*trials, n_test, K)`` class scores of the test rows, through the defense's decoder.
         defense: as it ended.
@@ -59,6 +61,7 @@ class Run:
     diverged: Tensor
     seconds: dict[str, float]
     sent: Tensor | None = None
+    untrained_bottom: nn.Module | None = None
 
     def known_bottom(self, name: str) -> nn.Module:
         """Return the first passive party's bottom model as the label party knows it, guessing from stream ``name``."""
@@ -147,6 +150,7 @@ def train_pack(
     *,
     acting: Attack[Strict] | None = None,
     keep_sent: bool = False,
+    keep_untrained: bool = False,
     deadline: float | None = None,
     device: str = "cpu",
 ) -> Run:
@@ -159,6 +163,7 @@ def train_pack(
         moments: what the attacks want recorded.
         acting: the attack that takes part in it, after the defense.
         keep_sent: whether to keep what the first passive party sends for the training rows at the end.
+        keep_untrained: whether to keep that party's bottom model as it was before the first step.
         deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at once an epoch.
         device: where the network is trained; weights and orders are the same on every device, noise is the device's.
     """
@@ -172,12 +177,9 @@ def train_pack(
         rows, pack, architecture, Streams(pack.member_seeds), num_classes=dataset.num_classes, widened=widened
     ).to(device)
     split = rows.to(device)
-    view = label_party_rows(split, full_view=defense.wants_full_view)
-    y = pack.spread(split.y_train)
-    ids = torch.arange(y.shape[-1], device=y.device).expand(y.shape)
-    defense.setup(y, ids, active_features=None if view is None else pack.spread(view), seed=pack.member_seeds)
-    wrap(network, defense)
-    recorder = GradientRecorder(moments, rows=y.shape[-1], epochs=cell.training.epochs)
+    set_up(defense, network, split, pack)
+    untrained = copy.deepcopy(network.bottoms[0]).cpu() if keep_untrained else None
+    recorder = GradientRecorder(moments, rows=split.y_train.shape[-1], epochs=cell.training.epochs)
     ready = time.perf_counter()
     around = Surroundings(dataset, rows, pack, network.bottoms[0], {})
     parts = [] if acting is None else acting.hooks(cell.training, grant(acting, around))
@@ -198,6 +200,7 @@ def train_pack(
         diverged=trained.diverged.cpu(),
         seconds=seconds,
         sent=sent,
+        untrained_bottom=untrained,
     )
 
 
@@ -223,6 +226,15 @@ def sent_embeddings(network: VflNetwork, hooks: Sequence[Hooks], x: Tensor, pack
     for send in overriding(hooks, "send_embedding"):
         embedding = send(embedding, party=0)
     return embedding
+
+
+def set_up(defense: Defense, network: VflNetwork, split: Split, pack: Pack) -> None:
+    """H0, H2 and H4: show the defense the training rows, and let it put its layers into the network."""
+    view = label_party_rows(split, full_view=defense.wants_full_view)
+    y = pack.spread(split.y_train)
+    ids = torch.arange(y.shape[-1], device=y.device).expand(y.shape)
+    defense.setup(y, ids, active_features=None if view is None else pack.spread(view), seed=pack.member_seeds)
+    wrap(network, defense)
 
 
 def wrap(network: VflNetwork, defense: Defense) -> None:

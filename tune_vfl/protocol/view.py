@@ -12,6 +12,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from tune_vfl.errors import NotGrantedError
+from tune_vfl.protocol.seen import FirstBatch, Pairs, Received
 from tune_vfl.seeds import Streams
 
 Instant = Literal["first_batch", "epoch0", "last"]
@@ -26,6 +27,7 @@ Grant = Literal[
     "received",
     "known_bottom",
     "pairs",
+    "parameter_gradient",
 ]
 
 
@@ -109,34 +111,6 @@ class ClassOracle:
 
 
 @dataclass(frozen=True, eq=False)
-class Received:
-    """What a passive party sent to the label party for the rows whose features are to be reconstructed.
-
-    Attributes:
-        ids: ``(*trials, M)`` positions in the training split.
-        embeddings: ``(*trials, M, d)`` as they were sent, once the training was over.
-        shape: of one row of the passive party: ``(d_x,)`` of a table, ``(C, H, W)`` of images with pixels in [0, 1].
-    """
-
-    ids: Tensor
-    embeddings: Tensor
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Other rows of the passive party whose features the label party knows, and what was sent for them.
-
-    Attributes:
-        features: ``(*trials, A, ...)``.
-        embeddings: ``(*trials, A, d)``, sent as those of :class:`Received` were.
-    """
-
-    features: Tensor
-    embeddings: Tensor
-
-
-@dataclass(frozen=True, eq=False)
 class View:
     """What one attack sees. Asking for what was not granted raises :class:`NotGrantedError`.
 
@@ -161,6 +135,7 @@ class View:
     held_received: Received | None = None
     held_known_bottom: Callable[[str], nn.Module] | None = None
     held_pairs: Pairs | None = None
+    held_first_batch: FirstBatch | None = None
 
     def _missing(self, grant: Grant) -> NotGrantedError:
         return NotGrantedError(
@@ -243,6 +218,13 @@ class View:
         if self.held_pairs is None:
             raise self._missing("pairs")
         return self.held_pairs
+
+    @property
+    def first_batch(self) -> FirstBatch:
+        """The first batch without gradients of single rows (grant ``parameter_gradient``)."""
+        if self.held_first_batch is None:
+            raise self._missing("parameter_gradient")
+        return self.held_first_batch
 
 
 @dataclass(frozen=True, eq=False)

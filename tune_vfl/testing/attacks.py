@@ -38,7 +38,10 @@ def world_for(cls: AttackClass, seeds: int | list[int], **options: Any) -> World
     binary = cls.capabilities.classes == "binary"
     direct = cls.capabilities.modes == frozenset({"nosplit"})
     # Descent on the input of a narrow random net gets stuck; a wide one is inverted as easily as a trained one.
-    wide = {"bottom_widths": (64, 6)} if cls.capabilities.goal == "features" else {}
+    wide: dict[str, Any] = {"bottom_widths": (64, 6)} if cls.capabilities.goal == "features" else {}
+    if "parameter_gradient" in cls.capabilities.sees:
+        # Embeddings as wide as the gradients, which are scaled for batches of 32; enough parameters to tell rows apart.
+        wide = {"bottom_widths": (64, 2 if binary else 3), "batch": 32}
     return make_world(
         seeds,
         num_classes=2 if binary else 3,
@@ -115,7 +118,7 @@ class AttackContract:
         """Moments are recorded only for those who read gradients; those it named are enough."""
         attack, world = quick_attack(watching), world_for(watching, 0)
         moments = attack.moments()
-        assert bool(moments) == ("gradients" in attack.sees())
+        assert bool(moments) == bool({"gradients", "parameter_gradient"} & attack.sees())
         for moment in set(world.recordings) - set(moments):
             del world.recordings[moment]
         assert attack.run(world.view(watching.name, attack.sees()))

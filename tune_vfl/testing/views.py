@@ -13,19 +13,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.granting import parameter_gradient
 from tune_vfl.models.layers import select_member, stack_of
-from tune_vfl.protocol.view import (
-    Auxiliary,
-    Average,
-    ClassOracle,
-    Features,
-    Grant,
-    Moment,
-    Pairs,
-    Received,
-    Recording,
-    View,
-)
+from tune_vfl.protocol.members import gather_rows
+from tune_vfl.protocol.seen import FirstBatch, Pairs, Received
+from tune_vfl.protocol.view import Auxiliary, Average, ClassOracle, Features, Grant, Moment, Recording, View
 from tune_vfl.seeds import Streams
 
 if TYPE_CHECKING:
@@ -83,7 +75,18 @@ class World:
             held_received=self._received() if "received" in grants else None,
             held_known_bottom=(lambda _: copy.deepcopy(self.bottom)) if "known_bottom" in grants else None,
             held_pairs=self._pairs() if "pairs" in grants else None,
+            held_first_batch=self._first_batch() if "parameter_gradient" in grants else None,
         )
+
+    def _first_batch(self) -> FirstBatch | None:
+        """The first batch at a label party that adds one other embedding up with this one; None where widths differ."""
+        seen = self.recordings["first_batch"]
+        x = gather_rows(self.features.train, seen.ids)
+        with torch.no_grad():
+            if self.bottom(x).shape != seen.gradients.shape:
+                return None
+        gradient = parameter_gradient(self.bottom, x, seen.gradients)
+        return FirstBatch(seen.ids, x, gradient, lambda: copy.deepcopy(self.bottom), 1, "sum", None)
 
     def _received(self) -> Received:
         """The first ``TARGETS`` training rows are under attack: rows are in random order already."""

@@ -1,0 +1,116 @@
+"""Batch label inference: the gradient that it gets, what it recovers, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tune_vfl.attacks.bli import BatchLabelInference, BliParams
+from tune_vfl.errors import SpecError
+from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.granting import parameter_gradient
+from tune_vfl.models.layers import stack_of
+from tune_vfl.protocol.members import Pack
+from tune_vfl.raw_spec import apply_settings
+from tune_vfl.resolve import defense_params, resolve
+from tune_vfl.seeds import Stream
+from tune_vfl.spec import parse
+from tune_vfl.testing.views import make_world
+from tune_vfl.training import train_pack
+
+WITHOUT_TOP = "model.top=none"
+
+
+def cell_of(*settings: str, dataset: str = "digits", defense: str = "none", attack: dict[str, Any] | None = None):
+    raw = {
+        "study": "s",
+        "dataset": dataset,
+        "defense": defense,
+        "attacks": [{"name": "bli", **(attack or {})}],
+        "budget": {"trials": 1, "seeds": 2},
+    }
+    return resolve(parse(apply_settings(raw, ["training.epochs=1", *settings])))
+
+
+def found_by(*settings: str, params: dict[str, Any] | None = None, **options: Any):
+    (outcome,) = evaluate_pack(cell_of(*settings, **options), [params or {}])
+    assert outcome.outcome == "ok", outcome.reason
+    return outcome.attacks["bli"]
+
+
+def view_of(**options: Any):
+    return make_world(0, num_classes=3, width=3, bottom_widths=(64, 3), batch=32, **options).view("bli")
+
+
+def test_the_gradient_of_the_parameters_is_the_sum_over_rows():
+    bottom = nn.Sequential(*stack_of([4, 3], nn.ReLU, stream=Stream([0, 1], "init")))
+    g = torch.Generator().manual_seed(0)
+    x, cut = torch.randn(2, 5, 4, generator=g), torch.randn(2, 5, 3, generator=g)
+    weight, bias = parameter_gradient(bottom, x, cut)
+    for member in range(2):
+        by_row = [torch.outer(cut[member, i], x[member, i]) for i in range(5)]
+        torch.testing.assert_close(weight[member], torch.stack(by_row).sum(0))
+        torch.testing.assert_close(bias[member], cut[member].sum(0))
+    assert all(p.grad is None for p in bottom.parameters())
+
+
+def test_an_undefended_batch_without_top_model_gives_all_its_labels():
+    found = found_by(WITHOUT_TOP, "training.batch_size=64")
+    assert found.mean >= 0.98
+    assert set(found.variants) == {"sum"}
+    assert not found.upper_bound
+
+
+def test_noise_and_strong_soft_labels_hide_them():
+    settings = (WITHOUT_TOP, "training.batch_size=32")
+    assert found_by(*settings, defense="laplace", params={"scale": 0.3}).mean < 0.35
+    assert found_by(*settings, defense="kdk", params={"k": 5, "epsilon": 0.85}).mean < 0.5
+
+
+def test_label_only_needs_no_other_embedding():
+    data = {"name": "digits", "split": 1.0}
+    try:
+        cell = cell_of(WITHOUT_TOP, "training.batch_size=16", dataset=data)
+    except SpecError as error:
+        pytest.skip(f"no data set without features at the label party: {error}")
+    (outcome,) = evaluate_pack(cell, [{}])
+    assert cell.mode == "label_only"
+    assert outcome.attacks["bli"].mean >= 0.98
+
+
+def test_a_made_up_top_model_tells_no_classes():
+    found = found_by("training.batch_size=32", attack={"iterations": 60})
+    assert set(found.variants) == {"head"}
+    assert found.mean < 0.45
+
+
+def test_the_bottom_model_is_the_one_before_the_first_step():
+    cell = cell_of(WITHOUT_TOP)
+    params = [defense_params("none", {}, num_classes=10)]
+    plain = train_pack(cell, params, Pack((0, 1), 1), [])
+    kept = train_pack(cell, params, Pack((0, 1), 1), ["first_batch"], keep_untrained=True)
+    assert plain.untrained_bottom is None
+    assert torch.equal(plain.test_scores, kept.test_scores)
+    state, trained = kept.untrained_bottom.state_dict(), kept.network.bottoms[0].state_dict()
+    assert all(not torch.equal(state[k], trained[k]) for k in state)
+
+
+def test_too_large_a_batch_is_said(caplog):
+    world = make_world(0, num_classes=3, width=3, bottom_widths=(8, 3), batch=64)
+    with caplog.at_level("WARNING"):
+        BatchLabelInference(BliParams(iterations=1)).run(world.view("bli"))
+    assert "192 entries of cut gradients and the bottom model 59 parameters" in caplog.text
+
+
+def test_variants_that_do_not_fit_are_left_out_or_refused():
+    view = view_of()
+    assert set(BatchLabelInference(BliParams(iterations=1)).run(view)) == {"sum"}
+    with pytest.raises(SpecError, match="head does not fit"):
+        BatchLabelInference(BliParams(variants="head")).run(view)
+    joined = dataclasses.replace(view.first_batch, aggregation="concat", top=lambda stream: nn.Linear(6, 3))
+    view = dataclasses.replace(view, held_first_batch=joined)
+    assert set(BatchLabelInference(BliParams(iterations=1)).run(view)) == {"head"}

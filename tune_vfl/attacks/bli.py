@@ -1,0 +1,173 @@
+"""Batch label inference: match the gradient of the local model's parameters, when single rows' gradients are hidden."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor, nn
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.attacks.inversion import listed
+from tune_vfl.errors import SpecError
+from tune_vfl.protocol.losses import task_loss
+from tune_vfl.protocol.seen import FirstBatch
+from tune_vfl.protocol.view import Answer, View
+from tune_vfl.spec import Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.protocol.view import Moment
+
+_log = logging.getLogger(__name__)
+Variant = Literal["sum", "head"]
+
+
+class BliParams(Strict):
+    """Parameters of :class:`BatchLabelInference`."""
+
+    variants: Annotated[tuple[Variant, ...], BeforeValidator(listed)] = Field(
+        ("sum", "head"),
+        min_length=1,
+        description="what the label party is taken to do: sum: add the embeddings up to logits; head: a trainable top "
+        "model of the known shape; one that the architecture rules out is left out",
+    )
+    iterations: int = Field(1000, ge=1, description="steps of descent; VFLAIR's presets have 200 and 10,000")
+    lr: float = Field(0.05, gt=0, description="learning rate of Adam")
+
+
+@attack("bli")
+class BatchLabelInference(Attack[BliParams]):
+    """Finds labels of the first batch by making a pretended gradient of its parameters equal to the real one.
+
+    Where gradients of single rows arrive encrypted, a passive party still learns the sum that its own parameters need.
+    It pretends labels, the other parties' embeddings and, in ``head``, the top model, computes the gradient that they
+    would cause, and descends on all of them until it is the one seen. A batch with more entries of cut gradients than
+    parameters leaves labels open; the log says so. The variant whose gradient comes nearest is the attacker's choice.
+
+    A made-up top model cannot name classes: with its outputs in another order, and the labels likewise, it causes the
+    same gradient. So ``head`` tells rows of one class from others at best; to be above a guess takes a known top model.
+    """
+
+    summary = "infer the labels of the first batch from the gradient of the local model's parameters"
+    reference = "Zou et al., Defending Batch-Level Label Inference and Replacement Attacks in VFL, IEEE TBD 2022"
+    Params = BliParams
+    capabilities = AttackCapabilities(sees=frozenset({"parameter_gradient"}))
+    quick = {"iterations": 100, "lr": 0.1}  # noqa: RUF012 - a constant
+
+    def moments(self) -> tuple[Moment, ...]:
+        """Record the first batch, out of whose gradients the evaluator makes that of the parameters."""
+        return ("first_batch",)
+
+    def run(self, view: View) -> dict[str, Answer]:
+        """Return class probabilities ``(*trials, B, K)`` of the first batch's rows per variant.
+
+        Raises:
+            SpecError: when the architecture rules out every variant asked for.
+        """
+        batch = view.first_batch
+        embedding = batch.bottom().train()(batch.features)
+        fitting = [v for v in dict.fromkeys(self.params.variants) if _fits(v, batch, embedding, view.num_classes)]
+        if not fitting:
+            raise SpecError(
+                f"attack 'bli': {', '.join(self.params.variants)} does not fit this model; sum needs embeddings as "
+                "wide as the logits, head a top model (model.top: net)"
+            )
+        return {variant: self._match(view, batch, variant) for variant in fitting}
+
+    def _match(self, view: View, batch: FirstBatch, variant: Variant) -> Answer:
+        bottom = batch.bottom().train()
+        parameters = list(bottom.parameters())
+        embedding = bottom(batch.features)
+        pretended = _Pretended.start(view, batch, variant, embedding)
+        _warn_if_open(parameters, embedding, len(view.lead))
+        size = _squares(batch.gradient, len(view.lead))
+        size = torch.where(size > 0, size, 1.0)
+        optimizer = torch.optim.Adam(pretended.unknowns(), lr=self.params.lr)
+        distance = size
+        for step in range(self.params.iterations + 1):
+            # One forward pass serves all steps: the map from cut gradients to those of the parameters stays the same.
+            cut = pretended.cut_gradient(embedding.detach())
+            found = torch.autograd.grad(embedding, parameters, cut, create_graph=True, allow_unused=True)
+            distance = (
+                _squares([_difference(a, b) for a, b in zip(found, batch.gradient, strict=True)], len(view.lead)) / size
+            )
+            if step == self.params.iterations:
+                break
+            optimizer.zero_grad()
+            distance.sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
+            optimizer.step()
+        scores = pretended.labels.detach().softmax(-1).nan_to_num()
+        return Answer(scores=scores, ids=batch.ids, oriented=True, validation=1 - distance.detach())
+
+
+@dataclass(eq=False)
+class _Pretended:
+    """What the attacker makes up: ``(*trials, B, K)`` logits of labels, the other embeddings, a top model."""
+
+    labels: Tensor
+    others: Tensor | None
+    top: nn.Module | None
+    batch: FirstBatch
+
+    @classmethod
+    def start(cls, view: View, batch: FirstBatch, variant: Variant, embedding: Tensor) -> _Pretended:
+        rows, width = embedding.shape[-2:]
+        labels = view.streams[f"{variant}/labels"].normal(rows, view.num_classes)
+        others = None
+        if batch.others:
+            width *= batch.others if batch.aggregation == "concat" else 1
+            others = view.streams[f"{variant}/others"].normal(rows, width).requires_grad_()
+        top = batch.top(view.streams[f"{variant}/top"]) if variant == "head" and batch.top is not None else None
+        return cls(labels.requires_grad_(), others, top, batch)
+
+    def unknowns(self) -> list[Tensor]:
+        parts = [] if self.top is None else list(self.top.parameters())
+        return [self.labels, *parts, *([] if self.others is None else [self.others])]
+
+    def cut_gradient(self, embedding: Tensor) -> Tensor:
+        """Return ``(*trials, B, d)``: the gradient that the made-up loss has with respect to the embedding."""
+        leaf = embedding.requires_grad_()
+        joined = leaf if self.others is None else self._joined(leaf, self.others)
+        logits = joined if self.top is None else self.top(joined)
+        loss = task_loss(logits, self.labels.softmax(-1))
+        return torch.autograd.grad(loss.sum(), leaf, create_graph=True)[0]
+
+    def _joined(self, mine: Tensor, others: Tensor) -> Tensor:
+        if self.batch.aggregation == "concat" and self.top is not None:
+            return torch.cat([mine, others], -1)
+        if self.batch.aggregation == "mean":
+            return (mine + others) / (self.batch.others + 1)
+        return mine + others
+
+
+def _fits(variant: Variant, batch: FirstBatch, embedding: Tensor, num_classes: int) -> bool:
+    if variant == "head":
+        return batch.top is not None
+    logits = embedding.shape[-1] == num_classes or (embedding.shape[-1] == 1 and num_classes == 2)
+    return logits and (batch.aggregation != "concat" or not batch.others)
+
+
+def _difference(found: Tensor | None, real: Tensor) -> Tensor:
+    return real if found is None else found - real
+
+
+def _squares(parts: Sequence[Tensor], axes: int) -> Tensor:
+    """Return ``(*trials,)``: the sum of squares over all tensors."""
+    return torch.stack([p.square().flatten(axes).sum(-1) for p in parts]).sum(0)
+
+
+def _warn_if_open(parameters: Sequence[Tensor], embedding: Tensor, axes: int) -> None:
+    known = sum(p[(0,) * axes].numel() for p in parameters)
+    wanted = embedding.shape[-2] * embedding.shape[-1]
+    if wanted > known:
+        _log.warning(
+            "bli: the first batch has %d entries of cut gradients and the bottom model %d parameters: many labels "
+            "explain the same gradient; a smaller training.batch_size would leave fewer",
+            wanted,
+            known,
+        )
