@@ -107,7 +107,9 @@ class Completion:
 
     def _logreg_all(self) -> Answer:
         held = Holdings(self._view.bottom().eval(), self._x, self._at)
-        coefficients, validation = self._regression(held(take(self._x, self._at)), _STRENGTHS_OF_ALL)
+        coefficients, validation = self._regression(
+            held(take(self._x, self._at)), _STRENGTHS_OF_ALL, "logreg_all/folds"
+        )
         train, test = (
             in_chunks(lambda part: logits_of(held(part), coefficients), x, self._axis) for x in (self._x, self._x_test)
         )
