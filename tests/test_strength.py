@@ -54,6 +54,7 @@ UNDEFENDED = {
     "active": Trial("active", settings=("attacks.active.variants=[logreg,logreg_all]",)),
     "direct": DIRECT,
     "grad_cluster": Trial("grad_cluster", "digits"),
+    "bli": Trial("bli", "digits", NO_TOP),
     "embedding_extension": Trial(
         "embedding_extension", settings=("attacks.embedding_extension.variants=[logreg,logreg_all]",)
     ),
