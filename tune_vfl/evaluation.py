@@ -208,11 +208,13 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
         spec: its defense's ``params`` are the setting; ``budget.seeds`` says how many seeds.
     """
     cell = resolve(spec)
+    dataset = load(cell.dataset)
     (outcome,) = evaluate_pack(cell, [{}], device=device_for(spec.resources.gpu))
     answer = outcome.model_dump()
     return {
         "schema": EVALUATION_SCHEMA,
         "dataset": cell.dataset.name,
+        "data": {"rows": len(dataset.y), "notes": list(dataset.notes)},
         "model": cell.model.name,
         "mode": cell.mode,
         "defense": {"name": cell.defense, "params": setting_of(cell, {})},

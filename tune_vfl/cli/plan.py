@@ -58,9 +58,15 @@ def read_plan(path: Path, settings: Sequence[str] = ()) -> Plan:
     """Read a spec file, lay settings over it, and plan it.
 
     Raises:
-        SpecError: with every problem; of a matrix only when names or parameters are wrong, or no pair is possible.
+        SpecError: with every problem and the file; of a matrix only when names or parameters are wrong, or no pair is
+            possible.
     """
-    return checked(read_yaml(path), settings, plan)
+    raw = read_yaml(path)
+    try:
+        return checked(raw, settings, plan)
+    except SpecError as error:
+        given = ("--set", str(path))
+        raise SpecError([p if p.startswith(given) else f"{path}: {p}" for p in error.problems]) from error
 
 
 def plan(raw: Mapping[str, Any]) -> Plan:

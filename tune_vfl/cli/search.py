@@ -63,10 +63,13 @@ def run_plan(plan: Plan, *, json: bool) -> int:
     Returns:
         The exit code: the gravest of the studies', 1 and 4 before 3.
     """
+    from tune_vfl.data import load
     from tune_vfl.search import search as run
 
     codes = []
     for planned in plan.studies:
+        for note in load(planned.cell.dataset).notes:
+            say(f"note: {note}")
         try:
             study = run(planned.spec)
         except TuneVflError as error:

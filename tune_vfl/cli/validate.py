@@ -61,6 +61,7 @@ def answer(plan: Plan) -> dict[str, Any]:
 
 def _study(planned: Planned) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
+    from tune_vfl.data import load
     from tune_vfl.search.storage import hide_password
 
     spec = planned.spec.model_dump(mode="json")
@@ -69,7 +70,9 @@ def _study(planned: Planned) -> dict[str, Any]:
     kept = {name: spec[name] for name in ("budget", "sampler", "resources", "storage", "tracking")}
     for place in ("storage", "tracking"):
         kept[place] = hide_password(kept[place]) if kept[place] and "://" in kept[place] else kept[place]
-    return {"study": planned.spec.study, "resolved": {**resolved, **kept}, "cost": cost(planned)}
+    dataset = load(planned.cell.dataset)
+    data = {"rows": len(dataset.y), "notes": list(dataset.notes)}
+    return {"study": planned.spec.study, "resolved": {**resolved, **kept}, "data": data, "cost": cost(planned)}
 
 
 def _show(plan: Plan) -> None:
@@ -79,6 +82,7 @@ def _show(plan: Plan) -> None:
         study = _study(planned)
         emit(f"# {study['study']}")
         emit(yaml.safe_dump(study["resolved"], sort_keys=False, allow_unicode=True).rstrip())
+        emit("\n".join(f"# data: {said}" for said in (f"{study['data']['rows']} rows", *study["data"]["notes"])))
         emit(f"# cost: {_cost_line(study['cost'])}\n")
     for skipped in plan.skipped:
         say(f"skipped {skipped}")

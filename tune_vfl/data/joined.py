@@ -51,9 +51,11 @@ def require(frame: pd.DataFrame, column: str, role: str, path: Path) -> None:
     if column in frame.columns:
         return
     header = [str(c) for c in frame.columns]
-    near = difflib.get_close_matches(column, header, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    raise DataError(f"{path}: the header has no column {column!r}, {role}{hint} it has: {shown(header)}")
+    by_lower = {name.lower(): name for name in header}
+    near = difflib.get_close_matches(column.lower(), by_lower, n=1)
+    hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ";"
+    alone = "; if these are several, separate columns by , ; or tab" if len(header) == 1 else ""
+    raise DataError(f"{path}: the header has no column {column!r}, {role}{hint} it has: {shown(header)}{alone}")
 
 
 def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: str, label: str) -> Joined:
