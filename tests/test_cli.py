@@ -121,7 +121,7 @@ def test_evaluate_answers_in_the_published_form(run):
     assert code == 0, err
     answer = json.loads(out)
     assert answer["schema"] == "tune-vfl/evaluation/1"
-    assert answer["defense"] == {"name": "laplace", "params": {"scale": 0.01}}
+    assert answer["defense"] == {"name": "laplace", "params": {"scale": 0.01, "clip": None}}
     assert answer["seeds"] == [0, 1]
     assert answer["outcome"] == "ok"
     assert len(answer["utility"]["values"]) == 2

@@ -11,7 +11,6 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from tune_vfl import evaluate
@@ -152,10 +151,8 @@ def pair(at: Path, rows: int, shared: int) -> dict[str, Any]:
     return {"name": "csv", "id": "user", "label": "default", "parties": parties}
 
 
-@pytest.mark.parametrize(("rows", "epochs"), [(2_000, 2), pytest.param(20_000, 5, marks=pytest.mark.slow)])
-def test_two_files_of_which_nine_rows_in_ten_match_evaluate_as_their_join(
-    tmp_path: Path, rows: int, epochs: int
-) -> None:
+def test_two_files_of_which_nine_rows_in_ten_match_evaluate_as_their_join(tmp_path: Path) -> None:
+    rows, epochs = 20_000, 5
     joined = pair(tmp_path, rows, shared=rows * 9 // 10)
     single = {
         "name": "csv",
