@@ -149,7 +149,7 @@ def test_p_is_short_for_set(run):
         "--json",
     )
     first, second = json.loads(short), json.loads(long)
-    assert first["defense"]["params"] == {"scale": 0.02}
+    assert first["defense"]["params"] == {"scale": 0.02, "clip": None}
     assert first["utility"] == second["utility"]
     assert first["attacks"] == second["attacks"]
 
