@@ -135,6 +135,10 @@ CASES = {
     "no rows": (whole_file(pa.table({"a": pa.array([], pa.int64())})), ["no rows"]),
     "lists": (whole_file(pa.table({"a": [[1], [2]], "y": [0, 1]})), ["column 'a' holds list", "one number or text"]),
     "bytes": (whole_file(pa.table({"a": [b"\x00", b"\xff"], "y": [0, 1]})), ["column 'a' holds binary"]),
+    "identifiers as bytes": (
+        whole_file(pa.table({"a": pa.array([b"\xff\xfe"] * 2, pa.binary(2)), "y": [0, 1]})),
+        ["column 'a' holds fixed_size_binary"],
+    ),
     "a column twice": (
         whole_file(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])),
         ["column 'a' is there 2 times"],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -97,15 +97,25 @@ def _texts(path: Path, name: str, column: Any) -> pd.Series[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+    kind = column.type
+    try:
+        if pa.types.is_nested(kind) or any(binary(kind) for binary in _binaries()):
+            raise TypeError
+        if pa.types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        if pa.types.is_boolean(column.type):
+            column = pc.if_else(column, "True", "False")
+        texts = pc.fill_null(column.cast(pa.string()), "").to_pylist()
+    except (pa.ArrowException, TypeError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path}: column {name!r} holds {column.type} values; give one number or text a row, or remove the column"
-        )
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-    if pa.types.is_boolean(column.type):
-        column = pc.if_else(column, "True", "False")
-    texts = pc.fill_null(column.cast(pa.string()), "")
-    return pd.Series(texts.to_pylist(), dtype=str).str.strip()
+            f"{path}: column {name!r} holds {kind} values; give one number or text a row, or remove the column"
+        ) from error
+    return pd.Series(texts, dtype=str).str.strip()
+
+
+def _binaries() -> tuple[Callable[[Any], bool], ...]:
+    import pyarrow as pa
+
+    return pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary
