@@ -103,6 +103,7 @@ class Defense(Hooks):
         self.streams = Streams([0] * len(self.members) if self.stacked else 0)
         self._columns: dict[tuple[str, int], Tensor] = {}
         self._device = torch.device("cpu")
+        self.begin()
 
     @classmethod
     def structure(cls, params: Strict) -> tuple[object, ...]:
@@ -144,10 +145,14 @@ class Defense(Hooks):
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
-        """H0: open the random streams. Overriding classes call this first."""
+        """H0: open the random streams and :meth:`begin` a training. Overriding classes call this first."""
         self.streams = Streams(seed if isinstance(seed, int) else list(seed), y.device, self.stream_prefix)
         self._columns = {}
         self._device = y.device
+        self.begin()
+
+    def begin(self) -> None:
+        """Start, or forget, what is remembered from step to step; called when the defense is made and at the set-up."""
 
     def extend(
         self, features: Sequence[Tensor], *, seed: int | Sequence[int], part: Literal["train", "test"]

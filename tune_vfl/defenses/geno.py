@@ -55,9 +55,12 @@ class Geno(Defense):
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
-        """H0: forget earlier steps."""
+        """H0: note who the rows are."""
         super().setup(y, ids, active_features=active_features, seed=seed)
         self._table = RowTable(ids)
+
+    def begin(self) -> None:
+        """H0: forget earlier steps."""
         self._before: dict[int, Tensor] = {}
         self._windows: dict[int, Window] = {}
         self._held_back = torch.zeros(len(self.members), device=self._device)

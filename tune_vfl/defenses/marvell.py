@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.cell import Mode
 from tune_vfl.defenses._marvell_solver import Numbers, solve
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.protocol.hooks import Context
@@ -115,26 +114,9 @@ class Marvell(Defense):
     capabilities = DefenseCapabilities(classes="binary", random=("gradients",))
     weakest = {"budget": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
 
-    def __init__(
-        self,
-        params: Strict | Sequence[Strict],
-        *,
-        num_classes: int,
-        embedding_dims: Sequence[int],
-        mode: Mode = "split",
-    ) -> None:
-        super().__init__(params, num_classes=num_classes, embedding_dims=embedding_dims, mode=mode)
-        self._budgets = np.array(self.values("budget"))
-        self._forget()
-
-    def setup(
-        self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
-    ) -> None:
+    def begin(self) -> None:
         """H0: forget earlier batches."""
-        super().setup(y, ids, active_features=active_features, seed=seed)
-        self._forget()
-
-    def _forget(self) -> None:
+        self._budgets = np.array(self.values("budget"))
         self._last: dict[int, tuple[_Noise, Mask]] = {}
         self._kl_sum, self._kl_count = np.zeros(len(self.members)), np.zeros(len(self.members))
 

@@ -8,7 +8,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.cell import Mode
 from tune_vfl.defenses._substitution import Rule, substitute
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.protocol.hooks import Context
@@ -46,25 +45,8 @@ class Sgsub(Defense):
     Params = SgsubParams
     capabilities = DefenseCapabilities(random=("gradients",))
 
-    def __init__(
-        self,
-        params: Strict | Sequence[Strict],
-        *,
-        num_classes: int,
-        embedding_dims: Sequence[int],
-        mode: Mode = "split",
-    ) -> None:
-        super().__init__(params, num_classes=num_classes, embedding_dims=embedding_dims, mode=mode)
-        self._begin()
-
-    def setup(
-        self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
-    ) -> None:
-        """H0: open the random streams, and count steps from 0."""
-        super().setup(y, ids, active_features=active_features, seed=seed)
-        self._begin()
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """H0: count steps from 0."""
         self._rule = self.rule()
         self._calls: dict[int, int] = {}
         self._accepted = torch.zeros(len(self.members), device=self._device)

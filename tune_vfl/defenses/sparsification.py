@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from tune_vfl.defenses._selection import Largest
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.defenses.gradient_compression import top_thresholds
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
@@ -56,16 +56,10 @@ class Sparsification(Defense):
     weakest = {"drop": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
     capabilities = DefenseCapabilities(run_by="both")
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+    def begin(self) -> None:
+        """H0: forget earlier residuals, and where thresholds were."""
         self._residuals: dict[tuple[int, int], Tensor] = {}
-
-    def setup(
-        self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
-    ) -> None:
-        """H0: forget earlier residuals."""
-        super().setup(y, ids, active_features=active_features, seed=seed)
-        self._residuals = {}
+        self._largest = Largest()
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return the large entries of ``grad`` and the residual, zero elsewhere; same shape and dtype."""
@@ -83,14 +77,13 @@ class Sparsification(Defense):
         waiting = self._waiting(rows, party)
         whole = rows if waiting is None else rows + waiting.to(rows.dtype)
         size = rows.shape[-2] * rows.shape[-1]
-        magnitudes = whole.detach().abs()
-        thresholds = top_thresholds(magnitudes.reshape(-1, size), quantile_ranks(self.values("drop"), size))
-        held_back = magnitudes < thresholds.view(*rows.shape[:-2], 1, 1)
-        nothing = torch.zeros((), dtype=rows.dtype, device=rows.device)
+        ranks = quantile_ranks(self.values("drop"), size)
+        sent = self._largest.only(whole.reshape(-1, size), ranks, party=party, ties=True).view(rows.shape)
         if getattr(self.members[0], "residual", False):
-            # Detached: an embedding's residual is a number by the next step, not a way back into this one.
-            self._residuals[party, rows.shape[-2]] = torch.where(held_back, whole.detach(), nothing)
-        return torch.where(held_back, nothing, whole)
+            # Detached: an embedding's residual is a number by the next step, not a way back into this one. What is not
+            # finite was sent, and what is left of it is not a number.
+            self._residuals[party, rows.shape[-2]] = torch.nan_to_num_(whole.detach() - sent.detach(), nan=0.0)
+        return sent
 
     def _waiting(self, rows: Tensor, party: int) -> Tensor | None:
         """Return the party's residual for a batch of this size; drop its others where they do not outlive a change."""
