@@ -14,6 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+END = 1 - 2**-24
+"""The number next to 1 in single precision, from below."""
+
 
 def derive(seed: int, name: str) -> int:
     """Return the 63-bit seed of the stream ``name`` under ``seed``; stable across processes, platforms and versions."""
@@ -87,10 +90,9 @@ class Stream:
         """Draw independent Laplace(0, 1) numbers, by the inverse distribution function (an eighth of torch's time)."""
         draws = []
         for g in self._generators:
-            signed = torch.empty(shape, device=self._device).uniform_(-1, 1, generator=g)
-            # -1 itself would give infinity; the next number gives the law's far end in float32, about 16.6.
-            less = signed.copysign(-1).clamp_(min=-(1 - 2**-24))
-            draws.append(less.log1p_().copysign_(signed))
+            # The ends would give infinity; the numbers next to them give the law's far end in float32, about 16.6.
+            signed = torch.empty(shape, device=self._device).uniform_(-END, END, generator=g)
+            draws.append(signed.abs().neg_().log1p_().copysign_(signed))
         return self._hand_out(draws)
 
     def permutation(self, n: int) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-NEARBY = 16
+NEARBY = 32
 """How many places ahead are looked at one by one before the table of maxima is made."""
 Places: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.floating[Any]]
@@ -87,21 +87,17 @@ def accepted_on_device(scores: Tensor, thresholds: Tensor, counts: Sequence[int]
 def next_on_host(scores: Numbers, thresholds: Numbers) -> Places:
     """Return what :func:`next_acceptances` does, for one member: ``(n,)`` numbers in, ``(n,)`` places out."""
     n = len(scores)
-    found = np.arange(n)
-    pending = np.flatnonzero(~(scores >= thresholds))  # selecting by place is a third of selecting by a mask
-    found[pending] = n
-    wanted = thresholds.take(pending)
-    for ahead in range(1, NEARBY):
-        inside = np.searchsorted(pending, n - ahead)
-        pending, wanted = pending[:inside], wanted[:inside]
-        place = pending + ahead
-        reached = scores.take(place) >= wanted
-        near, far = np.flatnonzero(reached), np.flatnonzero(~reached)
-        found[pending.take(near)] = place.take(near)
-        pending, wanted = pending.take(far), wanted.take(far)
+    # All places look one further at a time: on bytes that is far cheaper than keeping a list of who still looks.
+    found, steps = scores >= thresholds, np.zeros(n, dtype=np.uint8)
+    for ahead in range(1, min(NEARBY, n)):
+        np.add(steps, (~found).view(np.uint8), out=steps)
+        found[:-ahead] |= scores[ahead:] >= thresholds[:-ahead]
+    places = np.arange(n)
+    places += steps
+    pending = np.flatnonzero(~found)
     if len(pending):
-        found[pending] = _far_on_host(scores, wanted, pending + NEARBY)
-    return found
+        places[pending] = _far_on_host(scores, thresholds.take(pending), np.minimum(pending + NEARBY, n))
+    return places
 
 
 def _far_on_host(scores: Numbers, thresholds: Numbers, start: Places) -> Places:
@@ -125,8 +121,9 @@ def accepted_on_host(scores: Numbers, thresholds: Numbers, count: int) -> NDArra
     jump = np.minimum(found + 1, n)
     path = np.zeros(1, dtype=np.int64)
     while len(path) < count and path[-1] < n:
-        path = np.concatenate([path, jump.take(path)])
-        jump = jump.take(jump)
+        # All places exist: "clip" only spares numpy the look at each of them, which is half of the time.
+        path = np.concatenate([path, jump.take(path, mode="clip")])
+        jump = jump.take(jump, mode="clip")
     accepted = np.zeros(n + 1, dtype=np.bool_)
     accepted[found.take(path[:count])] = True
     return accepted[:n]

@@ -13,7 +13,7 @@ from torch import Tensor
 from tune_vfl.seeds import Stream
 
 ENTRIES_AT_ONCE = 2**16
-"""How many random numbers of a member are held at a time; candidates beyond that are drawn after these are judged."""
+"""How many random numbers of a member are held at a time, after its first candidate, which mostly is near enough."""
 RIDGE = 1e-3
 """Share of the mean variance that is added to every direction of the gradients' covariance, which is often singular."""
 
@@ -104,7 +104,9 @@ class _Target:
         self._ranks = torch.empty_like(order).scatter_(-1, order, places)
         self._norm = torch.linalg.vector_norm(self.values, dim=-1, keepdim=True)
         self._mean = self.values.mean(-1).view(-1, 1, 1)
-        self._deviation = self.values.std(-1, correction=0).view(-1, 1, 1)
+        apart = self.values - self._mean.view(-1, 1)
+        norm: Tensor = torch.linalg.vector_norm(apart, dim=-1)
+        self._deviation = norm.div_(math.sqrt(apart.shape[-1])).view(-1, 1, 1)
         rows = self.values.view(-1, *grad.shape[-2:])
         self._whitening = None if rule.mahalanobis is None else whitening(rows)
 
@@ -112,8 +114,9 @@ class _Target:
         """Draw ``(T, tries, n)`` sorted candidates with the gradient's mean and deviation, within its range."""
         n = self.values.shape[-1]
         draws = sorted_normals(stream.uniform(tries, n + 1)).view(-1, tries, n).to(self.values.dtype)
-        drawn = torch.addcmul(self._mean, self._deviation, draws)
-        return drawn.clamp_(self.ordered[:, None, :1], self.ordered[:, None, -1:])
+        drawn = draws.mul_(self._deviation).add_(self._mean)
+        low, high = self.ordered[:, None, :1], self.ordered[:, None, -1:]
+        return torch.minimum(torch.maximum(drawn, low, out=drawn), high, out=drawn)
 
     def distances(self, candidates: Tensor) -> Tensor:
         """Return ``(T, tries)``: how far sorted candidates are from the gradient, once in its order."""
@@ -188,6 +191,7 @@ def substitute(grad: Tensor, stream: Stream, rule: Rule) -> tuple[Tensor, Tensor
     search = _Search(rule, target.ordered)
     room = max(ENTRIES_AT_ONCE // target.values.shape[-1], 1)
     while search.tried < max(rule.max_tries) and not bool(search.accepted.all()):
-        candidates = target.candidates(stream, min(room, max(rule.max_tries) - search.tried))
+        left = max(rule.max_tries) - search.tried
+        candidates = target.candidates(stream, min(room, left) if search.tried else 1)
         search.look_at(candidates, target.distances(candidates))
     return target.in_order(search.chosen), search.accepted
