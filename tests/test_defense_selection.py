@@ -20,7 +20,7 @@ def naive(rows, ranks):
 
 
 @given(seed=st.integers(0, 500), drift=st.floats(-1, 1), share=st.floats(0, 1), ties=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_place_is_found_among_numbers_that_move_jump_and_break(seed, drift, share, ties):
     rng, near = np.random.default_rng(seed), Near()
     for step in range(60):

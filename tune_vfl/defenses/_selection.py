@@ -32,8 +32,9 @@ class Near:
 
     def at(self, place: int, numbers: Numbers) -> float:
         """Return what is at ``place``, from 0 for the smallest, of ``(M,)`` numbers; NaN counts as the largest."""
-        under = numbers < max(self._center - self._reach, -FARTHEST)
-        between = numbers.compress(under ^ (numbers <= min(self._center + self._reach, FARTHEST)))
+        low, high = (min(max(self._center + side, -FARTHEST), FARTHEST) for side in (-self._reach, self._reach))
+        under = numbers < low
+        between = numbers.compress(under ^ (numbers <= high))
         inside = place - int(np.count_nonzero(under))
         if 0 <= inside < len(between):
             between.partition(inside)
