@@ -185,3 +185,22 @@ def test_the_released_optimizer_needs_an_sgd_recipe():
     assert outcome.outcome == "ok"
     with pytest.raises(SpecError, match="nosplit"):
         cell_of({"name": "active", **QUICK}, settings=("model.top=none",))
+
+
+def test_attacks_that_end_in_model_completion_have_its_floor():
+    cell = resolve(
+        parse(
+            {
+                "study": "s",
+                "dataset": "breast_cancer",
+                "defense": {"name": "none"},
+                "attacks": [
+                    {"name": name, "variants": ["logreg_all", "mixmatch_unfrozen"], "steps": 20}
+                    for name in ("pmc", "active", "embedding_extension")
+                ],
+                "budget": {"trials": 1, "seeds": 2},
+            }
+        )
+    )
+    floors = measure_references(cell).r_lower
+    assert floors["active"] == floors["pmc"] == floors["embedding_extension"]

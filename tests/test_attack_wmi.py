@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tune_vfl.attacks.base import TargetRequest
-from tune_vfl.attacks.inversion import InversionParams, descend, total_variation, tuned, weights_to_try
+from tune_vfl.attacks.inversion import InversionParams, descend, total_variation, tuned, typical_row, weights_to_try
 from tune_vfl.attacks.wmi import WhiteBoxInversion, WmiParams
 from tune_vfl.cell import Cell
 from tune_vfl.evaluation import evaluate_pack, measure_references
@@ -204,3 +204,33 @@ def test_a_world_whose_embeddings_are_those_of_other_rows_gives_nothing_away():
     world = make_world(1, num_classes=3, width=3, separable=False, bottom_widths=(64, 6))
     found = WhiteBoxInversion(WmiParams()).run(world.view("wmi"))["wmi"]
     assert success_of(found, world) == 0.0
+
+
+def test_images_start_from_the_mean_of_known_ones_and_are_drawn_back_to_it():
+    x = torch.rand(2, 9, 1, 3, 3, generator=torch.Generator().manual_seed(5))
+    start = typical_row(x, (1, 3, 3))
+    assert start is not None
+    torch.testing.assert_close(start[:, 0], x.mean(1))
+    bottom = nn.Sequential(nn.Flatten(-3), square(9))
+    goal, nowhere = bottom(x), InversionParams(iterations=1, lr=1e-12)
+    torch.testing.assert_close(
+        descend(bottom, goal, (1, 3, 3), torch.zeros(2, 9, 2), nowhere, start=start).rows, start.expand_as(x)
+    )
+    # Half the way from the mean to the row, as from zero to a row of a table.
+    pulled = descend(
+        bottom,
+        goal,
+        (1, 3, 3),
+        torch.tensor([0.0, 1.0]).expand(2, 9, 2),
+        InversionParams(iterations=600, bounded=False),
+        start=start,
+    )
+    torch.testing.assert_close(pulled.rows, (x + start) / 2, atol=1e-3, rtol=0)
+    assert typical_row(torch.rand(9, 4), (4,)) is None
+
+
+@pytest.mark.parametrize(("dataset", "least"), [("digits", 0.2), ("breast_cancer", 0.2)])
+def test_noise_on_embeddings_does_not_blind_who_knows_the_model(dataset: str, least: float):
+    cell = cell_of("wmi", dataset=dataset, defense="gaussian", settings=("training.epochs=10",))
+    (outcome,) = evaluate_pack(cell, [{"where": "embeddings", "sigma": 1.0}])
+    assert outcome.attacks["wmi"].mean > least

@@ -90,7 +90,7 @@ def grant(attack: Attack[Strict], around: Surroundings) -> View:
         attack=attack.name,
         lead=around.pack.lead,
         num_classes=around.dataset.num_classes,
-        streams=Streams(around.pack.member_seeds, prefix=f"attack/{attack.name}/"),
+        streams=Streams(around.pack.member_seeds, prefix=f"attack/{attack.draws_as or attack.name}/"),
         held_recordings=around.recordings if "gradients" in sees else None,
         held_features=features if "features" in sees else None,
         held_bottom=(lambda: copy.deepcopy(around.bottom)) if "bottom" in sees else None,

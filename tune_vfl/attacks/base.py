@@ -86,6 +86,8 @@ class Attack(ABC, Generic[P_co]):
 
     Attributes:
         quick: parameters with which it runs in a second; the contract suite uses them.
+        draws_as: the attack whose random streams it draws from, where it ends in what that one does: equal bottom
+            models then give equal answers, and both have the same floor. Its own by default.
 
     Args:
         params: this attack's parameters, one set for all members of a pack.
@@ -97,6 +99,7 @@ class Attack(ABC, Generic[P_co]):
     Params: ClassVar[type[Strict]] = Strict
     capabilities: ClassVar[AttackCapabilities]
     quick: ClassVar[Mapping[str, Any]] = {}
+    draws_as: ClassVar[str | None] = None
 
     def __init__(self, params: P_co) -> None:
         self.params = params

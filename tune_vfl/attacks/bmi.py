@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
 from tune_vfl.attacks.heads import take
-from tune_vfl.attacks.inversion import InversionParams, as_rows, descend, listed, tuned, weights_to_try
+from tune_vfl.attacks.inversion import InversionParams, as_rows, descend, listed, tuned, typical_row, weights_to_try
 from tune_vfl.errors import SpecError
 from tune_vfl.models.layers import FlattenRows, Linear, stack_of
 from tune_vfl.protocol.view import Reconstruction, View
@@ -115,6 +115,7 @@ class _Lesson:
         net = nn.Sequential(FlattenRows(shape), *stack_of(widths, nn.ReLU, stream=start))
         self._fit(net, self._x, self._e, "shadow", lambda: None)
         net.requires_grad_(False)
+        begin = typical_row(self._x, shape)
         few = min(_TUNING_ROWS, self._e_held.shape[-2])
         weights, error = tuned(
             net,
@@ -122,9 +123,10 @@ class _Lesson:
             self._e_held.narrow(-2, 0, few),
             weights_to_try(p, shape),
             p,
+            start=begin,
         )
         each = weights.unsqueeze(-2).expand(*self._goal.shape[:-1], 2)
-        return self._reconstruction(descend(net, self._goal, shape, each, p).rows, error)
+        return self._reconstruction(descend(net, self._goal, shape, each, p, start=begin).rows, error)
 
     def _fit(self, net: nn.Module, x: Tensor, y: Tensor, name: str, after_each_pass: Callable[[], None]) -> None:
         p, rows = self._params, y.shape[-2]

@@ -38,7 +38,9 @@ class InversionParams(Strict):
         description="weights of total variation to choose among by rows that the attacker knows; images only",
     )
     l2: Annotated[tuple[NonNegative, ...], BeforeValidator(listed)] = Field(
-        (0.0, 0.1), min_length=1, description="weights of the mean square of a row to choose among in the same way"
+        (0.0, 0.1, 1.0, 10.0, 100.0),
+        min_length=1,
+        description="weights of a row's mean squared distance from the starting row, to choose among in the same way",
     )
 
 
@@ -75,11 +77,14 @@ def descend(
     shape: tuple[int, ...],
     weights: Tensor,
     params: InversionParams,
+    *,
+    start: Tensor | None = None,
 ) -> Inverted:
     """Find rows whose embeddings come near to ``goal``.
 
-    Each row goes its own way from zero, by AMSGrad with epsilon 1e-3, on the mean squared distance of its embedding
-    plus ``tv`` times its total variation and ``l2`` times its mean square: the same alone or among others.
+    Each row goes its own way from ``start``, by AMSGrad with epsilon 1e-3, on the mean squared distance of its
+    embedding plus ``tv`` times its total variation and ``l2`` times its mean squared distance from ``start``: the same
+    alone or among others.
 
     Args:
         model: ``(*trials, M, *shape) -> (*trials, M, d)``, one row apart from another.
@@ -87,8 +92,11 @@ def descend(
         shape: of a row.
         weights: ``(*trials, M, 2)`` tv and l2 of each row.
         params: iterations, learning rate and bounds.
+        start: ``(*trials, 1, *shape)``, see :func:`typical_row`; None is zero.
     """
-    x = goal.new_zeros(*goal.shape[:-1], *shape).requires_grad_()
+    begin = goal.new_zeros(*goal.shape[:-1], *shape)
+    begin = begin if start is None else begin + start
+    x = begin.clone().requires_grad_()
     optimizer = torch.optim.Adam([x], lr=params.lr, eps=1e-3, amsgrad=True)
     tv, l2 = weights.unbind(-1)
     axes = tuple(range(-len(shape), 0))
@@ -96,7 +104,7 @@ def descend(
         loss = (model(x) - goal).square().mean(-1)
         if len(shape) == 3:
             loss = loss + tv * total_variation(x)
-        loss = loss + l2 * x.square().mean(axes)
+        loss = loss + l2 * (x - begin).square().mean(axes)
         (x.grad,) = torch.autograd.grad(loss.sum(), x)
         optimizer.step()
         if params.bounded:
@@ -104,6 +112,18 @@ def descend(
     found = as_rows(x.detach(), shape)
     with torch.no_grad():
         return Inverted(found, (model(found) - goal).square().mean(-1))
+
+
+def typical_row(known: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+    """Return the mean ``(*trials, 1, *shape)`` of known images; None, which is zero, for tables.
+
+    A table is standardised, so that zero is its mean; black is the mean of no images, and far from most.
+
+    Args:
+        known: ``(*trials, A, *shape)``.
+        shape: of a row.
+    """
+    return known.mean(-len(shape) - 1, keepdim=True) if len(shape) == 3 else None
 
 
 def as_rows(x: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -118,6 +138,8 @@ def tuned(
     embeddings: Tensor,
     candidates: list[tuple[float, float]],
     params: InversionParams,
+    *,
+    start: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Choose weights member by member: those that bring known rows back best.
 
@@ -127,6 +149,7 @@ def tuned(
         embeddings: ``(*trials, A, d)`` what was sent for them.
         candidates: pairs of weights.
         params: iterations and learning rate.
+        start: as for :func:`descend`.
 
     Returns:
         ``(*trials, 2)`` weights, and ``(*trials,)`` the mean squared error that they leave on the known rows.
@@ -137,7 +160,7 @@ def tuned(
     # All candidates in one descent: rows do not disturb one another.
     each = table.repeat_interleave(count, 0).expand(*lead, -1, 2)
     goal = torch.cat([embeddings] * len(candidates), -2)
-    found = descend(model, goal, shape, each, params).rows
+    found = descend(model, goal, shape, each, params, start=start).rows
     error = (found - torch.cat([known] * len(candidates), axis)).square().flatten(axis + 1).mean(-1)
     by_candidate = error.view(*lead, len(candidates), count).mean(-1)
     best = by_candidate.nan_to_num(nan=torch.inf).argmin(-1)

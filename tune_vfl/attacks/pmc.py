@@ -105,6 +105,7 @@ class Pmc(Attack[PmcParams]):
     Params = PmcParams
     capabilities = AttackCapabilities(sees=frozenset({"features", "bottom", "auxiliary"}))
     quick = {"steps": 60}  # noqa: RUF012 - a constant
+    draws_as = "pmc"  # also of those that inherit: an attack that acts and then completes has the floor of this one
 
     def auxiliary_request(self) -> AuxiliaryRequest:
         """Return how many labelled rows it wants and how they are drawn."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
-from tune_vfl.attacks.inversion import InversionParams, Inverted, descend, tuned, weights_to_try
+from tune_vfl.attacks.inversion import InversionParams, Inverted, descend, tuned, typical_row, weights_to_try
 from tune_vfl.protocol.view import Reconstruction, View
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ class WmiParams(InversionParams):
 class WhiteBoxInversion(Attack[WmiParams]):
     """Knows the passive party's trained bottom model and descends on its input until the embeddings agree.
 
-    The weights of the penalties are chosen by how well they bring back a few other rows that the attacker knows. What
+    The weights of the penalties are chosen by how well they bring back a few other rows that the attacker knows, whose
+    mean is where images start; without a choice none are known, and images start from zero, as tables do. What
     a defense keeps secret of the bottom model is guessed anew at each restart, and the restart whose embeddings come
     nearest to those received is taken: the true rows are never looked at. Without secrets one start is enough.
     """
@@ -70,11 +71,14 @@ class WhiteBoxInversion(Attack[WmiParams]):
         seen, p = view.received, self.params
         candidates = weights_to_try(p, seen.shape)
         if len(candidates) > 1:
-            weights, _ = tuned(bottom, view.pairs.features, view.pairs.embeddings, candidates, p)
+            known = view.pairs.features
+            start = typical_row(known, seen.shape)
+            weights, _ = tuned(bottom, known, view.pairs.embeddings, candidates, p, start=start)
         else:
+            start = None
             weights = seen.embeddings.new_tensor(candidates[0]).expand(*view.lead, 2)
         each = weights.unsqueeze(-2).expand(*seen.ids.shape, 2)
-        return descend(bottom, seen.embeddings, seen.shape, each, p)
+        return descend(bottom, seen.embeddings, seen.shape, each, p, start=start)
 
 
 def _frozen(bottom: nn.Module) -> nn.Module:
