@@ -114,3 +114,21 @@ def test_variants_that_do_not_fit_are_left_out_or_refused():
     joined = dataclasses.replace(view.first_batch, aggregation="concat", top=lambda stream: nn.Linear(6, 3))
     view = dataclasses.replace(view, held_first_batch=joined)
     assert set(BatchLabelInference(BliParams(iterations=1)).run(view)) == {"head"}
+
+
+def test_a_made_up_top_model_does_not_name_classes_and_its_scores_are_not_oriented():
+    cell = resolve(
+        parse(
+            {
+                "study": "s",
+                "dataset": "breast_cancer",
+                "defense": {"name": "none"},
+                "attacks": [{"name": "bli", "iterations": 100}],
+                "training": {"epochs": 1},
+                "budget": {"trials": 1, "seeds": 4},
+            }
+        )
+    )
+    (outcome,) = evaluate_pack(cell, [{}])
+    values = outcome.attacks["bli"].values
+    assert min(values) >= 0.5  # of leak AUC, a class or the other way round

@@ -21,7 +21,7 @@ def test_a_cell_writes_every_option_out() -> None:
     assert cell.training.epochs == 7
     assert cell.training.batch_size == 32  # the data set's own
     assert cell.model.options["embedding_dim"] >= 1
-    assert cell.attacks[0].options == {"d1": "abs"}
+    assert cell.attacks[0].options == {"average": 0, "d1": "abs"}
     assert (cell.metric, cell.num_classes, cell.mode, cell.seeds) == ("auc", 2, "split", (0, 1, 2))
 
 
@@ -54,6 +54,8 @@ def test_without_a_top_model_the_embeddings_are_the_logits() -> None:
         ({"defense": "laplas"}, [], ["unknown defense 'laplas'", "Did you mean 'laplace'"]),
         ({"dataset": "breast_cancr"}, [], ["unknown dataset", "Did you mean 'breast_cancer'"]),
         ({"defense": "kdk"}, ["dataset.split=1.0"], ["kdk", "teacher_view"]),
+        ({"defense": "labobf", "attacks": ["bli"]}, [], ["'bli'", "'labobf'", "one number", "loss of its own"]),
+        ({"defense": "gafm", "attacks": ["bli"]}, ["dataset.split=1.0"], ["'bli'", "'gafm'", "loss of its own"]),
     ],
 )
 def test_impossible_specs_are_refused_with_the_reason(

@@ -80,6 +80,7 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     problems.extend(_joining_problems(defense_class, architecture.options, dataset))
     for attack in attacks:
         problems.extend(_attack_problems(attack, dataset, mode, architecture.options))
+        problems.extend(_loss_problems(attack, defense_class))
         problems.extend(attack.training_problems(training))
     if problems:
         raise SpecError(problems)
@@ -201,6 +202,14 @@ def _attack_problems(attack: Attack[Strict], dataset: Dataset, mode: Mode, optio
             "leaves no room for; use concat"
         )
     yield from attack.problems(attack.params, num_classes=dataset.num_classes, mode=mode)
+
+
+def _loss_problems(attack: Attack[Strict], cls: type[Defense]) -> Iterable[str]:
+    if attack.capabilities.needs_logits and cls.capabilities.head == "scalar":
+        yield (
+            f"attack {attack.name!r} takes the outputs for class logits under a cross-entropy, defense {cls.name!r} "
+            "trains one number on a loss of its own"
+        )
 
 
 def _words(names: Iterable[str]) -> str:

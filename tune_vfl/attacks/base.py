@@ -38,6 +38,8 @@ class AttackCapabilities:
         who: who attacks.
         stackable: it takes any leading axes.
         needs_concat: it needs a top model that takes each party's embedding as a part of its own.
+        needs_logits: it takes the model's outputs for class logits under a cross-entropy; a defense that makes them one
+            number trains on another loss, and what the attack then says has no meaning.
     """
 
     goal: Literal["labels", "features"] = "labels"
@@ -49,6 +51,7 @@ class AttackCapabilities:
     who: Literal["passive", "active"] = "passive"
     stackable: bool = True
     needs_concat: bool = False
+    needs_logits: bool = False
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,14 @@ class BatchLabelInference(Attack[BliParams]):
     parameters leaves labels open; the log says so. The variant whose gradient comes nearest is the attacker's choice.
 
     A made-up top model cannot name classes: with its outputs in another order, and the labels likewise, it causes the
-    same gradient. So ``head`` tells rows of one class from others at best; to be above a guess takes a known top model.
+    same gradient. So ``head`` tells rows of one class from others at best: with two classes its scores are not
+    oriented, with more it takes a known top model to be above a guess.
     """
 
     summary = "infer the labels of the first batch from the gradient of the local model's parameters"
     reference = "Zou et al., Defending Batch-Level Label Inference and Replacement Attacks in VFL, IEEE TBD 2022"
     Params = BliParams
-    capabilities = AttackCapabilities(sees=frozenset({"parameter_gradient"}))
+    capabilities = AttackCapabilities(sees=frozenset({"parameter_gradient"}), needs_logits=True)
     quick = {"iterations": 100, "lr": 0.1}  # noqa: RUF012 - a constant
 
     def moments(self) -> tuple[Moment, ...]:
@@ -102,7 +103,7 @@ class BatchLabelInference(Attack[BliParams]):
             distance.sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
             optimizer.step()
         scores = pretended.labels.detach().softmax(-1).nan_to_num()
-        return Answer(scores=scores, ids=batch.ids, oriented=True, validation=1 - distance.detach())
+        return Answer(scores=scores, ids=batch.ids, oriented=variant == "sum", validation=1 - distance.detach())
 
 
 @dataclass(eq=False)

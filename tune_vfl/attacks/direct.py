@@ -52,7 +52,7 @@ class DirectAttack(Attack[DirectParams]):
     summary = "read labels off the signs of the cut gradient (no top model)"
     reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
     Params = DirectParams
-    capabilities = AttackCapabilities(modes=frozenset({"nosplit"}), sees=frozenset({"gradients"}))
+    capabilities = AttackCapabilities(modes=frozenset({"nosplit"}), sees=frozenset({"gradients"}), needs_logits=True)
 
     def moments(self) -> tuple[Moment, ...]:
         """Record the scopes that are attacked."""
