@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -190,6 +191,8 @@ def _title(axes: Axes, infos: Sequence[FrontierInfo]) -> None:
         axes.set_title(info.title, loc="left", color=INK, fontsize=size, weight="bold", pad=12)
         axes.set_title(counts, loc="right", color=SOFT, fontsize=_points(12), pad=13)
         return
-    axes.set_title(f"{len(infos)} studies", loc="left", color=INK, fontsize=size, weight="bold", pad=12)
+    # The legend lies between the title and the axes, four names a row.
+    rows = math.ceil(sum(bool(i.front) for i in infos) / 4)
+    axes.set_title(f"{len(infos)} studies", loc="left", color=INK, fontsize=size, weight="bold", pad=12 + 16 * rows)
     if any(i.front for i in infos):
         axes.legend(frameon=False, fontsize=_points(12), loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderpad=0)

@@ -45,7 +45,7 @@ def story(record: StudyRecord) -> Story:
         info=info,
         asked=_asked(record),
         answer=_answer(record, info),
-        warnings=[*_unfinished(record), *_weak(record, info), *_blind(record), *_chance(record)],
+        warnings=[*_unfinished(record), *_useless(info), *_weak(record, info), *_blind(record), *_chance(record)],
         remarks=[*_upper_bounds(record), *_notes(record)],
         commands=commands(record),
     )
@@ -56,10 +56,19 @@ def _asked(record: StudyRecord) -> str:
     attacks = words.listed([a.name for a in cell.attacks])
     seeds = words.count(len(cell.seeds), "seed")
     return (
-        f"Which setting of {cell.defense} protects the labels of {cell.dataset.name} from {attacks} "
+        f"Which setting of {cell.defense} protects the {_secrets(record)} of {cell.dataset.name} from {attacks} "
         f"at the least cost in {words.metric(cell.metric)}? "
         f"Model {cell.model.name}, each setting measured with {seeds}."
     )
+
+
+def _secrets(record: StudyRecord) -> str:
+    """What the attacks are after, in words; labels where an attack is not known here."""
+    from tune_vfl.attacks.base import ATTACKS
+
+    names = [a.name for a in record.cell.attacks]
+    goals = {ATTACKS[n].capabilities.goal if n in ATTACKS else "labels" for n in names}
+    return words.listed(sorted(goals, reverse=True)) or "labels"
 
 
 def _answer(record: StudyRecord, info: FrontierInfo) -> str:
@@ -91,6 +100,18 @@ def _unfinished(record: StudyRecord) -> list[str]:
         return []
     owed = words.count(record.running + record.waiting, "trial is", "trials are")
     return [f"This study is not finished: {owed} still owed, and the front may move."]
+
+
+def _useless(info: FrontierInfo) -> list[str]:
+    """What is no more useful than a guess needs no federation, however little it leaks."""
+    found = [p for p in info.front if p.utility <= info.floor]
+    if not found:
+        return []
+    numbers = words.listed([str(n) for n in sorted(p.number for p in found)])
+    trials, are = ("trials", "are") if len(found) > 1 else ("trial", "is")
+    knee = " That is so of the knee too: choose another setting, or none." if info.knee in found else ""
+    what = f"{trials} {numbers} of the front {are} as useful as a constant answer or less"
+    return [f"No better than a guess: {what} ({info.metric} {info.floor:.3f}).{knee}"]
 
 
 def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:

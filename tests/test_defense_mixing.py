@@ -235,3 +235,12 @@ def test_a_batch_lists_its_features_as_a_split_does():
     alone = Batch(passive=[x], own=None, y=y, ids=y)
     assert len(alone.features) == 1
     assert alone.with_features([x + 1]).own is None
+
+
+def test_a_reader_is_told_what_mixing_leaves_open():
+    for name, mix in (("mixup", 2), ("instahide", 1)):
+        defense = DEFENSES[name](DEFENSES[name].Params(mix=mix), num_classes=3, embedding_dims=[2])
+        defense.setup(torch.tensor([0, 1, 2]), torch.arange(3))
+        notes = " ".join(defense.notes())
+        assert "unmixed" in notes
+        assert ("partners and shares" in notes) == (mix > 1)

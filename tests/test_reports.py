@@ -194,6 +194,24 @@ def test_a_weak_attack_is_not_sold_as_a_good_defense():
     assert "not that the defense is good" in warning
 
 
+def test_a_setting_that_is_no_better_than_a_guess_is_pointed_out_the_knee_first_of_all():
+    floor = frontier_info(study_of((0.9, 0.8))).floor
+    alone = story(study_of((floor - 0.3, 0.6), (0.9, 0.8)))
+    (warning,) = [w for w in alone.warnings if w.startswith("No better than a guess")]
+    assert "trial 0 of the front is" in warning
+    assert alone.info.knee is not None
+    assert ("knee" in warning) == (alone.info.knee.number == 0)
+    assert not any(w.startswith("No better") for w in story(study_of((floor + 0.1, 0.6), (0.9, 0.8))).warnings)
+
+
+def test_the_question_names_what_the_attacks_are_after():
+    record = study_of((0.9, 0.8))
+    assert "protects the labels of" in story(record).asked
+    wmi = record.cell.attacks[0].model_copy(update={"name": "wmi"})
+    both = replace(record, cell=record.cell.model_copy(update={"attacks": (*record.cell.attacks, wmi)}))
+    assert "protects the labels and features of" in story(both).asked
+
+
 def test_attacks_that_find_nothing_anywhere_are_pointed_out():
     record = replace(study_of((0.9, 0.51)), baseline=made_up_outcome(0.96, 0.51))
     assert any("almost nothing even without a defense" in w for w in story(record).warnings)

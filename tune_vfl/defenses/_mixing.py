@@ -115,6 +115,15 @@ class Mixing(Defense):
         classes = self._y.gather(-1, partners.flatten(-2)).view(partners.shape)
         return (one_hot(classes, self.num_classes) * _at(self._shares, positions).unsqueeze(-1)).sum(-2)
 
+    def notes(self, member: int = 0) -> list[str]:
+        """Return what no attack here tries, and what attacks on features read."""
+        mixed = (
+            f"{self.name}: every party knows partners and shares, so that a passive party could undo the mixing of "
+            "labels in the gradients it receives; no attack here tries"
+        )
+        plain = f"{self.name}: attacks on features read embeddings of rows as they are at inference, unmixed"
+        return [*([mixed] if self.mix > 1 else []), plain]
+
 
 def _at(table: Tensor, positions: Tensor) -> Tensor:
     """Return the rows ``(*trials, B, mix)`` of a table ``(*trials, N, mix)``."""
