@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -101,17 +101,12 @@ class Row(NamedTuple):
     setup: float
 
 
-def measure(cells: Sequence[tuple[Cell, Cell]], pack: Pack, repeats: int) -> list[Row]:
-    """Time pairs of (``none``, a defense), one after the other, all of them in turns."""
-    first = [timed(defended, pack).setup - timed(plain, pack).setup for plain, defended in cells]
-    samples: list[list[tuple[float, float]]] = [[] for _ in cells]
-    for _ in range(repeats):
-        for (plain, defended), times in zip(cells, samples, strict=True):
-            times.append((timed(plain, pack).train, timed(defended, pack).train))
-    return [
-        Row(statistics.median(n for n, _ in times), statistics.median(t / n for n, t in times), max(setup, 0.0))
-        for times, setup in zip(samples, first, strict=True)
-    ]
+def measure(plain: Cell, defended: Cell, pack: Pack, repeats: int) -> Row:
+    """Time ``none`` and a defense in turns."""
+    setup = timed(defended, pack).setup - timed(plain, pack).setup
+    times = [(timed(plain, pack).train, timed(defended, pack).train) for _ in range(repeats)]
+    ratio = statistics.median(defense / none for none, defense in times)
+    return Row(statistics.median(none for none, _ in times), ratio, max(setup, 0.0))
 
 
 def cells_of(name: str, problem: Problem) -> tuple[Cell, Cell]:
@@ -129,26 +124,27 @@ def cells_of(name: str, problem: Problem) -> tuple[Cell, Cell]:
     raise reasons[0]
 
 
-def table(names: Sequence[str], problem: Problem, repeats: int) -> list[str]:
-    """Return the lines of the table for one width."""
-    cells, left_out = {}, []
+def table(names: Sequence[str], problem: Problem, repeats: int) -> Iterator[str]:
+    """Yield the lines of the table for one width, each as soon as it is measured."""
+    yield f"| defense, d = {problem.d} | alone | pack of {TRIALS * len(SEEDS)} | set-up, CPU s |"
+    yield "|---|---|---|---|"
+    seconds: list[tuple[float, float]] = []
+    left_out = []
     for name in names:
         try:
-            cells[name] = cells_of(name, problem)
+            plain, defended = cells_of(name, problem)
         except SpecError as error:
             left_out.append(f"{name}: not here: {error}")
-    alone = dict(zip(cells, measure(list(cells.values()), ALONE, repeats), strict=True))
-    stackable = [name for name, (_, defended) in cells.items() if stacks(defended)]
-    together = dict(zip(stackable, measure([cells[n] for n in stackable], STACKED, repeats), strict=True))
-    lines = [
-        f"| defense, d = {problem.d} | alone | pack of {TRIALS * len(SEEDS)} | set-up, CPU s |",
-        "|---|---|---|---|",
-    ]
-    for name, row in alone.items():
-        pack = f"{together[name].ratio:.2f}" if name in together else "does not stack"
-        lines.append(f"| {name} | {row.ratio:.2f} | {pack} | {row.setup:.2f} |")
-    seconds = [f"{statistics.median(r.none for r in rows):.3f}" for rows in (alone.values(), together.values()) if rows]
-    return [*lines, f"none: CPU s of a training, alone and in a pack: {', '.join(seconds)}", *left_out]
+            continue
+        alone = measure(plain, defended, ALONE, repeats)
+        together = measure(plain, defended, STACKED, repeats) if stacks(defended) else None
+        seconds += [(alone.none, together.none)] if together else []
+        pack = f"{together.ratio:.2f}" if together else "does not stack"
+        yield f"| {name} | {alone.ratio:.2f} | {pack} | {alone.setup:.2f} |"
+    if seconds:
+        medians = ", ".join(f"{statistics.median(column):.3f}" for column in zip(*seconds, strict=True))
+        yield f"none: CPU s of a training, alone and in a pack: {medians}"
+    yield from left_out
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -156,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dims", nargs="+", type=int, default=[16, 128])
     parser.add_argument("--classes", type=int, default=2)
-    parser.add_argument("--defenses", nargs="+", default=[n for n in DEFENSES if n != "none"])
+    parser.add_argument("--defenses", "--only", nargs="+", default=[n for n in DEFENSES if n != "none"])
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--epochs", type=int, default=TRAINING.epochs)
@@ -164,7 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prepare_process()
     for d in given.dims:
         problem = Problem(d, given.classes, given.rows, given.epochs)
-        print("\n".join(table(given.defenses, problem, given.repeats)), flush=True)
+        for line in table(given.defenses, problem, given.repeats):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":
