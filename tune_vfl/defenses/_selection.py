@@ -46,8 +46,11 @@ class Near:
     def _among_all(self, place: int, numbers: Numbers) -> tuple[float, float]:
         ends = max(place - len(numbers) // ROOM, 0), min(place + len(numbers) // ROOM, len(numbers) - 1)
         low, found, high = np.partition(numbers, [ends[0], place, ends[1]]).take([ends[0], place, ends[1]]).tolist()
-        width = max(found - low, high - found, WIDER * self._reach) if low > -math.inf and high < math.inf else 0.0
-        return found, width
+        if not (low > -math.inf and high < math.inf):
+            return found, 0.0
+        # The nearer side: towards the end of a long tail the other one would take in nearly everything.
+        room = min((side for side in (found - low, high - found) if side > 0), default=0.0)
+        return found, max(room, WIDER * self._reach)
 
 
 def top_magnitudes(rows: Tensor, ranks: Sequence[int]) -> Tensor:
