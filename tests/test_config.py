@@ -15,8 +15,10 @@ from tune_vfl import load_config
 from tune_vfl.config import Measured, export_config, save_config
 from tune_vfl.data import load
 from tune_vfl.data.split import split
-from tune_vfl.defenses.base import Defense
+from tune_vfl.defenses.base import DEFENSES, Defense
+from tune_vfl.defenses.pipeline import Pipeline
 from tune_vfl.errors import SpecError
+from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
 from tune_vfl.resolve import resolve
 from tune_vfl.spec import parse
@@ -85,7 +87,7 @@ for epoch in range(cfg.training.epochs):
         rows = order[start : start + cfg.training.batch_size]
         batch = Batch(passive=[x[rows]], own=x_own[rows], y=y[rows], ids=ids[rows])
         batch = defense.inputs(batch, Lookup(), epoch=epoch)
-        embedding = bottom(batch.passive[0])
+        embedding = defense.send_embedding(bottom(batch.passive[0]), party=0)
         received = embedding.detach().requires_grad_()
         logits = top(torch.cat([received, own(batch.own)], dim=-1))
         targets = defense.labels(y[rows], ids[rows])
@@ -115,6 +117,9 @@ torch.save({"sent": torch.cat(sent)}, sys.argv[3])
         ("fedpass", {"mean_range": 5.0, "where": "both"}),
         ("instahide", {"mix": 3}),
         ("labobf", {"bins": 3}),
+        ("gaussian", {"sigma": 1.0, "where": "embeddings"}),
+        ("sparsification", {"drop": 0.5, "where": "embeddings"}),
+        ("geno", {}),
     ],
 )
 def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(
@@ -216,3 +221,14 @@ def test_nothing_half_made_is_left_behind(tmp_path: Path) -> None:
     path = exported(tmp_path, "laplace", {})
     assert [p.name for p in tmp_path.iterdir()] == ["best.json"]
     assert json.loads(path.read_text())["schema"] == "tune-vfl/config/1"
+
+
+def test_the_loop_of_the_readme_calls_every_hook_of_a_defense() -> None:
+    """A hook that the loop leaves out is a defense that does nothing there, silently."""
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    loop = text.split("## In your own training loop")[1].split("## What the numbers mean")[0]
+    plain = [d for d in (DEFENSES[name] for name in DEFENSES.names()) if not issubclass(d, Pipeline)]
+    hooks = [name for name in vars(Hooks) if not name.startswith("_")]
+    used = {name for name in hooks if any(getattr(d, name) is not getattr(Hooks, name) for d in plain)}
+    assert {"inputs", "send_embedding"} <= used
+    assert {name for name in used if f"defense.{name}(" not in loop} == set()

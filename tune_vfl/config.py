@@ -77,7 +77,9 @@ class ExportedConfig(Strict):
             A defense without leading axes: call ``setup`` once, then ``labels``, ``loss`` and ``cut_gradient`` every
             step, and ``decode`` at inference. ``wrap_bottom`` and ``wrap_top`` take your models once after ``setup``;
             ``inputs`` takes the rows of a step before ``labels`` does, and needs an object whose ``take(ids)`` gives
-            all parties' rows with these ids. Where a defense leaves one of them out it changes nothing.
+            all parties' rows with these ids; ``send_embedding`` gives what a party sends, in training and at inference.
+            A defense that leaves one of them out changes nothing there; a loop that leaves out one that a defense has
+            is not protected by it.
             Where parties add columns (``labobf``), first ``xs = defense.extend([x_p, x_a], seed=0, part="train")``, and
             build the models for those rows; with ``part="test"`` for rows at inference, whose scores are then
             ``decode_rows(logits, xs)``. The model has one output where ``defense.capabilities.head`` is ``scalar``.
