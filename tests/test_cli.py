@@ -288,6 +288,7 @@ def test_a_matrix_runs_a_pair_without_the_attack_that_does_not_fit_it(run, spec)
     assert "two classes" in reasons["tiny-digits-laplace", "norm"]
     assert "nosplit" in reasons["tiny-digits-laplace", "direct"]
     assert "two classes" in reasons["tiny-digits-marvell", None]
+    assert "norm" not in reasons["tiny-digits-marvell", None]  # the pair is impossible whatever the attack
 
 
 def test_a_single_study_with_an_attack_that_does_not_fit_is_refused(run, spec):

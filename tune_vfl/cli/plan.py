@@ -91,7 +91,7 @@ def _fitting(spec: StudySpec) -> tuple[Planned | None, list[Skipped]]:
     try:
         return _resolved(spec), []
     except SpecError as error:
-        whole = Skipped(spec.study, None, error.problems)
+        problems = error.problems
     fitting, unfit = [], []
     for attack in spec.attacks:
         try:
@@ -99,8 +99,9 @@ def _fitting(spec: StudySpec) -> tuple[Planned | None, list[Skipped]]:
             fitting.append(attack)
         except SpecError as error:
             unfit.append(Skipped(spec.study, attack.name, error.problems))
-    if not fitting:
-        return None, [whole]
+    if not fitting:  # what is wrong whichever attack is asked for tells why; the attacks' own reasons would hide it
+        common = [p for p in problems if all(p in entry.problems for entry in unfit)]
+        return None, [Skipped(spec.study, None, common or problems)]
     return _resolved(spec.model_copy(update={"attacks": tuple(fitting)})), unfit
 
 
