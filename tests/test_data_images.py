@@ -141,13 +141,10 @@ def test_a_missing_file_says_where_it_goes(tmp_path: Path, name: str, word: str)
 def test_official_batches_that_are_not_as_published_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "cifar-10-batches-py"
     folder.mkdir()
-    names = [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch", "batches.meta"]
-    for name in names[:-1]:
-        (folder / name).write_bytes(b"junk")
-    with pytest.raises(DataError, match=r"batches\.meta: no such file"):
+    with pytest.raises(DataError, match=r"data_batch_1: no such file"):
         read(tmp_path, "cifar10")
-    (folder / names[-1]).write_bytes(b"junk")
-    with pytest.raises(DataError, match=r"cifar-10-batches-py: a batch has not its published MD5.*fetch"):
+    (folder / "data_batch_1").write_bytes(b"junk")
+    with pytest.raises(DataError, match=r"data_batch_1: is corrupt or cut off: its MD5 is .*c99cafc152.*fetch"):
         read(tmp_path, "cifar10")
 
 

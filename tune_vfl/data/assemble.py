@@ -107,7 +107,7 @@ def fingerprint(
     passive, active = parties
     for role, columns in [*(("passive", c) for c in passive), *([(ACTIVE, active)] if active else [])]:
         digest.update(repr((role, columns.party, columns.names, tuple(columns.x.shape))).encode())
-        digest.update(columns.x.contiguous().numpy().tobytes())
+        digest.update(columns.x.contiguous().view(-1).numpy().view("u1").data)
         digest.update(b"" if columns.scaled is None else columns.scaled.numpy().tobytes())
     digest.update(repr((tuple(class_names), test_share)).encode())
     digest.update(y.numpy().tobytes())

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.batches import images_of
 from tune_vfl.data.public_images import ImageSet, Part, image_set, read_parts
 from tune_vfl.data.root import find
 from tune_vfl.data.sample import SampledOptions
-from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Training
-from tune_vfl.vision import import_torchvision
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _BATCHES = "cifar-10-batches-py"
+_ADDRESS = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
+MD5 = {
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
+}
 _OFFICIAL = (50_000, 10_000)
 _KNOWN = ImageSet(
     name="cifar10",
@@ -53,8 +59,7 @@ class Cifar10(Loader[SampledOptions]):
         path = find(
             root,
             "cifar10/cifar10.npz",
-            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz, unpacked there as cifar-10-batches-py; or "
-            "torchvision.datasets.CIFAR10(root, download=True)",
+            f"{_ADDRESS}, unpacked under the data root as {_BATCHES}; or by tune-vfl data fetch cifar10",
         )
         train, test = read_parts(path, _KNOWN, [("x_train", "y_train"), ("x_test", "y_test")])
         sizes = (len(train[1]), len(test[1]))
@@ -63,18 +68,6 @@ class Cifar10(Loader[SampledOptions]):
 
 
 def _official(root: Path, *, train: bool) -> Part:
-    """Read the official batches; torchvision compares each with its published MD5 before it unpickles any."""
-    names = [f"data_batch_{k}" for k in range(1, 6)] if train else ["test_batch"]
-    for name in (*names, "batches.meta"):
-        find(root, f"{_BATCHES}/{name}", "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz")
-    import_torchvision()
-    from torchvision.datasets import CIFAR10
-
-    try:
-        read = CIFAR10(str(root), train=train, download=False)
-    except RuntimeError as error:
-        raise DataError(
-            f"{root / _BATCHES}: a batch has not its published MD5, it is corrupt or cut off ({error}); fetch "
-            "cifar-10-python.tar.gz again"
-        ) from error
-    return np.asarray(read.data), np.asarray(read.targets, dtype=np.int64)
+    names = [name for name in MD5 if name.startswith("data" if train else "test")]
+    md5s = {name: MD5[name] for name in names}
+    return images_of(root, _BATCHES, md5s, labels="labels", classes=len(_CLASSES), address=_ADDRESS)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import struct
-import warnings
-import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import torch
@@ -16,6 +13,7 @@ from tune_vfl.data.base import Dataset, Loader, dataset
 from tune_vfl.data.npz_images import Array, own_images
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.partition import shown
+from tune_vfl.data.pictures import SUFFIXES, read_picture, visible
 from tune_vfl.data.root import absolute, locate
 from tune_vfl.errors import DataError
 
@@ -23,12 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from PIL.Image import Image
-
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
 _TRAIN, _TEST = ("train", "val", "valid", "validation"), "test"
-_GREY = frozenset({"1", "L", "LA", "La"})
-_COLOUR = frozenset({"P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
 Side = Annotated[int, Field(ge=1, le=4096)]
 
 
@@ -95,7 +88,7 @@ class ImageFolder(Loader[ImageFolderOptions]):
 
 def _parts(folder: Path, root: Path) -> tuple[dict[str, _Part], list[str]]:
     """Find the images of every part, the test part last."""
-    below = {p.name: p for p in _visible(folder) if p.is_dir()}
+    below = {p.name: p for p in visible(folder) if p.is_dir()}
     if not below:
         raise DataError(f"{folder}: has no sub-folders; put the images of each class into a sub-folder of its name")
     if "train" not in below or not set(below) <= {*_TRAIN, _TEST}:
@@ -116,7 +109,7 @@ def _said(parts: Sequence[_Part]) -> list[str]:
 
 
 def _part(folder: Path, root: Path) -> _Part:
-    entries = _visible(folder)
+    entries = visible(folder)
     classes = [p for p in entries if p.is_dir()]
     if not classes:
         raise DataError(f"{folder}: has no sub-folders; put the images of each class into a sub-folder of its name")
@@ -127,7 +120,7 @@ def _part(folder: Path, root: Path) -> _Part:
     locate(str(folder), root, folder=True)
     for place in classes:
         locate(str(place), root, folder=True)
-        found = _visible(place)
+        found = visible(place)
         images = [p for p in found if p.suffix.lower() in SUFFIXES and p.is_file()]
         files += [locate(str(p), root) for p in images]
         labels += [place.name] * len(images)
@@ -141,19 +134,10 @@ def _part(folder: Path, root: Path) -> _Part:
     return _Part(files, labels, ignored)
 
 
-def _visible(folder: Path) -> list[Path]:
-    try:
-        return sorted((p for p in folder.iterdir() if not p.name.startswith(".")), key=lambda p: p.name)
-    except OSError as error:
-        raise DataError(
-            f"{folder}: cannot be read ({error.strerror or error}); check the folder and its permissions"
-        ) from error
-
-
 def _pixels(files: Sequence[Path], options: ImageFolderOptions) -> tuple[Array, list[str]]:
     """Return the images as uint8 ``(N, H, W)`` or ``(N, H, W, 3)``, and notes."""
     size = (options.size, options.size) if isinstance(options.size, int) else options.size
-    read = [_read(file, options.channels, size) for file in files]
+    read = [read_picture(file, options.channels, size) for file in files]
     shapes = [image.shape[:2] for image, _ in read]
     for file, shape in zip(files, shapes, strict=True):
         if shape != shapes[0]:
@@ -169,35 +153,3 @@ def _pixels(files: Sequence[Path], options: ImageFolderOptions) -> tuple[Array, 
         return np.stack([image for image, _ in read]), notes
     notes.append(f"{grey} of {len(read)} images are grey and read as rgb")
     return np.stack([image if image.ndim == 3 else np.stack([image] * 3, axis=2) for image, _ in read]), notes
-
-
-def _read(file: Path, channels: str, size: tuple[int, int] | None) -> tuple[Array, bool]:
-    from PIL import Image, ImageOps
-
-    try:
-        with warnings.catch_warnings():
-            # A file of a few bytes can unpack into a picture that fills the memory; Pillow warns of it.
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file) as opened:
-                image = _eight_bits(file, ImageOps.exif_transpose(opened), channels)
-        changed = size is not None and image.size != (size[1], size[0])
-        if changed and size is not None:
-            image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-        return np.asarray(image), changed
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        raise DataError(f"{file}: is too large a picture ({error}); make it smaller") from error
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
-        told = " ".join(str(error).replace(str(file), "").split())[:200]
-        raise DataError(
-            f"{file}: is no image that can be read, or is cut off ({told}); replace or remove it"
-        ) from error
-
-
-def _eight_bits(file: Path, image: Image, channels: str) -> Any:
-    if image.mode not in _GREY | _COLOUR:
-        raise DataError(
-            f"{file}: has more than 8 bits a pixel (mode {image.mode}); save it with 8, scaled as you want it"
-        )
-    if channels == "auto":
-        return image.convert("L" if image.mode in _GREY else "RGB")
-    return image.convert("L" if channels == "grey" else "RGB")

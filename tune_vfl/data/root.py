@@ -65,6 +65,21 @@ def find_one(root: Path, relatives: Sequence[str], hint: str = "") -> Path:
     return find(root, next((r for r in relatives if (root / r).is_file()), relatives[0]), hint)
 
 
+def find_folder(root: Path, relatives: Sequence[str], hint: str) -> Path:
+    """Return the first of several places of one folder under the data root that exists; not recorded as read.
+
+    Raises:
+        DataError: where none does, saying which archive to unpack where.
+    """
+    for relative in relatives:
+        if (root / relative).is_dir():
+            return root / relative
+    raise DataError(
+        f"{root / relatives[0]}: no such folder; unpack the archive there, or point TUNE_VFL_DATA at the folder that "
+        f"holds {relatives[0]}. It can be had from {hint}."
+    )
+
+
 def absolute(path: str, root: Path, *, folder: bool = False) -> Path:
     """Return the place of a user's file or folder: as given from the working directory, else under the data root.
 
