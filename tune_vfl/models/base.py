@@ -140,9 +140,10 @@ def build(
     options = architecture.options
     outputs = architecture.outputs(num_classes)
     d = outputs if options.top == "none" else options.embedding_dim
-    bottoms = [architecture.bottom(s, d, streams[f"init/bottom/{k}"]) for k, s in enumerate(passive_shapes)]
-    own = architecture.bottom(own_shape, d, streams["init/bottom/own"]) if own_shape else None
-    parties = len(bottoms) + (own is not None)
-    width = d * parties + widened if options.aggregation == "concat" else d
-    top = None if options.top == "none" else architecture.top(width, outputs, streams["init/top"])
+    with torch.random.fork_rng(devices=[]):  # torch's own layers draw from its global generator before they are redrawn
+        bottoms = [architecture.bottom(s, d, streams[f"init/bottom/{k}"]) for k, s in enumerate(passive_shapes)]
+        own = architecture.bottom(own_shape, d, streams["init/bottom/own"]) if own_shape else None
+        parties = len(bottoms) + (own is not None)
+        width = d * parties + widened if options.aggregation == "concat" else d
+        top = None if options.top == "none" else architecture.top(width, outputs, streams["init/top"])
     return VflNetwork(bottoms, own, top, options.aggregation)

@@ -1,0 +1,55 @@
+"""AlexNet, cut after its five convolutions: what FedAdOb trains on CIFAR-10."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import nn
+
+from tune_vfl.models.base import model
+from tune_vfl.models.images import DeepNet, PretrainedOptions
+
+LEAST = 64
+"""Shorter side of an image from which on the published layers leave any place of it."""
+
+
+class AlexnetOptions(PretrainedOptions):
+    """Options of :class:`Alexnet`; one linear layer on top, as published."""
+
+    embedding_dim: int = Field(64, ge=1, description="width of each party's embedding")
+    top_hidden: tuple[int, ...] = Field((), description="hidden widths of the top model; none make it one layer")
+
+
+@model("alexnet")
+class Alexnet(DeepNet[AlexnetOptions]):
+    """Five convolutions in torchvision's widths (64, 192, 384, 256, 256) and names, a linear map to the embedding.
+
+    Images whose shorter side has less than 64 pixels are read by a 5x5 convolution that keeps all places, and pooled
+    2x2, rounding up, where the net pools 3x3: 32x16 ends as 4x2 places, 28x14 as 4x2. Larger ones are read by the
+    published 11x11 convolution in steps of 4 and end, averaged, as 6x6 places. The linear layers of 4,096 that follow
+    there are left out: FedAdOb has one linear layer at the label party, here with a linear map at the cut.
+    """
+
+    summary = "AlexNet's five convolutions at each party (model.weights: pretrained), one linear layer on top"
+    reference = "Krizhevsky 2014, One weird trick, as in torchvision; cut as in Gu et al. (FedAdOb), table II"
+    Options = AlexnetOptions
+
+    def trunk(self, shape: tuple[int, ...]) -> nn.Module:
+        """Build the convolutions for images of ``shape`` (C, H, W), flattened."""
+        small = min(shape[1:]) < LEAST
+        first = nn.Conv2d(shape[0], 64, 5, padding=2) if small else nn.Conv2d(shape[0], 64, 11, stride=4, padding=2)
+        features = nn.Sequential(
+            *(first, nn.ReLU(), _pool(small)),
+            *(nn.Conv2d(64, 192, 5, padding=2), nn.ReLU(), _pool(small)),
+            *(nn.Conv2d(192, 384, 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(384, 256, 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(256, 256, 3, padding=1), nn.ReLU(), _pool(small)),
+        )
+        net = nn.Sequential()
+        net.add_module("features", features)  # as in torchvision's files of weights
+        net.add_module("avgpool", nn.Identity() if small else nn.AdaptiveAvgPool2d(6))
+        net.add_module("flatten", nn.Flatten())
+        return net
+
+
+def _pool(small: bool) -> nn.Module:
+    return nn.MaxPool2d(2, ceil_mode=True) if small else nn.MaxPool2d(3, stride=2)

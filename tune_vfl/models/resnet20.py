@@ -1,0 +1,61 @@
+"""ResNet-20 at every party: the small residual net for CIFAR, LADSG's bottom model and that of Fu et al."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tune_vfl.models.base import model
+from tune_vfl.models.images import BatchNorm, DeepNet, DeepOptions
+
+_STAGES = (16, 32, 64)
+_BLOCKS = 3
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions beside a shortcut without weights: places left out, new channels zero.
+
+    Args:
+        channels: of the input.
+        wider: of the output.
+        stride: of the first convolution, and of the shortcut.
+    """
+
+    def __init__(self, channels: int, wider: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, wider, 3, stride=stride, padding=1, bias=False)
+        self.norm1 = BatchNorm(wider)
+        self.conv2 = nn.Conv2d(wider, wider, 3, padding=1, bias=False)
+        self.norm2 = BatchNorm(wider)
+        self._stride, self._new = stride, wider - channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(B, C, H, W)`` to ``(B, C', H', W')``, H' and W' those over the stride, rounded up."""
+        inner = F.relu(self.norm1(self.conv1(x)))
+        kept = x[..., :: self._stride, :: self._stride]
+        # Half of the new channels before the old ones, half after them.
+        shortcut = F.pad(kept, (0, 0, 0, 0, self._new // 2, self._new - self._new // 2))
+        return F.relu(self.norm2(self.conv2(inner)) + shortcut)
+
+
+@model("resnet20")
+class Resnet20(DeepNet[DeepOptions]):
+    """A 3x3 convolution, three stages of three blocks with 16, 32 and 64 channels, the mean over places.
+
+    The second and the third stage halve both sides, rounding up: 32x16 ends as 8x4 places, 28x14 as 7x4. The top model
+    is FCNN-4, in the widths of Fu et al. for ten classes; theirs has batch norms between its layers, this one none.
+    """
+
+    summary = "ResNet-20 for small images at each party, an MLP on top"
+    reference = "He et al. 2016, Deep Residual Learning, section 4.2, shortcuts A; cut as in Fu et al. 2022 and LADSG"
+    Options = DeepOptions
+
+    def trunk(self, shape: tuple[int, ...]) -> nn.Module:
+        """Build the net without its last layer, for images of ``shape`` (C, H, W)."""
+        layers: list[nn.Module] = [nn.Conv2d(shape[0], 16, 3, padding=1, bias=False), BatchNorm(16), nn.ReLU()]
+        channels = 16
+        for wider in _STAGES:
+            for _ in range(_BLOCKS):
+                layers.append(Block(channels, wider, stride=1 if wider == channels else 2))
+                channels = wider
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())

@@ -1,0 +1,16 @@
+"""ResNet-50 at every party: what KDk trains as a teacher, as a bottom model."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tune_vfl.models.base import model
+from tune_vfl.models.resnet18 import Resnet18
+
+
+@model("resnet50")
+class Resnet50(Resnet18):
+    """As ``resnet18``, with bottlenecks: three convolutions a block, 2,048 numbers before the linear map."""
+
+    summary = "ResNet-50 at each party (model.weights: pretrained), an MLP on top"
+    blocks: ClassVar[str] = "resnet50"
