@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from tune_vfl.defenses._substitution import Rule, sorted_normals, stable_order, substitute
+from tune_vfl.defenses._substitution import Rule, stable_order, substitute
 from tune_vfl.defenses.flsg import Flsg, FlsgParams
 from tune_vfl.defenses.sgsub import Sgsub, SgsubParams
-from tune_vfl.seeds import Stream
+from tune_vfl.seeds import Stream, sorted_normals
 from tune_vfl.testing.gradients import softmax_gradient
 
 CLASSES = 10
@@ -58,7 +58,7 @@ def naive(grad, seed, name, params):
     rank = np.empty(len(v), dtype=int)
     rank[np.argsort(v, kind="stable")] = np.arange(len(v))
     for _ in range(params.max_tries):
-        normals = np.sort(sorted_normals(stream.uniform(len(v) + 1)).double().numpy())
+        normals = np.sort(stream.sorted_normal(1, len(v))[0].double().numpy())
         u = np.clip(v.mean() + v.std() * normals, v.min(), v.max())[rank]
         distance = naive_distance(u, v, tuple(grad.shape), params.w_cos, params.w_mahalanobis)
         if distance < nearest:

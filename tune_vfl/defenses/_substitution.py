@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -16,6 +16,11 @@ ENTRIES_AT_ONCE = 2**16
 """How many random numbers of a member are held at a time, after its first candidate, which mostly is near enough."""
 RIDGE = 1e-3
 """Share of the mean variance that is added to every direction of the gradients' covariance, which is often singular."""
+
+
+Members: TypeAlias = Tensor | slice
+"""Which members of a pack: the M numbers of some, or all T of them."""
+EVERYONE = slice(None)
 
 
 class Rule(NamedTuple):
@@ -52,20 +57,6 @@ def _radix_order(keys: NDArray[np.int32]) -> NDArray[np.int64]:
     by_low = (keys & 0xFFFF).astype(np.uint16).argsort(kind="stable")
     high = (keys >> 16).astype(np.int16).take(by_low)
     return by_low.take(high.argsort(kind="stable"))
-
-
-def sorted_normals(uniform: Tensor) -> Tensor:
-    """Return n independent N(0, 1) numbers, sorted upwards, from n + 1 uniform ones, without sorting.
-
-    The partial sums of n + 1 exponential numbers over their total have the law of n sorted uniform numbers.
-
-    Args:
-        uniform: ``(..., n + 1)`` in [0, 1).
-    """
-    sums = uniform.neg().log1p_().cumsum(-1)
-    ordered = sums[..., :-1] / sums[..., -1:].clamp(max=-torch.finfo(uniform.dtype).tiny)
-    # The ends themselves would be infinite; their neighbours in float32 lie 5.4 deviations out.
-    return ordered.mul_(2).sub_(1).clamp_(-1 + 2**-24, 1 - 2**-24).erfinv_().mul_(math.sqrt(2))
 
 
 def whitening(rows: Tensor) -> Tensor:
@@ -110,29 +101,29 @@ class _Target:
         rows = self.values.view(-1, *grad.shape[-2:])
         self._whitening = None if rule.mahalanobis is None else whitening(rows)
 
-    def candidates(self, stream: Stream, tries: int) -> Tensor:
-        """Draw ``(T, tries, n)`` sorted candidates with the gradient's mean and deviation, within its range."""
-        n = self.values.shape[-1]
-        draws = sorted_normals(stream.uniform(tries, n + 1)).view(-1, tries, n).to(self.values.dtype)
-        drawn = draws.mul_(self._deviation).add_(self._mean)
-        low, high = self.ordered[:, None, :1], self.ordered[:, None, -1:]
+    def candidates(self, stream: Stream, tries: int, members: Members) -> Tensor:
+        """Draw ``(M, tries, n)`` sorted candidates with the gradient's mean and deviation, within its range."""
+        draws = stream.sorted_normal(tries, self.values.shape[-1]).view(-1, tries, self.values.shape[-1])[members]
+        drawn = draws.to(self.values.dtype).mul_(self._deviation[members]).add_(self._mean[members])
+        low, high = self.ordered[members, None, :1], self.ordered[members, None, -1:]
         return torch.minimum(torch.maximum(drawn, low, out=drawn), high, out=drawn)
 
-    def distances(self, candidates: Tensor) -> Tensor:
-        """Return ``(T, tries)``: how far sorted candidates are from the gradient, once in its order."""
-        products = (candidates @ self.ordered.unsqueeze(-1)).squeeze(-1)
-        norms: Tensor = torch.linalg.vector_norm(candidates, dim=-1) * self._norm
-        far: Tensor = self._rule.cosine.unsqueeze(-1) * (1 - products / norms.clamp_min(1e-30))
+    def distances(self, candidates: Tensor, members: Members) -> Tensor:
+        """Return ``(M, tries)``: how far sorted candidates are from the members' gradients, once in their order."""
+        products = (candidates @ self.ordered[members].unsqueeze(-1)).squeeze(-1)
+        norms: Tensor = torch.linalg.vector_norm(candidates, dim=-1) * self._norm[members]
+        far: Tensor = self._rule.cosine[members].unsqueeze(-1) * (1 - products / norms.clamp_min(1e-30))
         if self._rule.mahalanobis is None or self._whitening is None:
             return far
-        return far + self._rule.mahalanobis.unsqueeze(-1) * self._mahalanobis(candidates, self._whitening)
+        weight = self._rule.mahalanobis[members].unsqueeze(-1)
+        return far + weight * self._mahalanobis(candidates, self._whitening[members], members)
 
-    def _mahalanobis(self, candidates: Tensor, white: Tensor) -> Tensor:
+    def _mahalanobis(self, candidates: Tensor, white: Tensor, members: Members) -> Tensor:
         batch, d = self._shape[-2:]
-        members, tries, _ = candidates.shape
-        matched = candidates.gather(-1, self._ranks.unsqueeze(1).expand_as(candidates))
-        apart = matched.sub_(self.values.unsqueeze(1)).view(members, tries * batch, d) @ white.mT
-        rows: Tensor = torch.linalg.vector_norm(apart, dim=-1).view(members, tries, batch)
+        count, tries, _ = candidates.shape
+        matched = candidates.gather(-1, self._ranks[members].unsqueeze(1).expand_as(candidates))
+        apart = matched.sub_(self.values[members].unsqueeze(1)).view(count, tries * batch, d) @ white.mT
+        rows: Tensor = torch.linalg.vector_norm(apart, dim=-1).view(count, tries, batch)
         return rows.mean(-1) / math.sqrt(d)
 
     def in_order(self, candidate: Tensor) -> Tensor:
@@ -144,32 +135,36 @@ class _Search:
     """The candidate that each member would send so far.
 
     Args:
-        members: T.
         rule: what counts as close enough, and how many candidates each may look at.
-        start: ``(T, n)``, replaced by the first candidate.
+        candidates: ``(T, 1, n)``, the first of each.
+        distances: ``(T, 1)``.
     """
 
-    def __init__(self, rule: Rule, start: Tensor) -> None:
-        self._rule, self.chosen = rule, start
-        self._allowed = torch.tensor(rule.max_tries, device=start.device).unsqueeze(-1)
-        self._distance = torch.full((len(start),), math.inf, dtype=start.dtype, device=start.device)
-        self.accepted = torch.zeros(len(start), dtype=torch.bool, device=start.device)
-        self.tried = 0
+    def __init__(self, rule: Rule, candidates: Tensor, distances: Tensor) -> None:
+        self._rule = rule
+        self.chosen, self._distance = candidates.squeeze(1), distances.squeeze(1)
+        self.accepted = self._distance <= rule.tau
+        self.tried = 1
 
-    def look_at(self, candidates: Tensor, distances: Tensor) -> None:
-        """Take the first of ``(T, tries, n)`` that is close enough, else the closest one so far."""
+    def waiting(self) -> Tensor:
+        """Return the numbers ``(M,)`` of the members that have found nothing and may look on."""
+        allowed = torch.tensor(self._rule.max_tries, device=self.accepted.device)
+        return (~self.accepted & (allowed > self.tried)).nonzero().squeeze(-1)
+
+    def look_at(self, members: Tensor, candidates: Tensor, distances: Tensor) -> None:
+        """Take the first of ``(M, tries, n)`` that is close enough, else the closest one so far."""
         numbers = torch.arange(self.tried, self.tried + candidates.shape[1], device=distances.device)
-        distances = distances.masked_fill(numbers >= self._allowed, math.inf)
-        close = distances <= self._rule.tau.unsqueeze(-1)
+        allowed = torch.tensor(self._rule.max_tries, device=distances.device)[members]
+        distances = distances.masked_fill(numbers >= allowed.unsqueeze(-1), math.inf)
+        close = distances <= self._rule.tau[members].unsqueeze(-1)
         found = close.any(-1)
-        choice = torch.where(found, close.int().argmax(-1), distances.argmin(-1))
-        members = torch.arange(len(choice), device=choice.device)
-        distance = distances[members, choice]
-        better = ~self.accepted & (found | (distance < self._distance))
-        picked = candidates[members, choice]
-        self.chosen = picked if self.tried == 0 else torch.where(better.unsqueeze(-1), picked, self.chosen)
-        self._distance = torch.where(better, distance, self._distance)
-        self.accepted |= found
+        choice = torch.where(found, close.int().argmax(-1), distances.argmin(-1)).unsqueeze(-1)
+        distance = distances.gather(-1, choice).squeeze(-1)
+        better = found | (distance < self._distance[members])
+        picked = candidates.gather(1, choice.unsqueeze(-1).expand(-1, 1, candidates.shape[-1])).squeeze(1)
+        self.chosen[members] = torch.where(better.unsqueeze(-1), picked, self.chosen[members])
+        self._distance[members] = torch.where(better, distance, self._distance[members])
+        self.accepted[members] = found
         self.tried += candidates.shape[1]
 
 
@@ -188,10 +183,11 @@ def substitute(grad: Tensor, stream: Stream, rule: Rule) -> tuple[Tensor, Tensor
         The substitute ``(*trials, B, d)``, and ``(T,)`` whether it was within tau.
     """
     target = _Target(grad, rule)
-    search = _Search(rule, target.ordered)
+    first = target.candidates(stream, 1, EVERYONE)
+    search = _Search(rule, first, target.distances(first, EVERYONE))
     room = max(ENTRIES_AT_ONCE // target.values.shape[-1], 1)
-    while search.tried < max(rule.max_tries) and not bool(search.accepted.all()):
-        left = max(rule.max_tries) - search.tried
-        candidates = target.candidates(stream, min(room, left) if search.tried else 1)
-        search.look_at(candidates, target.distances(candidates))
+    # Only those that go on looking pay for it; the draws are the same for all.
+    while len(members := search.waiting()):
+        candidates = target.candidates(stream, min(room, max(rule.max_tries) - search.tried), members)
+        search.look_at(members, candidates, target.distances(candidates, members))
     return target.in_order(search.chosen), search.accepted
