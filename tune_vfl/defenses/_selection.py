@@ -13,8 +13,9 @@ from torch import Tensor
 
 ROOM = 32
 """The first bounds around a number leave room for a share of 1/32 of all numbers on either side."""
-NARROWER, WIDER = 0.98, 2.0
-"""What the bounds' width is multiplied by after a number was found between them, and after one was not."""
+NARROWER, WIDER, AHEAD = 0.9, 2.0, 4.0
+"""What the bounds' width is multiplied by after a number was found between them, and after one was not; the least width
+in steps as long as the last one."""
 FARTHEST = 3e38
 """Bounds end here, so that they are numbers in single precision; what lies beyond is found by partitioning."""
 Numbers: TypeAlias = NDArray[np.floating[Any]]
@@ -38,7 +39,8 @@ class Near:
         inside = place - int(np.count_nonzero(under))
         if 0 <= inside < len(between):
             between.partition(inside)
-            self._center, self._reach = float(between[inside]), NARROWER * self._reach
+            found = float(between[inside])
+            self._center, self._reach = found, max(NARROWER * self._reach, AHEAD * abs(found - self._center))
         else:
             self._center, self._reach = self._among_all(place, numbers)
         return self._center
