@@ -14,7 +14,7 @@ from tune_vfl.data import data_root, load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.criteo import FEATURES
 from tune_vfl.data.split import split
-from tune_vfl.errors import DataError
+from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named
 
 FILE = "criteo/train.txt.gz"
@@ -131,3 +131,27 @@ def test_the_real_file_has_its_rows() -> None:
     assert torch.bincount(data.y).tolist() == [6272, 1728]
     assert [p.x.shape for p in data.passive] == [(8000, 1024)]
     assert int(data.passive[0].x.sum(1).max()) <= 20
+
+
+def test_hashing_by_field_gives_each_column_buckets_of_its_own(tmp_path: Path) -> None:
+    rows = table()
+    put(tmp_path, text_of(rows))
+    data = criteo(tmp_path, buckets=50, hashing="field")
+    assert data.active is not None
+    halves = ((data.passive[0], range(20)), (data.active, range(20, 39)))
+    for party, columns in halves:
+        widths = [3] * 10 + [2] * 10 if len(columns) == 20 else [3] * 12 + [2] * 7
+        assert party.fields == tuple(widths)
+        assert [s.name for s in party.sources] == [FEATURES[c] for c in columns]
+        assert party.names[:4] == tuple(
+            f"{FEATURES[c]} hash {k}" for c, k in zip([columns[0]] * 3 + [columns[1]], [0, 1, 2, 0], strict=True)
+        )
+        for r, row in enumerate(rows):
+            start = 0
+            for column, width in zip(columns, widths, strict=True):
+                value = level(row[column + 1]) if column < 13 else row[column + 1]
+                bucket = zlib.crc32(f"{FEATURES[column]}={value}".encode()) % width
+                assert party.x[r, start : start + width].nonzero().flatten().tolist() == [bucket]
+                start += width
+    with pytest.raises(SpecError, match="fewer than two to each of the 20 columns"):
+        criteo(tmp_path, buckets=39, hashing="field")

@@ -94,9 +94,10 @@ def build_network(
     streams: Streams,
     *,
     num_classes: int,
+    fields: Sequence[tuple[int, ...]] = (),
     widened: int = 0,
 ) -> VflNetwork:
-    """Build a network for a pack's rows with weights from ``streams``."""
+    """Build a network for a pack's rows with weights from ``streams``; ``fields`` are those of the parties' tables."""
     axes = 1 if pack.trials is None else 2
     return build(
         architecture,
@@ -104,8 +105,14 @@ def build_network(
         own_shape=None if split.active_train is None else tuple(split.active_train.shape[axes:]),
         num_classes=num_classes,
         streams=streams,
+        fields=fields,
         widened=widened,
     )
+
+
+def fields_of(dataset: Dataset) -> list[tuple[int, ...]]:
+    """Return how many columns each field became, party by party, the label party last."""
+    return [columns.fields for columns in dataset.parties]
 
 
 def build_defense(
@@ -174,7 +181,13 @@ def train_pack(
     defense = build_defense(cell, params, pack, dataset, architecture, widened=widened)
     rows = extended(split_of(dataset, pack), defense, pack)
     network = build_network(
-        rows, pack, architecture, Streams(pack.member_seeds), num_classes=dataset.num_classes, widened=widened
+        rows,
+        pack,
+        architecture,
+        Streams(pack.member_seeds),
+        num_classes=dataset.num_classes,
+        fields=fields_of(dataset),
+        widened=widened,
     ).to(device)
     split = rows.to(device)
     set_up(defense, network, split, pack)

@@ -61,6 +61,12 @@ class Columns:
         """Shape of one row."""
         return tuple(self.x.shape[1:])
 
+    @property
+    def fields(self) -> tuple[int, ...]:
+        """How many columns each field became: those of a category are one, any other is a number; () if not known."""
+        widths = [(s.width,) if s.kind == "category" else (1,) * s.width for s in self.sources]
+        return tuple(k for width in widths for k in width)
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -107,12 +113,16 @@ class Dataset:
         return len(self.class_names)
 
     @property
+    def parties(self) -> tuple[Columns, ...]:
+        """Every party's features, the label party's own last where it has any."""
+        return (*self.passive, *([] if self.active is None else [self.active]))
+
+    @property
     def modality(self) -> str:
         """``text`` when any party holds tokens, ``image`` when any holds images, else ``table``."""
-        parties = [*self.passive, *([self.active] if self.active else [])]
-        if any(not p.x.is_floating_point() for p in parties):
+        if any(not p.x.is_floating_point() for p in self.parties):
             return "text"
-        return "image" if any(len(p.shape) == 3 for p in parties) else "table"
+        return "image" if any(len(p.shape) == 3 for p in self.parties) else "table"
 
 
 @dataclass(frozen=True, eq=False)

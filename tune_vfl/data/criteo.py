@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import zlib
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
+from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, Source, dataset
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.partition import by_share
 from tune_vfl.data.root import find_one
 from tune_vfl.data.table import open_text, readable
-from tune_vfl.errors import DataError
+from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named, Training
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ class CriteoOptions(PartyOptions):
 
     rows: int = Field(100_000, ge=2, description="read the first so many rows; the whole file has 45,840,617")
     buckets: int = Field(1024, ge=2, description="0/1 columns that each party hashes its own columns into")
+    hashing: Literal["party", "field"] = Field(
+        "party", description="party: all its columns into the same buckets; field: each column into a share of its own"
+    )
 
 
 @dataset("criteo")
@@ -43,8 +46,10 @@ class Criteo(Loader[CriteoOptions]):
 
     A count above 2 becomes the whole part of its squared logarithm, a smaller one stays; then each ``column=value`` is
     a category, and sets one of its party's ``buckets``. Each party hashes its own columns alone, so that no column of
-    one party stands in another's. Widths are those of Fu et al. 2022, who hash to 4,096 for each party. They train for
-    7 epochs of SGD at .05, which on 8,000 rows gives an AUC of .53; Adam 1e-3 gives .71 in 5 epochs.
+    one party stands in another's. ``hashing: field`` gives each column a share of its party's buckets, so that nets
+    which learn vectors of categories (wide_deep, dcn, deepfm) know what is one column. Widths are those of Fu et al.
+    2022, who hash to 4,096 for each party. They train for 7 epochs of SGD at .05, which on 8,000 rows gives an AUC of
+    .53; Adam 1e-3 gives .71 in 5 epochs.
     """
 
     summary = "advertisements x 39 columns with missing values, clicked or not; hashed at each party"
@@ -58,10 +63,8 @@ class Criteo(Loader[CriteoOptions]):
         path = find_one(root, ["criteo/train.txt.gz", "criteo/train.txt"], hint)
         y, values = _read(path, options.rows)
         partition = by_share(FEATURES, options.split, options.passive_parties, str(path))
-        passive = tuple(
-            _hashed(party, columns, values, options.buckets) for party, columns in partition.passive.items()
-        )
-        active = _hashed("active", partition.active, values, options.buckets) if partition.active else None
+        passive = tuple(_hashed(party, columns, values, options) for party, columns in partition.passive.items())
+        active = _hashed("active", partition.active, values, options) if partition.active else None
         recipe = {"name": "mlp", "bottom_hidden": [64, 16], "embedding_dim": 4, "top_hidden": [8, 4]}
         return assemble(
             "criteo",
@@ -113,14 +116,24 @@ def _level(text: str, column: str, path: Path, line: int) -> str:
     return f"log{int(math.log(count) ** 2)}" if count > 2 else text
 
 
-def _hashed(party: str, columns: Sequence[str], values: Values, buckets: int) -> Columns:
+def _hashed(party: str, columns: Sequence[str], values: Values, options: CriteoOptions) -> Columns:
+    buckets, by_field = options.buckets, options.hashing == "field"
+    if by_field and buckets < 2 * len(columns):
+        raise SpecError(
+            f"dataset.buckets: {buckets} leave fewer than two to each of the {len(columns)} columns of party "
+            f"{party!r}; raise it, or hash by party"
+        )
     x = np.zeros((len(values[columns[0]]), buckets), dtype=np.float32)
     rows = np.arange(len(x))
-    for column in columns:
+    shares = [len(part) for part in np.array_split(np.arange(buckets), len(columns))] if by_field else []
+    for k, column in enumerate(columns):
         found, codes = np.unique(np.array(values[column], dtype=object).astype(str), return_inverse=True)
-        x[rows, _buckets(column, found, buckets)[codes]] = 1
-    names = tuple(f"hash {k}" for k in range(buckets))
-    return Columns(party, torch.from_numpy(x), names, torch.zeros(buckets, dtype=torch.bool))
+        start, room = (sum(shares[:k]), shares[k]) if by_field else (0, buckets)
+        x[rows, start + _buckets(column, found, room)[codes]] = 1
+    sources = tuple(Source(c, "category", room) for c, room in zip(columns, shares, strict=False))
+    shown = [f"{c} hash {k}" for c, room in zip(columns, shares, strict=False) for k in range(room)]
+    names = tuple(shown or (f"hash {k}" for k in range(buckets)))
+    return Columns(party, torch.from_numpy(x), names, torch.zeros(buckets, dtype=torch.bool), sources)
 
 
 def _buckets(column: str, values: np.ndarray[Any, Any], buckets: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -65,6 +65,19 @@ class Architecture(ABC, Generic[M_co]):
     def bottom(self, shape: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
         """Build a bottom model ``(*trials, B, *shape) -> (*trials, B, d_out)``."""
 
+    def bottom_of(self, shape: tuple[int, ...], fields: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
+        """Build a bottom model for columns that came from fields; as ``bottom``, unless they mean something to it.
+
+        Args:
+            shape: the shape of one row.
+            fields: how many columns each field of a table became, in order, 1 for a number; they add up to the columns.
+                Empty where nothing is known of them.
+            d_out: width of the embedding.
+            stream: where the weights come from.
+        """
+        del fields
+        return self.bottom(shape, d_out, stream)
+
     @abstractmethod
     def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
         """Build a top model ``(*trials, B, d_in) -> (*trials, B, d_out)``."""
@@ -125,6 +138,7 @@ def build(
     own_shape: tuple[int, ...] | None,
     num_classes: int,
     streams: Streams,
+    fields: Sequence[tuple[int, ...]] = (),
     widened: int = 0,
 ) -> VflNetwork:
     """Build the network of an architecture for these parties.
@@ -135,15 +149,28 @@ def build(
         own_shape: the shape of the label party's own rows; None where it has none.
         num_classes: K.
         streams: where the weights come from; their seeds decide the leading axes.
+        fields: of every party, the label party's last, how many columns each field of its table became; columns beyond
+            them, which a defense had parties add, are numbers. Empty: nothing is known of them.
         widened: columns that the first passive party sends beside its embedding, which the top model then takes too.
     """
     options = architecture.options
     outputs = architecture.outputs(num_classes)
     d = outputs if options.top == "none" else options.embedding_dim
     with torch.random.fork_rng(devices=[]):  # torch's own layers draw from its global generator before they are redrawn
-        bottoms = [architecture.bottom(s, d, streams[f"init/bottom/{k}"]) for k, s in enumerate(passive_shapes)]
-        own = architecture.bottom(own_shape, d, streams["init/bottom/own"]) if own_shape else None
+        bottoms = [
+            architecture.bottom_of(s, _known(fields, k, s), d, streams[f"init/bottom/{k}"])
+            for k, s in enumerate(passive_shapes)
+        ]
+        own = None
+        if own_shape:
+            known = _known(fields, len(bottoms), own_shape)
+            own = architecture.bottom_of(own_shape, known, d, streams["init/bottom/own"])
         parties = len(bottoms) + (own is not None)
         width = d * parties + widened if options.aggregation == "concat" else d
         top = None if options.top == "none" else architecture.top(width, outputs, streams["init/top"])
     return VflNetwork(bottoms, own, top, options.aggregation)
+
+
+def _known(fields: Sequence[tuple[int, ...]], party: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    held = fields[party] if party < len(fields) else ()
+    return (*held, *[1] * (shape[0] - sum(held))) if held else ()

@@ -1,0 +1,90 @@
+"""Deep & Cross for tables with categories: products of columns beside an MLP, FedAdOb's net for Criteo."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tune_vfl.models.base import model
+from tune_vfl.models.fields import FieldNet, FieldOptions, FieldVectors
+from tune_vfl.models.layers import Linear, stack_of
+
+if TYPE_CHECKING:
+    from tune_vfl.seeds import Stream
+
+
+class DcnOptions(FieldOptions):
+    """Two hidden layers and the one to the embedding make three; the top model is one layer, as in FedAdOb."""
+
+    bottom_hidden: tuple[int, ...] = Field((64, 32), min_length=1, description="hidden widths of the deep part")
+    crosses: int = Field(2, ge=1, description="cross layers; products of up to one column more than that")
+
+
+class Cross(nn.Module):
+    """``x0 (w . x) + b + x``: what the layer before made, times the input once more.
+
+    Args:
+        width: of ``x0`` and ``x``.
+        stream: where the starting weights come from.
+    """
+
+    def __init__(self, width: int, *, stream: Stream) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(width)
+        self.weight = nn.Parameter((stream.uniform(width, 1) * 2 - 1) * bound)
+        self.bias = nn.Parameter((stream.uniform(1, width) * 2 - 1) * bound)
+
+    def forward(self, x0: Tensor, x: Tensor) -> Tensor:
+        """Map two ``(*trials, B, width)`` to one."""
+        return x0 * (x @ self.weight) + self.bias + x
+
+
+class DeepAndCross(nn.Module):
+    """Cross layers and an MLP beside each other on what the fields say; one linear layer to the embedding.
+
+    Args:
+        fields: how many columns each field became.
+        d_out: width of the embedding.
+        options: of the architecture.
+        stream: where the starting weights come from.
+    """
+
+    def __init__(self, fields: tuple[int, ...], d_out: int, options: DcnOptions, *, stream: Stream) -> None:
+        super().__init__()
+        self.vectors = FieldVectors(fields, options.category_dim, stream=stream)
+        width = self.vectors.width
+        self.crosses = nn.ModuleList([Cross(width, stream=stream) for _ in range(options.crosses)])
+        self.deep = nn.Sequential(*stack_of([width, *options.bottom_hidden], nn.ReLU, stream=stream), nn.ReLU())
+        self.out = Linear(width + options.bottom_hidden[-1], d_out, stream=stream)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(*trials, B, d)`` to ``(*trials, B, d_out)``."""
+        said = self.vectors(x)
+        crossed = said
+        for cross in self.crosses:
+            crossed = cross(said, crossed)
+        embedding: Tensor = self.out(torch.cat([crossed, self.deep(said)], -1))
+        return embedding
+
+
+@model("dcn")
+class Dcn(FieldNet[DcnOptions]):
+    """Each party a Deep & Cross net on its own columns, three linear layers deep; one linear layer on top (FedAdOb).
+
+    Columns of different parties are not multiplied: they meet in the top model, where one layer only adds them up;
+    ``top_hidden`` lets them act together.
+    """
+
+    summary = "Deep & Cross at each party: products of columns beside an MLP, one linear layer on top"
+    reference = (
+        "Wang et al. 2017, Deep & Cross Network for Ad Click Predictions; cut as in Gu et al. (FedAdOb), table II"
+    )
+    Options = DcnOptions
+
+    def bottom_of_fields(self, fields: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
+        """Build both parts and the layer that joins them."""
+        return DeepAndCross(fields, d_out, self.options, stream=stream)
