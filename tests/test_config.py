@@ -165,7 +165,7 @@ def starting_point(cell: Any, defense: Defense) -> dict[str, Any]:
     dataset, pack = load(cell.dataset), Pack((0,), None)
     rows = split(dataset, 0)
     wide = extended(rows, defense, pack)
-    network = build_network(wide, pack, build_architecture(cell.model), Streams(0), num_classes=dataset.num_classes)
+    network = build_network(wide, pack, build_architecture(cell.model), Streams(0), dataset=dataset)
     order = Stream(0, "order")
     given: dict[str, Any] = {
         "x": rows.passive_train[0],

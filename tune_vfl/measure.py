@@ -20,7 +20,7 @@ from tune_vfl.resolve import build_architecture, build_attack
 from tune_vfl.scoring import VariantScore, guess_success, score_answer, score_reconstruction
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Strict
-from tune_vfl.training import Run, build_network, fields_of, split_of
+from tune_vfl.training import Run, build_network, split_of
 
 
 class Measured:
@@ -178,14 +178,7 @@ def _untrained_scores(cell: Cell, attack: Attack[Strict]) -> dict[str, VariantSc
     for pack in packs:
         dataset = load(cell.dataset)
         split, streams = split_of(dataset, pack), Streams(pack.member_seeds, prefix="untrained/")
-        network = build_network(
-            split,
-            pack,
-            build_architecture(cell.model),
-            streams,
-            num_classes=dataset.num_classes,
-            fields=fields_of(dataset),
-        ).eval()
+        network = build_network(split, pack, build_architecture(cell.model), streams, dataset=dataset).eval()
         around = Surroundings(dataset, split, pack, network.bottoms[0], {})
         for variant, score in score_attack(attack, around).items():
             whole.setdefault(variant, VariantScore()).extend(score)

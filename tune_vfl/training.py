@@ -93,26 +93,20 @@ def build_network(
     architecture: Architecture[ModelOptions],
     streams: Streams,
     *,
-    num_classes: int,
-    fields: Sequence[tuple[int, ...]] = (),
+    dataset: Dataset,
     widened: int = 0,
 ) -> VflNetwork:
-    """Build a network for a pack's rows with weights from ``streams``; ``fields`` are those of the parties' tables."""
+    """Build a network for a pack's rows of a data set, with weights from ``streams``."""
     axes = 1 if pack.trials is None else 2
     return build(
         architecture,
         passive_shapes=[tuple(x.shape[axes:]) for x in split.passive_train],
         own_shape=None if split.active_train is None else tuple(split.active_train.shape[axes:]),
-        num_classes=num_classes,
+        num_classes=dataset.num_classes,
         streams=streams,
-        fields=fields,
+        fields=[columns.fields for columns in dataset.parties],
         widened=widened,
     )
-
-
-def fields_of(dataset: Dataset) -> list[tuple[int, ...]]:
-    """Return how many columns each field became, party by party, the label party last."""
-    return [columns.fields for columns in dataset.parties]
 
 
 def build_defense(
@@ -180,15 +174,9 @@ def train_pack(
     widened = acting.widens if acting else 0
     defense = build_defense(cell, params, pack, dataset, architecture, widened=widened)
     rows = extended(split_of(dataset, pack), defense, pack)
-    network = build_network(
-        rows,
-        pack,
-        architecture,
-        Streams(pack.member_seeds),
-        num_classes=dataset.num_classes,
-        fields=fields_of(dataset),
-        widened=widened,
-    ).to(device)
+    network = build_network(rows, pack, architecture, Streams(pack.member_seeds), dataset=dataset, widened=widened).to(
+        device
+    )
     split = rows.to(device)
     set_up(defense, network, split, pack)
     untrained = copy.deepcopy(network.bottoms[0]).cpu() if keep_untrained else None
