@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import lzma
-import re
+import tarfile
 from collections import Counter
 from pathlib import Path
 
@@ -114,8 +114,59 @@ def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
         assert word in str(error.value)
 
 
+def official(root: Path, reviews: dict[str, str]) -> None:
+    for name, text in reviews.items():
+        path = root / "aclImdb" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+REVIEWS = {
+    **{f"train/neg/{k}_3.txt": text for k, text in enumerate(("bad bad film", "bad plot"))},
+    **{f"train/pos/{k}_9.txt": text for k, text in enumerate(("good film", "good, GOOD<br />plot"))},
+    "train/unsup/0_0.txt": "not one of them",
+    "train/labeledBow.feat": "0 1:2",
+    "test/neg/0_2.txt": "unseen unseen",
+    "test/pos/0_10.txt": "a good pl\u00f6t",
+}
+
+
+def test_the_official_folder_and_the_archive_read_the_same(tmp_path: Path) -> None:
+    official(tmp_path / "a", REVIEWS)
+    (tmp_path / "b").mkdir()
+    with tarfile.open(tmp_path / "b" / "aclImdb_v1.tar.gz", "w:gz") as archive:
+        # In another order than that of the folder.
+        for name in sorted(REVIEWS, reverse=True):
+            archive.add(tmp_path / "a" / "aclImdb" / name, f"aclImdb/{name}")
+    folder, packed = (imdb(tmp_path / place) for place in "ab")
+    assert folder.passive[0].names == packed.passive[0].names == ("bad", "good", "film", "plot")
+    rows = [[1, 0, 1, 0], [1, 0, 0, 1], [0, 1, 1, 0], [0, 1, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0]]
+    assert folder.passive[0].x.tolist() == packed.passive[0].x.tolist() == rows
+    assert folder.y.tolist() == packed.y.tolist() == [0, 0, 1, 1, 0, 1]
+    assert split(packed, 0).test_rows.tolist() == [4, 5]
+    assert folder.notes == packed.notes == ("4 + 2 of 25,000 + 25,000 reviews",)
+    assert folder.fingerprint == packed.fingerprint
+
+
+def test_broken_folders_and_archives_are_named(tmp_path: Path) -> None:
+    official(tmp_path / "a", {k: v for k, v in REVIEWS.items() if not k.startswith("test/pos")})
+    with pytest.raises(DataError, match=r"aclImdb/test/pos: no such folder; unpack"):
+        imdb(tmp_path / "a")
+    (tmp_path / "a/aclImdb/test/pos").mkdir()
+    with pytest.raises(DataError, match=r"aclImdb: holds no reviews of test/pos"):
+        imdb(tmp_path / "a")
+    (tmp_path / "a/aclImdb/test/pos/0_7.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"0_7\.txt: is not UTF-8"):
+        imdb(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    for content in (b"junk", b"", b"\x1f\x8b\x08\x00broken"):
+        (tmp_path / "b" / "aclImdb_v1.tar.gz").write_bytes(content)
+        with pytest.raises(DataError, match=r"aclImdb_v1\.tar\.gz: is corrupt or cut off"):
+            imdb(tmp_path / "b")
+
+
 def test_a_missing_file_says_what_goes_where(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"{re.escape(FILE)}: no such file; put .*ai\.stanford\.edu.*one csv"):
+    with pytest.raises(DataError, match=r"aclImdb_v1\.tar\.gz: no such file; put .*ai\.stanford\.edu.*7c2ac02c0356"):
         imdb(tmp_path)
 
 

@@ -107,6 +107,13 @@ def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
         assert word in str(error.value)
 
 
+def test_the_published_hash_of_a_broken_file_is_told(tmp_path: Path) -> None:
+    tiny(tmp_path)
+    put(tmp_path, "t10k-labels-idx1-ubyte", b"junk")
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz has the MD5 ec29112dd5afa0611ce80d1b7f02629c"):
+        mnist(tmp_path)
+
+
 @pytest.mark.parametrize("zipped", [b"\x1f\x8b\x08\x00broken", gzip.compress(b"x" * 1000, 0)[:500], b"no gzip"])
 def test_a_broken_archive_is_named(tmp_path: Path, zipped: bytes) -> None:
     path = tmp_path / "a.gz"
@@ -125,7 +132,7 @@ def test_a_class_without_training_rows_is_refused(tmp_path: Path) -> None:
 def test_a_missing_file_says_where_it_goes(tmp_path: Path) -> None:
     tiny(tmp_path)
     (tmp_path / RAW / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz: no such file; put .* torchvision"):
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz: no such file; put .* tune-vfl data fetch mnist"):
         mnist(tmp_path)
 
 

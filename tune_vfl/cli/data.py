@@ -1,4 +1,4 @@
-"""``tune-vfl data check``: what a data set holds, before anything is trained on it."""
+"""``tune-vfl data``: what a data set holds, before anything is trained on it; and how to get one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Dataset = Annotated[
     typer.Option("--dataset", "-d", help="A data set instead of a spec, with options as --set dataset.path=my.csv."),
 ]
 
-app = typer.Typer(help="Your data: check.", no_args_is_help=True)
+app = typer.Typer(help="Your data: check; public data: fetch.", no_args_is_help=True)
 
 
 def add_to(parent: typer.Typer) -> None:
@@ -36,7 +36,7 @@ def add_to(parent: typer.Typer) -> None:
 
 @app.callback()
 def _data() -> None:
-    """Your data: check what a spec makes of it."""
+    """Your data: check what a spec makes of it; public data: fetch."""
 
 
 @app.command("check")
@@ -63,6 +63,22 @@ def check(
             _show(one)
         for warning in one.warnings:
             say(f"warning: {warning}")
+
+
+@app.command("fetch")
+def fetch(
+    name: Annotated[str, typer.Argument(metavar="DATASET", help="The name of a public data set.")],
+) -> None:
+    """Download the official files of a data set to TUNE_VFL_DATA, where torchvision or scikit-learn offers them.
+
+    Nothing else ever downloads data. Where neither offers it, the answer says where it can be had.
+
+    Example: `tune-vfl data fetch mnist`
+    """
+    from tune_vfl.data import data_root
+    from tune_vfl.data.base import DATASETS
+
+    emit(str(DATASETS[name]().fetch(data_root())))
 
 
 def _raw(spec: Path | None, dataset: str | None) -> Mapping[str, Any]:

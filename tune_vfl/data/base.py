@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from tune_vfl.errors import DataError
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Named, Strict, Training
 
@@ -241,6 +242,21 @@ class Loader(ABC, Generic[O]):
         """Return the options with every file path made absolute; the same options where they name no file."""
         del root
         return options
+
+    def fetch(self, root: Path) -> Path:
+        """Download the official files to where :meth:`load` looks for them, through torchvision or scikit-learn.
+
+        Returns:
+            The folder or file that is there now.
+
+        Raises:
+            DataError: where neither of them offers the data set, or the download fails.
+        """
+        del root
+        raise DataError(
+            f"dataset {self.name!r}: neither torchvision nor scikit-learn offers it for download ({self.reference}); "
+            "docs/datasets.md says which file goes where"
+        )
 
 
 DATASETS: Registry[Loader[Any]] = Registry("dataset", "tune_vfl.data")

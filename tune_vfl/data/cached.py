@@ -36,14 +36,17 @@ def folder() -> Path:
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Return what tells two versions of a file apart: the time of its last change, and its size."""
-    stat = path.stat()
+    """Return what tells two versions of a file apart: the time of its last change, and its size; -1 where it is not."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return -1, -1
     return stat.st_mtime_ns, stat.st_size
 
 
 def unchanged(stamps: Stamps) -> bool:
-    """Whether every file is still what it was, and every folder holds the same names."""
-    return all(path.exists() and stamp(path) == known for path, known in stamps.items())
+    """Whether every file is still what it was, or still not there, and every folder holds the same names."""
+    return all(stamp(path) == known for path, known in stamps.items())
 
 
 def take(key: str, name: str) -> tuple[Dataset, Stamps] | None:

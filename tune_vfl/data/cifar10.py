@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.batches import images_of
+from tune_vfl.data.fetching import by_torchvision
 from tune_vfl.data.public_images import ImageSet, Part, image_set, read_parts
-from tune_vfl.data.root import find
+from tune_vfl.data.root import find, holds
 from tune_vfl.data.sample import SampledOptions
 from tune_vfl.spec import Named, Training
 
@@ -51,9 +52,13 @@ class Cifar10(Loader[SampledOptions]):
     Options = SampledOptions
     kept = True
 
+    def fetch(self, root: Path) -> Path:
+        """Download it through torchvision."""
+        return by_torchvision("CIFAR10", root, _BATCHES)
+
     def load(self, options: SampledOptions, root: Path) -> Dataset:
         """Read the folder ``cifar-10-batches-py``, else ``cifar10/cifar10.npz``."""
-        if (root / _BATCHES).is_dir():
+        if holds(root, _BATCHES):
             folder = root / _BATCHES
             return image_set(_KNOWN, [_official(root, train=True)], _official(root, train=False), options, path=folder)
         path = find(

@@ -9,11 +9,13 @@ import torch
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.fetching import telling
 from tune_vfl.data.numbers import read_numbers
 from tune_vfl.data.partition import matrix_parties
 from tune_vfl.data.root import find
 from tune_vfl.data.sample import SampledOptions, training_sample
 from tune_vfl.errors import DataError
+from tune_vfl.files import written_whole
 from tune_vfl.spec import Named, Training
 
 if TYPE_CHECKING:
@@ -49,9 +51,28 @@ class Covtype(Loader[SampledOptions]):
     Options = SampledOptions
     kept = True
 
+    def fetch(self, root: Path) -> Path:
+        """Download it through scikit-learn, and write it as UCI does."""
+        import gzip
+        from tempfile import TemporaryDirectory
+
+        from sklearn.datasets import fetch_covtype
+
+        place = root / "covtype" / "covtype.data.gz"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with telling("sklearn.datasets.fetch_covtype", place), TemporaryDirectory() as scratch:
+            bunch = fetch_covtype(data_home=scratch)
+            with written_whole(place) as draft, gzip.open(draft, "wt", encoding="ascii") as file:
+                np.savetxt(file, np.column_stack([bunch.data, bunch.target]), fmt="%d", delimiter=",")
+        return place
+
     def load(self, options: SampledOptions, root: Path) -> Dataset:
         """Read ``covtype/covtype.data.gz``."""
-        path = find(root, "covtype/covtype.data.gz", "https://archive.ics.uci.edu/dataset/31/covertype")
+        path = find(
+            root,
+            "covtype/covtype.data.gz",
+            "https://archive.ics.uci.edu/dataset/31/covertype, or by tune-vfl data fetch covtype",
+        )
         numbers = read_numbers(path, len(FEATURES) + 1)
         labels = numbers[:, -1]
         wrong = ~np.isin(labels, np.arange(1, len(CLASSES) + 1))

@@ -71,14 +71,15 @@ class GiveMeSomeCredit(Loader[SampledOptions]):
             y[kept],
             _CLASSES,
             metric=options.metric,
-            recipe=_recipe(),
+            recipe=credit_recipe(),
             test_share=0.2,
             notes=notes,
             where=f"{path}: label column {LABEL!r}",
         )
 
 
-def _recipe() -> Recipe:
+def credit_recipe() -> Recipe:
+    """Return the net in LADSG's sizes, and a training."""
     options = {"name": "mlp", "bottom_hidden": [64, 32, 16], "embedding_dim": 10, "top_hidden": [32, 16]}
     training = Training(epochs=20, batch_size=1024, lr=1e-3)
     return Recipe(model=Named.model_validate(options), training=training, auxiliary_per_class=50)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,10 +11,9 @@ from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
+from tune_vfl.data.imdb_files import read_reviews
 from tune_vfl.data.partition import matrix_parties
-from tune_vfl.data.root import find
 from tune_vfl.data.sample import SampledOptions, training_sample
-from tune_vfl.data.table import read_table
 from tune_vfl.data.words import top_words
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Training
@@ -22,9 +21,6 @@ from tune_vfl.spec import Named, Training
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pandas as pd
-
-_COLUMNS = ("split", "label", "review")
 _CLASSES = ("negative", "positive")
 
 
@@ -52,27 +48,15 @@ class Imdb(Loader[ImdbOptions]):
     kept = True
 
     def load(self, options: ImdbOptions, root: Path) -> Dataset:
-        """Read ``imdb/imdb_reviews.csv.xz``."""
-        path = find(
-            root,
-            "imdb/imdb_reviews.csv.xz",
-            "https://ai.stanford.edu/~amaas/data/sentiment/; write its reviews to one csv with the columns split "
-            "(train or test), label (0 or 1) and review, then pack it with xz",
-        )
-        frame = read_table(path)
-        missing = [name for name in _COLUMNS if name not in frame.columns]
-        if missing:
-            raise DataError(f"{path}: has no column {missing[0]!r}; expected {', '.join(_COLUMNS)} among its columns")
-        is_test = _one_of(frame, "split", ("train", "test"), path) == 1
-        y = torch.from_numpy(_one_of(frame, "label", ("0", "1"), path))
-        if is_test.all() or not is_test.any():
-            raise DataError(f"{path}: column 'split' is the same in all rows; expected both train and test")
-        x, words = top_words(frame["review"].tolist(), ~is_test, options.words)
+        """Read ``imdb/imdb_reviews.csv.xz``, the official folder ``aclImdb``, or ``aclImdb_v1.tar.gz``."""
+        read = read_reviews(root)
+        x, words = top_words(read.texts, ~read.is_test, options.words)
         if len(words) < options.words:
             raise DataError(
-                f"{path}: the training reviews hold {len(words)} different words, fewer than words={options.words}"
+                f"{read.path}: the training reviews hold {len(words)} different words, fewer than words={options.words}"
             )
-        test_rows = torch.from_numpy(np.flatnonzero(is_test))
+        y = torch.from_numpy(read.y)
+        test_rows = torch.from_numpy(np.flatnonzero(read.is_test))
         kept, test_rows, notes = training_sample(y, test_rows, options.rows, _CLASSES, "imdb")
         return assemble(
             "imdb",
@@ -84,27 +68,14 @@ class Imdb(Loader[ImdbOptions]):
             metric=options.metric,
             recipe=_recipe(),
             test_rows=test_rows,
-            notes=notes,
-            where=f"{path}: label column 'label'",
+            notes=(*read.notes, *notes),
+            where=f"{read.path}: {read.labels}",
         )
 
 
 def _recipe() -> Recipe:
     model = Named.model_validate({"name": "gafm", "bottom_hidden": [256, 128], "activation": "relu", "dropout": 0.5})
     return Recipe(model=model, training=Training(epochs=300, batch_size=1028, lr=1e-4))
-
-
-def _one_of(
-    frame: pd.DataFrame, column: str, allowed: tuple[str, ...], path: Path
-) -> np.ndarray[Any, np.dtype[np.int64]]:
-    codes = np.select([frame[column] == value for value in allowed], range(len(allowed)), default=-1)
-    if (codes < 0).any():
-        row = int(np.argmax(codes < 0))
-        raise DataError(
-            f"{path}: column {column!r} holds {frame[column].iloc[row]!r} in row {row + 1}, expected "
-            f"{' or '.join(allowed)}; correct the row or fetch the file again"
-        )
-    return codes.astype(np.int64)
 
 
 def _as_they_are(

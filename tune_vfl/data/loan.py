@@ -1,16 +1,95 @@
-"""Give Me Some Credit under the name that the papers of this field call it by."""
+"""The loan data of LADSG: a table of 156 columns where the user has it, else the ten columns of the file it cites."""
 
 from __future__ import annotations
 
-from tune_vfl.data.base import dataset
-from tune_vfl.data.give_me_some_credit import GiveMeSomeCredit
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from pydantic import Field
+
+from tune_vfl.data.assemble import assemble
+from tune_vfl.data.base import Dataset, Loader, dataset
+from tune_vfl.data.encode import Encoding, encode_party
+from tune_vfl.data.give_me_some_credit import GiveMeSomeCredit, credit_recipe
+from tune_vfl.data.labels import encode_labels
+from tune_vfl.data.options import Column
+from tune_vfl.data.partition import ACTIVE, by_share, shown
+from tune_vfl.data.root import find, holds
+from tune_vfl.data.sample import SampledOptions, training_sample
+from tune_vfl.data.table import left_out, read_table
+from tune_vfl.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PLACES = ("loan/loan.csv", "loan/loan.csv.gz", "loan/loan.parquet")
+_COLUMNS, _ROWS = 156, 100_000
+
+
+class LoanOptions(SampledOptions):
+    """Which rows are used, and which column of the wide table is the label."""
+
+    label: Column | None = Field(None, description="the label column of loan/loan.csv; none: its last one")
+    positive: str | int | float | bool | None = Field(None, description="the label of a loan that was not paid back")
 
 
 @dataset("loan")
-class Loan(GiveMeSomeCredit):
-    """The same file and recipe as ``give_me_some_credit``, the loan data that LADSG cites.
+class Loan(Loader[LoanOptions]):
+    """LADSG's 156 columns cannot be told from what it cites: Give Me Some Credit, which has ten.
 
-    LADSG counts 156 features; the file it cites has ten. One's own loans of any width are read by ``csv``.
+    A table of borrowers at ``loan/loan.csv`` is read as ``csv`` would, with LADSG's 80,000 and 20,000 rows where there
+    are more, halves of the columns, four layers at the bottom and three on top, and 50 labelled rows a class. Without
+    one it is ``give_me_some_credit``, with all its rows. LADSG's metric is F1 (``metric: f1``).
     """
 
-    summary = "the same as give_me_some_credit, by the name LADSG uses"
+    summary = "a wide table of loans (LADSG: 156 columns) at loan/loan.csv; give_me_some_credit where there is none"
+    reference = "LADSG, loan default prediction; Kaggle, Give Me Some Credit 2011"
+    Options = LoanOptions
+    kept = True
+
+    def load(self, options: LoanOptions, root: Path) -> Dataset:
+        """Read ``loan/loan.csv`` or ``.parquet``, else ``give_me_some_credit/cs-training.csv``."""
+        place = next((place for place in _PLACES if holds(root, place)), None)
+        if place is None:
+            return self._cited(options, root)
+        path = find(root, place)
+        frame = read_table(path)
+        label = options.label or str(frame.columns[-1])
+        if label not in frame.columns:
+            raise DataError(f"{path}: has no column {label!r}; it has: {shown(list(frame.columns))}")
+        where = f"{path}: label column {label!r}"
+        y, class_names = encode_labels(frame[label], where, options.positive)
+        if len(class_names) != 2:
+            raise DataError(f"{where}: has {len(class_names)} classes, expected 2; name another column as label")
+        features = [name for name in frame.columns if name != label]
+        rows = _ROWS if options.rows is None and len(y) > _ROWS else options.rows
+        kept, _, said = training_sample(y, torch.empty(0, dtype=torch.int64), rows, class_names, self.name)
+        counted = [f"{path.name} has {len(features)} columns, LADSG counts 156"] * (len(features) != _COLUMNS)
+        notes = [*left_out(frame), *counted, *said]
+        partition = by_share(features, options.split, options.passive_parties, str(path))
+        held = {}
+        for party, names in {**partition.passive, ACTIVE: partition.active}.items():
+            if names:
+                held[party], found = encode_party(frame, party, names, str(path), Encoding())
+                held[party] = replace(held[party], x=held[party].x[kept])
+                notes += found
+        return assemble(
+            self.name,
+            (tuple(held[party] for party in partition.passive), held.get(ACTIVE)),
+            y[kept],
+            class_names,
+            metric=options.metric,
+            recipe=credit_recipe(),
+            test_share=0.2,
+            notes=notes,
+            where=where,
+        )
+
+    def _cited(self, options: LoanOptions, root: Path) -> Dataset:
+        if options.label is not None or options.positive is not None:
+            find(root, _PLACES[0], "wherever your table of loans is from; label and positive are for it alone")
+        plain = SampledOptions(**options.model_dump(exclude={"label", "positive"}))
+        data = GiveMeSomeCredit().load(plain, root)
+        said = f"the ten columns of the file that LADSG cites, where it counts 156; a wide table goes to {_PLACES[0]}"
+        return replace(data, name=self.name, notes=(said, *data.notes))

@@ -9,6 +9,7 @@ import torch
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.fetching import by_torchvision
 from tune_vfl.data.idx import read_idx
 from tune_vfl.data.partition import image_parties
 from tune_vfl.data.root import find_one
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _CLASSES = tuple(str(k) for k in range(10))
 _SIDE = 28
+MD5 = {
+    "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "train-labels-idx1-ubyte": "d53e105ee54ea40749a09fcbcd1e9432",
+    "t10k-images-idx3-ubyte": "9fb629c4189551a2d022fa330f9573f3",
+    "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
+}
 
 
 @dataset("mnist")
@@ -37,6 +44,10 @@ class Mnist(Loader[SampledOptions]):
     reference = "LeCun, Cortes, Burges 1998, the MNIST database"
     Options = SampledOptions
     kept = True
+
+    def fetch(self, root: Path) -> Path:
+        """Download it through torchvision."""
+        return by_torchvision("MNIST", root, "MNIST/raw")
 
     def load(self, options: SampledOptions, root: Path) -> Dataset:
         """Read the four idx files of ``MNIST/raw``, gzipped or not."""
@@ -60,12 +71,22 @@ class Mnist(Loader[SampledOptions]):
         )
 
 
+def _read(path: Path, axes: int) -> Bytes:
+    try:
+        return read_idx(path, axes)
+    except DataError as error:
+        published = MD5[path.name.removesuffix(".gz")]
+        raise DataError(
+            f"{error} (the published {path.name.removesuffix('.gz')}.gz has the MD5 {published})"
+        ) from error
+
+
 def _part(root: Path, part: str) -> tuple[Bytes, Bytes]:
     """Return the images ``(N, 28, 28)`` and labels ``(N,)`` of ``train`` or ``t10k``."""
     places = [f"MNIST/raw/{part}-{kind}-idx{axes}-ubyte" for kind, axes in (("images", 3), ("labels", 1))]
-    hint = "https://yann.lecun.com/exdb/mnist/, or torchvision.datasets.MNIST(root, download=True)"
+    hint = "https://ossci-datasets.s3.amazonaws.com/mnist/, or by tune-vfl data fetch mnist"
     at_images, at_labels = (find_one(root, [f"{place}.gz", place], hint) for place in places)
-    images, labels = read_idx(at_images, 3), read_idx(at_labels, 1)
+    images, labels = _read(at_images, 3), _read(at_labels, 1)
     if images.shape[1:] != (_SIDE, _SIDE) or not len(images):
         raise DataError(
             f"{at_images}: holds {' x '.join(map(str, images.shape))} pixels, expected N x 28 x 28; fetch it again"

@@ -14,6 +14,7 @@ from tune_vfl.data.npz_images import Array, check_pair, read_arrays
 from tune_vfl.data.partition import ACTIVE, cut_points, passive_names
 from tune_vfl.data.sample import SampledOptions, training_sample
 from tune_vfl.errors import DataError
+from tune_vfl.spec import Training
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,20 @@ class ImageSet:
 
 
 Part = tuple[Array, Array]
+
+
+def fu_training(epochs: int) -> Training:
+    """Return how Fu et al. 2022 train on CIFAR's pictures."""
+    return Training(
+        epochs=epochs,
+        batch_size=32,
+        optimizer="sgd",
+        lr=0.1,
+        momentum=0.9,
+        weight_decay=5e-4,
+        lr_schedule="multistep",
+        milestones=(50, 85),
+    )
 
 
 def read_parts(path: Path, known: ImageSet, pairs: Sequence[tuple[str, str]]) -> list[Part]:

@@ -23,7 +23,7 @@ def data_root() -> Path:
 
 @contextmanager
 def recorded() -> Iterator[list[Path]]:
-    """Collect the files that :func:`find` and :func:`locate` hand out meanwhile, for a cache to watch."""
+    """Collect the files that :func:`find` and :func:`locate` hand out meanwhile, and what :func:`holds` misses."""
     opened: list[Path] = []
     token = _opened.set(opened)
     try:
@@ -62,7 +62,16 @@ def find(root: Path, relative: str, hint: str = "") -> Path:
 
 def find_one(root: Path, relatives: Sequence[str], hint: str = "") -> Path:
     """Return the first of several places of one file that exists; see :func:`find`, which speaks where none does."""
-    return find(root, next((r for r in relatives if (root / r).is_file()), relatives[0]), hint)
+    return find(root, next((r for r in relatives if holds(root, r)), relatives[0]), hint)
+
+
+def holds(root: Path, relative: str) -> bool:
+    """Whether a file or folder is there. That it is not is recorded: put there later, it must be noticed."""
+    path = root / relative
+    there = path.exists()
+    if not there:
+        _record(path)
+    return there
 
 
 def find_folder(root: Path, relatives: Sequence[str], hint: str) -> Path:
@@ -72,7 +81,7 @@ def find_folder(root: Path, relatives: Sequence[str], hint: str) -> Path:
         DataError: where none does, saying which archive to unpack where.
     """
     for relative in relatives:
-        if (root / relative).is_dir():
+        if holds(root, relative) and (root / relative).is_dir():
             return root / relative
     raise DataError(
         f"{root / relatives[0]}: no such folder; unpack the archive there, or point TUNE_VFL_DATA at the folder that "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,6 +17,7 @@ from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Training
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 FAULTS = (
@@ -38,17 +39,24 @@ class SteelPlates(Loader[PartyOptions]):
     summary = "1,941 faults of steel plates x 27 measurements, 7 kinds"
     reference = "Buscema, Terzi, Tastle 2010, UCI Steel Plates Faults; recipe of LabObf"
     Options = PartyOptions
-    said: ClassVar[tuple[str, ...]] = ()
 
     def load(self, options: PartyOptions, root: Path) -> Dataset:
         """Read ``steel_plates_faults/steel_plates_faults.csv``."""
+        return self.read(options, root, name=self.name)
+
+    def read(self, options: PartyOptions, root: Path, *, name: str, notes: Sequence[str] = ()) -> Dataset:
+        """Read them under another name, to stand in for others.
+
+        Raises:
+            DataError: as :meth:`load`.
+        """
         path = find(
             root,
             "steel_plates_faults/steel_plates_faults.csv",
             "https://archive.ics.uci.edu/dataset/198/steel+plates+faults (as one csv, with its column names on top)",
         )
         frame = read_table(path)
-        features = tuple(name for name in frame.columns if name not in FAULTS)
+        features = tuple(column for column in frame.columns if column not in FAULTS)
         if len(features) != _FEATURES or len(frame.columns) != _FEATURES + len(FAULTS):
             raise DataError(
                 f"{path}: expected {_FEATURES} features and the columns {', '.join(FAULTS)}, got {len(features)} "
@@ -59,19 +67,20 @@ class SteelPlates(Loader[PartyOptions]):
             raise DataError(f"{path}: expected complete numeric columns; fetch the file again")
         parties = matrix_parties(columns.x[:, :_FEATURES], features, options.split, options.passive_parties, str(path))
         return assemble(
-            self.name,
+            name,
             parties,
             _labels(columns.x[:, _FEATURES:], path),
             CLASSES,
             metric=options.metric,
-            recipe=_recipe(),
+            recipe=fault_recipe(),
             test_share=0.2,
-            notes=self.said,
+            notes=notes,
             where=f"{path}: the {len(FAULTS)} fault columns",
         )
 
 
-def _recipe() -> Recipe:
+def fault_recipe() -> Recipe:
+    """Return what LabObf trains on its fault data."""
     options = {"name": "mlp", "bottom_hidden": [64, 32], "embedding_dim": 10, "top_hidden": [32]}
     training = Training(epochs=50, batch_size=64, lr=1e-3)
     return Recipe(model=Named.model_validate(options), training=training, auxiliary_per_class=10)
