@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reports import words
 from reports.frontier import FrontierInfo, Point, frontier_info
+from tune_vfl.cell import is_ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,7 @@ def story(record: StudyRecord) -> Story:
         asked=_asked(record),
         answer=_answer(record, info),
         warnings=[*_unfinished(record), *_useless(info), *_weak(record, info), *_blind(record), *_chance(record)],
-        remarks=[*_upper_bounds(record), *_notes(record)],
+        remarks=[*_retrained(record, info), *_upper_bounds(record), *_notes(record)],
         commands=commands(record),
     )
 
@@ -167,6 +168,15 @@ def _chance(record: StudyRecord) -> list[str]:
     if len(record.cell.seeds) > 1:
         return []
     return ["One seed: there are no error bars, and small differences between settings are chance."]
+
+
+def _retrained(record: StudyRecord, info: FrontierInfo) -> list[str]:
+    """Say what the undefended model was trained with, where settings were trained otherwise."""
+    own = {n: record.cell.own(n) for n in info.moved if is_ordinary(n)}
+    if not own:
+        return []
+    searched = f"Searched along with the defense: {words.listed(list(own))}."
+    return [f"{searched} The undefended model has {words.setting(own)}, so a setting may be more useful than it is."]
 
 
 def _upper_bounds(record: StudyRecord) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from reports import words
+from tune_vfl.cell import qualified
 from tune_vfl.outcome import OUTCOMES, Outcome
 from tune_vfl.tracking.standing import standing
 
@@ -90,7 +91,7 @@ def _attack_rows(study: str, number: int | None, outcome: Outcome) -> list[dict[
 
 
 def _head(record: StudyRecord, trial: TrialRecord) -> dict[str, Any]:
-    return {"study": record.name, "number": trial.number, **{f"defense.{k}": v for k, v in trial.params.items()}}
+    return {"study": record.name, "number": trial.number, **{qualified(k): v for k, v in trial.params.items()}}
 
 
 def _scores(outcome: Outcome) -> dict[str, float | None]:

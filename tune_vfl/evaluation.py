@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +11,18 @@ from typing import Any
 import torch
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.cell import Cell, References
+from tune_vfl.cell import Cell, References, is_ordinary
 from tune_vfl.data import load
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
-from tune_vfl.measure import Measured, guess_of, measure, measure_references
+from tune_vfl.measure import Measured, guess_of, measure, measure_references, references_of
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import IN_MEMORY_BYTES, recording_bytes
 from tune_vfl.protocol.view import Moment
 from tune_vfl.raw_spec import apply_settings
 from tune_vfl.resolve import build_architecture, build_attack, defense_params, resolve
+from tune_vfl.runtime import device_for
 from tune_vfl.scoring import summarize
 from tune_vfl.spec import Strict, StudySpec, parse
 from tune_vfl.training import train_pack
@@ -80,14 +82,39 @@ def evaluate_pack(
 
     Args:
         cell: what is evaluated.
-        params: one mapping of defense parameters per trial; the cell's fixed ones are laid over them.
-        references: what attacks are compared with; None measures it here.
+        params: one mapping per trial of the defense's parameters, over which the cell's fixed ones are laid, and of
+            ordinary ones (``training.lr``), which change the cell: trials that differ in these share no pass.
+        references: what attacks are compared with on this cell; None measures it here. It is always measured here for
+            a trial whose model is another.
         device: where networks are trained; attacks run on the CPU.
 
     Returns:
         One outcome per setting, in order. A setting that fails does not touch the others.
     """
-    references = references if references is not None else measure_references(cell)
+    alike: dict[str, list[int]] = {}
+    for i, given in enumerate(params):
+        alike.setdefault(json.dumps({n: v for n, v in given.items() if is_ordinary(n)}, sort_keys=True), []).append(i)
+    outcomes: dict[int, Outcome] = {}
+    for members in alike.values():
+        try:
+            trained, _ = cell.under(params[members[0]])
+            build_architecture(trained.model)
+        except SpecError as error:
+            outcomes.update(dict.fromkeys(members, Outcome.failed("infeasible", str(error))))
+            continue
+        if trained.model is cell.model:
+            known = references = references if references is not None else measure_references(cell)
+        else:
+            known = references_of(trained)
+        bench = _Bench(trained, tuple(build_attack(a) for a in cell.attacks), known, device)
+        settings = [cell.under(params[i])[1] for i in members]
+        outcomes.update(zip(members, _evaluate_alike(bench, settings), strict=True))
+    return [outcomes[i] for i in range(len(params))]
+
+
+def _evaluate_alike(bench: _Bench, params: Sequence[Settings]) -> list[Outcome]:
+    """Evaluate settings of the defense on one cell."""
+    cell = bench.cell
     outcomes: dict[int, Outcome] = {}
     ready: dict[int, Strict] = {}
     cls = DEFENSES[cell.defense]
@@ -101,7 +128,6 @@ def evaluate_pack(
             outcomes[i] = Outcome.failed("infeasible", "; ".join(problems))
         else:
             ready[i] = built
-    bench = _Bench(cell, tuple(build_attack(a) for a in cell.attacks), references, device)
     for group in _groups(cell, ready):
         outcomes.update(zip(group, _evaluate_group(bench, [ready[i] for i in group]), strict=True))
     return [outcomes[i] for i in range(len(params))]
@@ -206,7 +232,17 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
 
     Args:
         spec: its defense's ``params`` are the setting; ``budget.seeds`` says how many seeds.
+
+    Raises:
+        SpecError: with every problem; a domain is one, since there is no search.
     """
+    if spec.searched:
+        raise SpecError(
+            [
+                f"{name}: evaluate measures one setting, got the domain {d}; give a value"
+                for name, d in spec.searched.items()
+            ]
+        )
     cell = resolve(spec)
     dataset = load(cell.dataset)
     (outcome,) = evaluate_pack(cell, [{}], device=device_for(spec.resources.gpu))
@@ -222,19 +258,6 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
         "seeds": list(cell.seeds),
         **answer,
     }
-
-
-def device_for(gpu: float) -> str:
-    """Return the device for a spec's ``resources.gpu``.
-
-    Raises:
-        SpecError: when a GPU is asked for and torch sees none.
-    """
-    if gpu and not torch.cuda.is_available():
-        raise SpecError(
-            f"resources.gpu: asks for {gpu:g} of a GPU, torch sees none here; set it to 0 or use a CUDA build"
-        )
-    return "cuda" if gpu else "cpu"
 
 
 def setting_of(cell: Cell, params: Settings) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from tune_vfl.protocol.view import Answer, Reconstruction
 from tune_vfl.resolve import build_architecture, build_attack
 from tune_vfl.scoring import VariantScore, guess_success, score_answer, score_reconstruction
 from tune_vfl.seeds import Streams
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict, Training
 from tune_vfl.training import Run, build_network, split_of
 
 
@@ -169,6 +170,16 @@ def measure_references(cell: Cell) -> References:
         if "bottom" in attack.sees() and "gradients" not in attack.sees():
             lower[attack.name] = _best_values(_untrained_scores(cell, attack))
     return References(r_lower=lower)
+
+
+def references_of(cell: Cell) -> References:
+    """Return what :func:`measure_references` measures, once a process for cells that differ in their training only."""
+    return _references(cell.model_copy(update={"training": Training()}).model_dump_json())
+
+
+@lru_cache(maxsize=32)
+def _references(cell: str) -> References:
+    return measure_references(Cell.model_validate_json(cell))
 
 
 def _untrained_scores(cell: Cell, attack: Attack[Strict]) -> dict[str, VariantScore]:

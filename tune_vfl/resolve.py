@@ -53,7 +53,7 @@ def mode_of(dataset: Dataset, options: ModelOptions) -> Mode:
 
 
 def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
-    """Complete and check a spec.
+    """Complete and check a spec. Where a domain stands for a value, the data set's own recipe is taken.
 
     Args:
         spec: as parsed.
@@ -63,7 +63,9 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
         SpecError: with every unknown name, wrong option and impossible combination.
         DataError: when the data cannot be read.
     """
-    problems = _Problems()
+    problems = _Problems(_misplaced(spec))
+    if problems:
+        raise SpecError(problems)
     defense_class = problems.attempt(lambda: DEFENSES[spec.defense.name])
     attempted = [problems.attempt(partial(build_attack, named)) for named in spec.attacks]
     attacks: list[Attack[Strict]] = [a for a in attempted if a is not None]
@@ -86,7 +88,7 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
         raise SpecError(problems)
     return Cell(
         dataset=written_out(spec.dataset, root),
-        model=Named(name=architecture.name, **architecture.options.model_dump()),
+        model=Named(name=architecture.name, **architecture.options.model_dump(exclude_none=True)),
         training=training,
         defense=spec.defense.name,
         fixed=spec.defense.params,
@@ -97,6 +99,20 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
         mode=mode,
         trial_minutes=spec.budget.trial_minutes,
     )
+
+
+def _misplaced(spec: StudySpec) -> Iterable[str]:
+    """Say why a domain cannot stand where it does."""
+    attack = "it would change the attacker that settings are compared by; make a study of each"
+    where = [
+        ("dataset", spec.dataset.options, "it would change the task that settings are compared on; list data sets")
+    ]
+    where += [(f"attacks.{a.name}", a.options, attack) for a in spec.attacks]
+    where += [("defense.params", spec.defense.params, "params fixes values; what is searched belongs to defense.space")]
+    for place, options, why in where:
+        for name, value in options.items():
+            if isinstance(value, Mapping) and len({"float", "int", "choice"} & set(value)) == 1:
+                yield f"{place}.{name}: a domain cannot stand here: {why}"
 
 
 def defense_params(name: str, given: Mapping[str, Any], *, num_classes: int) -> Strict:

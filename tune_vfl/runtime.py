@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from tune_vfl.errors import SpecError
+
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 
 
@@ -30,3 +32,18 @@ def prepare_process() -> None:
     mallopt(M_MMAP_THRESHOLD, 32 * 2**20)
     mallopt(M_TRIM_THRESHOLD, 2**30)
     mallopt(M_TOP_PAD, 64 * 2**20)
+
+
+def device_for(gpu: float) -> str:
+    """Return the device for a spec's ``resources.gpu``.
+
+    Raises:
+        SpecError: when a GPU is asked for and torch sees none.
+    """
+    import torch
+
+    if gpu and not torch.cuda.is_available():
+        raise SpecError(
+            f"resources.gpu: asks for {gpu:g} of a GPU, torch sees none here; set it to 0 or use a CUDA build"
+        )
+    return "cuda" if gpu else "cpu"

@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import to_jsonable_python
 
 from tune_vfl.errors import SpecError, did_you_mean
 from tune_vfl.raw_spec import as_list
 
 SCHEMA = "tune-vfl/spec/1"
+
+SEARCHABLE = ("training", "model")
+"""The parts of a spec in which a domain may stand for a value."""
 
 
 class Strict(BaseModel):
@@ -110,7 +125,11 @@ class Resources(Strict):
 
 
 class StudySpec(Strict):
-    """One study: one dataset, one defense, any number of attacks."""
+    """One study: one dataset, one defense, any number of attacks.
+
+    In ``training`` and ``model`` a domain may stand for a value: ``{lr: {float: [1.0e-4, 1.0e-2], log: true}}``. Such a
+    field counts as not given, so that the data set's recipe fills it; what is to be searched stands in ``searched``.
+    """
 
     study: str = Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     dataset: Named
@@ -123,6 +142,45 @@ class StudySpec(Strict):
     resources: Resources = Field(default_factory=Resources)
     storage: str | None = None
     tracking: str | None = None
+    _searched: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def searched(self) -> dict[str, Any]:
+        """The domains as they were given, by name: ``training.lr``. No field takes a mapping for its value."""
+        return dict(self._searched)
+
+    def at(self, name: str, value: Any) -> StudySpec:
+        """Return the spec with a value in the place of a domain.
+
+        Raises:
+            SpecError: when the field does not take it.
+        """
+        part, _, field = name.partition(".")
+        raw = self.model_dump(exclude_unset=True)
+        return parse({**raw, part: {**raw.get(part, {}), field: value}})
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _take_domains_out(cls, raw: Any, handler: ModelWrapValidatorHandler[StudySpec]) -> StudySpec:
+        if not isinstance(raw, Mapping):
+            return handler(raw)
+        searched: dict[str, Any] = {}
+        rest = dict(raw)
+        for part in SEARCHABLE:
+            if isinstance(given := raw.get(part), Mapping):
+                searched |= {f"{part}.{k}": to_jsonable_python(v) for k, v in given.items() if isinstance(v, Mapping)}
+                rest[part] = {k: v for k, v in given.items() if not isinstance(v, Mapping)}
+        spec = handler(rest)
+        spec._searched = searched
+        return spec
+
+    @model_serializer(mode="wrap")
+    def _put_domains_back(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        for name, domain in self._searched.items():
+            part, _, field = name.partition(".")
+            plain.setdefault(part, {})[field] = domain
+        return plain
 
     @model_validator(mode="after")
     def _each_attack_once(self) -> StudySpec:
@@ -174,4 +232,8 @@ def parse(raw: Mapping[str, Any]) -> StudySpec:
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a study's spec, for editors."""
-    return {"$id": SCHEMA, **StudySpec.model_json_schema()}
+    schema = {"$id": SCHEMA, **StudySpec.model_json_schema()}
+    fields = schema["$defs"]["Training"]["properties"]
+    domain = {"type": "object", "description": "a domain to search: float: [low, high], int: [low, high] or choice: []"}
+    fields.update({name: {"anyOf": [field, domain]} for name, field in fields.items()})
+    return schema

@@ -27,6 +27,8 @@ def export(
 ) -> None:
     """Export the best setting; `tune_vfl.load_config(FILE)` reads it without Ray or MLflow.
 
+    The file holds the training and the model of that trial too, also where they were searched.
+
     Example: `tune-vfl export kdk-bank --select "leakage<=0.2" -o best.json`
     """
     import json as reader

@@ -168,9 +168,10 @@ def cost(planned: Planned) -> dict[str, Any]:
     """Return what a study costs, as the spec asks for it.
 
     Returns:
-        ``trials``, ``seeds``, ``epochs``, ``trainings`` (networks trained, the undefended baseline included, and the
-        runs of attacks that take part in the training), ``training_epochs`` (trainings x epochs), ``space`` (parameter
-        to range) and ``space_size`` (None when it is not finite).
+        ``trials``, ``seeds``, ``epochs`` (the most, where they are searched), ``trainings`` (networks trained, the
+        undefended baseline included, and the runs of attacks that take part in the training), ``training_epochs``
+        (trainings x epochs), ``space`` (parameter to range), ``space_size`` (None when it is not finite) and
+        ``baseline`` (what the undefended model has of the training and the model where they are searched).
     """
     from tune_vfl.attacks.base import ATTACKS
 
@@ -178,13 +179,16 @@ def cost(planned: Planned) -> dict[str, Any]:
     size = None if math.isinf(planned.space.size) else int(planned.space.size)
     trials = trials if size is None else min(trials, size)
     acting = sum(ATTACKS[a.name].capabilities.acts for a in cell.attacks)
+    searched = planned.space.params.get("training.epochs")
+    epochs = cell.training.epochs if searched is None else searched.largest
     trainings = (trials + 1) * len(cell.seeds) * (1 + acting)
     return {
         "trials": trials,
         "seeds": len(cell.seeds),
-        "epochs": cell.training.epochs,
+        "epochs": epochs,
         "trainings": trainings,
-        "training_epochs": trainings * cell.training.epochs,
+        "training_epochs": trainings * epochs,
         "space": planned.space.model_dump(mode="json", by_alias=True, exclude_defaults=True).get("params", {}),
         "space_size": size,
+        "baseline": {name: cell.own(name) for name in planned.space.ordinary},
     }

@@ -39,6 +39,8 @@ def search(
 
     Of a matrix, every possible (dataset, defense) pair is run, one after the other, with the attacks that fit it.
 
+    A domain in the place of a value of training or model is searched too, such as lr: {float: [1.0e-4, 1.0e-2]}.
+
     Example: `tune-vfl search study.yaml --trials 100 --set sampler.name=nsga2`
     """
     from tune_vfl.cli.plan import read_plan

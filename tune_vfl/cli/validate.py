@@ -67,12 +67,16 @@ def _study(planned: Planned) -> dict[str, Any]:
     spec = planned.spec.model_dump(mode="json")
     resolved = planned.cell.model_dump(mode="json")
     resolved.pop("trial_minutes", None)
+    costs = cost(planned)
+    for name in planned.space.ordinary:
+        part, _, field = name.partition(".")
+        resolved[part][field] = costs["space"][name]
     kept = {name: spec[name] for name in ("budget", "sampler", "resources", "storage", "tracking")}
     for place in ("storage", "tracking"):
         kept[place] = hide_password(kept[place]) if kept[place] and "://" in kept[place] else kept[place]
     dataset = load(planned.cell.dataset)
     data = {"rows": len(dataset.y), "notes": list(dataset.notes)}
-    return {"study": planned.spec.study, "resolved": {**resolved, **kept}, "data": data, "cost": cost(planned)}
+    return {"study": planned.spec.study, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
 
 
 def _show(plan: Plan) -> None:
@@ -91,7 +95,8 @@ def _show(plan: Plan) -> None:
 def _cost_line(cost: dict[str, Any]) -> str:
     size = "infinitely many" if cost["space_size"] is None else cost["space_size"]
     searched = ", ".join(cost["space"]) or "nothing"
+    baseline = f" with {cell(cost['baseline'])}" if cost["baseline"] else ""
     return (
-        f"{cost['trials']} trials x {cell(cost['seeds'])} seeds x {cost['epochs']} epochs, and the baseline: "
+        f"{cost['trials']} trials x {cell(cost['seeds'])} seeds x {cost['epochs']} epochs, and the baseline{baseline}: "
         f"{cost['trainings']} trainings, {cost['training_epochs']} epochs in all; searches {searched}, {size} settings"
     )

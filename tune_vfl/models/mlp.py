@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from torch import nn
 
 from tune_vfl.models.base import Architecture, ModelOptions, model
@@ -11,10 +11,32 @@ from tune_vfl.seeds import Stream
 
 
 class MlpOptions(ModelOptions):
-    """Widths of the hidden layers; an empty list makes a linear map."""
+    """Widths of the hidden layers; an empty list makes a linear map. ``cut`` moves layers between bottom and top."""
 
     bottom_hidden: tuple[int, ...] = Field((32,), description="hidden widths of each bottom model")
     top_hidden: tuple[int, ...] = Field((32,), description="hidden widths of the top model")
+    cut: int | None = Field(
+        None,
+        ge=0,
+        description="how many of all these hidden layers are the bottom's; by default those of bottom_hidden",
+    )
+
+    @field_validator("cut")
+    @classmethod
+    def _leaves_layers_where_they_are_used(cls, cut: int | None, info: ValidationInfo) -> int | None:
+        layers = len(info.data.get("bottom_hidden", ())) + len(info.data.get("top_hidden", ()))
+        if cut is not None and info.data.get("top") == "none":
+            raise ValueError("without a top model there is nothing to cut")
+        if cut is not None and cut > layers:
+            raise ValueError(f"expected at most the {layers} hidden layers of bottom_hidden and top_hidden")
+        return cut
+
+    @property
+    def hidden(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The hidden widths of each bottom model and of the top model, as they are cut."""
+        layers = self.bottom_hidden + self.top_hidden
+        at = len(self.bottom_hidden) if self.cut is None else self.cut
+        return layers[:at], layers[at:]
 
 
 @model("mlp")
@@ -30,9 +52,9 @@ class Mlp(Architecture[MlpOptions]):
         d_in = 1
         for n in shape:
             d_in *= n
-        widths = [d_in, *self.options.bottom_hidden, d_out]
+        widths = [d_in, *self.options.hidden[0], d_out]
         return nn.Sequential(FlattenRows(shape), *stack_of(widths, nn.ReLU, stream=stream))
 
     def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
         """Build ``d_in - hidden... - d_out``."""
-        return nn.Sequential(*stack_of([d_in, *self.options.top_hidden, d_out], nn.ReLU, stream=stream))
+        return nn.Sequential(*stack_of([d_in, *self.options.hidden[1], d_out], nn.ReLU, stream=stream))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.cell import from_text
 from tune_vfl.errors import StudyError
 from tune_vfl.outcome import Outcome
 from tune_vfl.search.records import TrialRecord
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def params_of(trial: FrozenTrial) -> dict[str, Any]:
-    """Return a trial's searched parameters, also of one that was only enqueued."""
+    """Return a trial's searched parameters, lists as texts, also of one that was only enqueued."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
 
 
@@ -54,7 +55,7 @@ def to_record(trial: FrozenTrial, fixed: Mapping[str, Any]) -> TrialRecord:
     outcome = Outcome.model_validate(raw) if raw else Outcome.failed("error", "ended without an outcome")
     return TrialRecord(
         number=trial.number,
-        params={**fixed, **params_of(trial)},
+        params={**fixed, **{name: from_text(value) for name, value in params_of(trial).items()}},
         outcome=outcome,
         started=_utc(trial.datetime_start),
         finished=_utc(trial.datetime_complete),

@@ -20,7 +20,8 @@ class TrialRecord:
 
     Attributes:
         number: its number in the ledger.
-        params: the defense's parameters, fixed ones included.
+        params: the defense's parameters, fixed ones included, and what was searched of training and model, by names
+            such as ``training.lr``.
         outcome: how it ended.
         started, finished: UTC.
         retry_of: the preempted trial that this one repeats.

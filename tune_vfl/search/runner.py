@@ -159,7 +159,8 @@ class _Run:
         owed = self._baseline_owed()
         trials = max(1, record.waiting)
         workers = worker_count(self._resources, resources, most=trials + owed, grows=cluster.grows())
-        most = self._work.trainable.most_per_pack(self._ledger.cell) if self._resources.pack == "auto" else 1
+        alike = self._resources.pack == "auto" and not self._ledger.space.ordinary
+        most = self._work.trainable.most_per_pack(self._ledger.cell) if alike else 1
         size = pack_size(self._resources, trials=trials, seeds=len(self._ledger.cell.seeds), workers=workers, most=most)
         deadline = begun + self._minutes * 60 if self._minutes else None
         return Plan(size, workers, deadline, self._work.options, baseline=owed)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
 
+from tune_vfl.cell import as_text, from_text, is_ordinary
 from tune_vfl.errors import SpecError
 from tune_vfl.spec import Strict, explain
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 Value = float | int | str | bool | None
+# A database of trials holds no lists: one among the values is held as its JSON text, and written as a list again.
+Listed = Annotated[Value, BeforeValidator(as_text), PlainSerializer(from_text)]
 
 
 def point_key(params: Mapping[str, Any]) -> str:
@@ -48,10 +51,10 @@ class Dimension(Strict):
 
     float_: tuple[float, float] | None = Field(None, alias="float")
     int_: tuple[int, int] | None = Field(None, alias="int")
-    choice: tuple[Value, ...] | None = Field(None, min_length=1)
+    choice: tuple[Listed, ...] | None = Field(None, min_length=1)
     log: bool = False
     at_most: Literal["classes"] | None = None
-    grid: tuple[Value, ...] = ()
+    grid: tuple[Listed, ...] = ()
     source: str = ""
 
     @model_validator(mode="after")
@@ -74,6 +77,11 @@ class Dimension(Strict):
         if bounds is None:
             raise ValueError("a choice has no bounds")
         return bounds
+
+    @property
+    def largest(self) -> int:
+        """The largest of whole numbers."""
+        return max(int(v) for v in self.choice or self.bounds if v is not None)
 
     @property
     def size(self) -> float:
@@ -101,6 +109,16 @@ class Dimension(Strict):
             return any(value == c and isinstance(value, bool) == isinstance(c, bool) for c in self.choice)
         low, high = self.bounds
         return _is_number(value) and low <= value <= high and (self.int_ is None or value == int(value))
+
+    def nearest(self, value: Any) -> Any:
+        """Return ``value`` where it is inside, else the nearer end of a range, or the first of the choices."""
+        value = as_text(value)
+        if self.holds(value):
+            return value
+        if self.choice is not None:
+            return self.choice[0]
+        low, high = self.bounds
+        return min(max(value, low), high) if _is_number(value) else low
 
     def levels(self, count: int) -> list[Value]:
         """Return the grid's values: the listed ones, else all of a small range, else ``count`` spread evenly."""
@@ -158,6 +176,11 @@ class Space(Strict):
         """How many points it has: 1 without dimensions, infinite with a float range."""
         return math.prod((d.size for d in self.params.values()), start=1)
 
+    @property
+    def ordinary(self) -> list[str]:
+        """The dimensions that are parameters of training or model: trials that differ there share no pass."""
+        return [name for name in self.params if is_ordinary(name)]
+
     def distributions(self) -> dict[str, BaseDistribution]:
         """Return Optuna's distributions, one per dimension."""
         return {name: d.distribution() for name, d in self.params.items()}
@@ -189,6 +212,13 @@ class Space(Strict):
         names = list(self.params)
         levels = [self.params[n].levels(count) for n in names]
         return [dict(zip(names, values, strict=True)) for values in itertools.product(*levels)]
+
+    def joined(self, ordinary: Mapping[str, Dimension], own: Mapping[str, Any]) -> Space:
+        """Return the space with dimensions of training and model; published settings get what is nearest to ``own``."""
+        start = {name: dimension.nearest(own[name]) for name, dimension in ordinary.items()}
+        wider = Space(params={**self.params, **ordinary})
+        settings = [Published(params=wider.typed({**p.params, **start}), source=p.source) for p in self.published]
+        return wider.model_copy(update={"published": tuple(settings)})
 
     def typed(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``params`` with the types of the dimensions (an int range gives ints, a float range floats)."""

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError, UnknownNameError, did_you_mean
+from tune_vfl.search.ordinary import dimensions
 from tune_vfl.search.space import Space, fitted, parse_space
 from tune_vfl.spec import Strict, explain
 
@@ -85,10 +86,15 @@ def load_space(
 
 
 def space_of(spec: StudySpec, cell: Cell) -> Space:
-    """Return the space of a study: :func:`load_space` for its spec and resolved cell."""
-    return load_space(
+    """Return the space of a study: that of its defense (:func:`load_space`), and the domains in training and model.
+
+    Raises:
+        SpecError: listing every problem.
+    """
+    space = load_space(
         cell.defense, spec.defense.space, fixed=spec.defense.params, num_classes=cell.num_classes, mode=cell.mode
     )
+    return space.joined(ordinary, {n: cell.own(n) for n in ordinary}) if (ordinary := dimensions(spec, cell)) else space
 
 
 def _find(defense: str, space: str | Mapping[str, Any]) -> Space:

@@ -111,12 +111,13 @@ class Study:
         """
         from tune_vfl.config import Measured, export_config, save_config
 
-        trial, cell = select_point(self.front_trials(), select), self._ledger.cell
+        trial = select_point(self.front_trials(), select)
+        cell, params = self._ledger.cell.under(trial.params)
         point, metric = _point(trial, None), trial.outcome.utility
         numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
         measured = Measured(metric=metric.metric if metric else cell.metric, **numbers)
         config = export_config(
-            cell, study=self.name, trial=trial.number, select=select, params=trial.params, measured=measured
+            cell, study=self.name, trial=trial.number, select=select, params=params, measured=measured
         )
         if path is not None:
             save_config(config, Path(path))

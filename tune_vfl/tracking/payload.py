@@ -7,6 +7,8 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tune_vfl.cell import qualified
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -105,7 +107,7 @@ def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
         tags[NOTE] = outcome.reason
     return RunContent(
         name=f"trial-{trial.number}" + ("-preempted" if lost else ""),
-        params={**common_params(cell), **{f"defense.{k}": text(v) for k, v in trial.params.items()}},
+        params={**common_params(cell), **{qualified(k): text(v) for k, v in trial.params.items()}},
         metrics=measured(outcome),
         tags=tags,
         status="FINISHED" if outcome.outcome == "ok" else "FAILED",
