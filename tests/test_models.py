@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from tune_vfl.models.base import MODELS, build
 from tune_vfl.models.gafm import GafmNet, GafmOptions
 from tune_vfl.models.layers import Dropout, Linear, select_member
 from tune_vfl.models.lenet import Lenet, LenetOptions
+from tune_vfl.models.mlp import Mlp, MlpOptions
 from tune_vfl.seeds import Stream, Streams
 
 IMDB = GafmOptions(bottom_hidden=(256, 128), activation="relu", dropout=0.5)
@@ -66,6 +68,26 @@ def test_gafms_nets_are_the_published_ones() -> None:
     ]
     assert widths(bottom) == [(256, 500), (128, 256), (1, 128)]
     assert widths(top) == [(16, 1), (1, 16)]
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+def test_an_mlp_of_n_layers_has_hidden_widths_one_less(layers: int) -> None:
+    hidden = (20, 10, 10)[: layers - 1]
+    net = Mlp(MlpOptions(bottom_hidden=hidden, top_hidden=hidden))
+    expected = [*pairwise((156, *hidden, 5))]
+    assert widths(net.bottom((156,), 5, Stream(0, "a"))) == [(d_out, d_in) for d_in, d_out in expected]
+    assert widths(net.top(156, 5, Stream(0, "b"))) == [(d_out, d_in) for d_in, d_out in expected]
+
+
+@pytest.mark.parametrize("name", [n for n in MODELS.names() if "top_hidden" in MODELS[n].Options.model_fields])
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+def test_every_net_takes_a_top_of_one_to_four_layers(name: str, layers: int) -> None:
+    net = MODELS[name](MODELS[name].Options.model_validate({"top_hidden": [8] * (layers - 1)}))
+    assert len(widths(net.top(6, 3, Stream(0, "a")))) == layers
+
+
+def test_every_net_has_a_top_of_as_many_layers_as_asked() -> None:
+    assert all("top_hidden" in MODELS[name].Options.model_fields for name in MODELS.names())
 
 
 def test_dropout_leaves_the_starting_weights_as_they_are() -> None:

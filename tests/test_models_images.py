@@ -18,7 +18,7 @@ from tune_vfl.models.layers import Linear
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.vision import import_torchvision
 
-DEEP = ("resnet18", "resnet20", "resnet50", "alexnet")
+DEEP = ("resnet18", "resnet20", "resnet50", "alexnet", "gafm_cnn")
 
 
 def bottom(name: str, shape: tuple[int, ...], seed: int = 0, **options: object) -> nn.Module:
@@ -80,6 +80,8 @@ def test_images_of_any_size_are_read_and_give_finite_embeddings(name: str, shape
         ("alexnet", (3, 32, 16), (4, 2)),
         ("alexnet", (1, 28, 14), (4, 2)),
         ("alexnet", (3, 224, 112), (6, 6)),
+        ("gafm_cnn", (1, 64, 64), (8, 8)),
+        ("gafm_cnn", (1, 28, 14), (4, 2)),
     ],
 )
 def test_the_last_convolutions_leave_the_places_that_are_stated(
@@ -87,7 +89,9 @@ def test_the_last_convolutions_leave_the_places_that_are_stated(
 ) -> None:
     net, seen = bottom(name, shape), []
     pools = [m for m in net.modules() if isinstance(m, (nn.AdaptiveAvgPool2d, nn.Flatten))]
-    handle = pools[-1 if name == "alexnet" else 0].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    handle = pools[0 if name.startswith("resnet") else -1].register_forward_pre_hook(
+        lambda _, given: seen.append(given[0])
+    )
     net(torch.rand(2, *shape))
     handle.remove()
     assert seen[0].shape[-2:] == places
@@ -166,8 +170,25 @@ def test_rows_pass_in_portions_in_evaluation_only() -> None:
         assert seen == sizes
 
 
+def test_gafms_net_for_photographs_is_the_published_one() -> None:
+    net = bottom("gafm_cnn", (1, 64, 64))
+    assert [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)] == [6, 16, 32]
+    assert [m.weight.shape[0] for m in net.modules() if isinstance(m, Linear)] == [120, 84, 40]
+    sent = net(torch.rand(8, 1, 64, 64))
+    assert (sent >= 0).all()
+    assert (sent == 0).any()
+    architecture = MODELS["gafm_cnn"](MODELS["gafm_cnn"].Options())
+    assert architecture.outputs(2) == 1
+    assert [
+        tuple(m.weight.shape) for m in architecture.top(40, 1, Stream(0, "t")).modules() if isinstance(m, Linear)
+    ] == [
+        (16, 40),
+        (1, 16),
+    ]
+
+
 def test_tops_have_the_layers_that_are_asked_for() -> None:
-    for name, layers in [("resnet18", 4), ("resnet20", 4), ("resnet50", 4), ("alexnet", 1)]:
+    for name, layers in [("resnet18", 4), ("resnet20", 4), ("resnet50", 4), ("alexnet", 1), ("gafm_cnn", 2)]:
         top = MODELS[name](MODELS[name].Options()).top(20, 10, Stream(0, "top"))
         assert len([m for m in top.modules() if isinstance(m, Linear)]) == layers
         for hidden in ([], [8], [8, 8], [8, 8, 8]):
@@ -263,6 +284,17 @@ def test_a_whole_evaluation_with_completion_of_a_bottom_that_trains_on(name: str
     assert answer["model"] == name
     assert set(answer["attacks"]["pmc"]["variants"]) == {"logreg", "logreg_all", "mixmatch_unfrozen"}
     assert answer["attacks"]["pmc"]["mean"] > 0.8
+
+
+def test_gafm_defends_its_own_net_whose_output_is_no_probability(images: dict[str, object]) -> None:
+    answer = evaluate(
+        {**images, "split": 1.0},
+        defense="gafm",
+        attacks=["norm"],
+        seeds=1,
+        settings=["model.name=gafm_cnn", "training.epochs=2", "training.batch_size=31"],
+    )
+    assert answer["outcome"] == "ok", answer
 
 
 @pytest.mark.parametrize("name", DEEP)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tune_vfl.errors import SpecError
 from tune_vfl.models.base import Architecture, ModelOptions
-from tune_vfl.models.layers import reseed, stack_of
+from tune_vfl.models.layers import stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ T_co = TypeVar("T_co", bound=DeepOptions, covariant=True)
 
 
 class DeepNet(Architecture[T_co]):
-    """Base: a trunk of convolutions to a row of numbers, a linear map to the embedding, and an MLP on top."""
+    """Base: a trunk of convolutions, a linear map of what it makes to the embedding, and an MLP on top."""
 
     stackable = False
     modalities = frozenset({"image"})
@@ -65,12 +65,15 @@ class DeepNet(Architecture[T_co]):
             load_weights(trunk, str(weights))
         with torch.no_grad():
             width = trunk.eval()(torch.zeros(1, *shape)).shape[-1]
-        head = without_weights(lambda: nn.Linear(width, d_out))
-        return nn.Sequential(InPortions(trunk.train()), reseed(head, stream))
+        return nn.Sequential(InPortions(trunk.train()), *self.head(width, d_out, stream))
 
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:
         """Build ``(B, C, H, W) -> (B, width)``; its weights are drawn afterwards."""
         raise NotImplementedError
+
+    def head(self, width: int, d_out: int, stream: Stream) -> list[nn.Module]:
+        """Build ``(B, width) -> (B, d_out)``, the layers between the trunk and the cut."""
+        return stack_of([width, d_out], nn.ReLU, stream=stream)
 
     def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
         """Build ``d_in - hidden... - d_out``."""

@@ -1,0 +1,55 @@
+"""The six-layer net of the GAFM paper for grey photographs of skin: three convolutions, three linear layers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+from torch import nn
+
+from tune_vfl.models.base import model
+from tune_vfl.models.images import DeepNet, DeepOptions
+from tune_vfl.models.layers import stack_of
+
+if TYPE_CHECKING:
+    from tune_vfl.seeds import Stream
+
+_CHANNELS = (6, 16, 32)
+
+
+class GafmCnnOptions(DeepOptions):
+    """Hidden widths of its linear layers; what is sent is 40 wide."""
+
+    embedding_dim: int = Field(40, ge=1, description="width of the output that is sent, which passes a ReLU")
+    bottom_hidden: tuple[int, ...] = Field((120, 84), description="hidden widths after the convolutions")
+    top_hidden: tuple[int, ...] = Field((16,), description="hidden widths of the top model, the generator's shape")
+
+
+@model("gafm_cnn")
+class GafmCnn(DeepNet[GafmCnnOptions]):
+    """Convolutions to 6, 16 and 32 channels, linear layers 120-84-40 with a ReLU after each; top ``40-16-1``.
+
+    Binary targets as one logit, as in ``gafm``. The paper does not give kernels and pooling: they are LeNet's, 5x5 and
+    2x2, padded and rounded up, so that an image of any size and a part of one keep all their pixels.
+    """
+
+    summary = "three convolutions and 120-84-40 with ReLU, top 40-16-1 (GAFM's net for ISIC)"
+    reference = "Han et al. 2023, GAFM, section 5 and appendix"
+    Options = GafmCnnOptions
+    binary_logit = True
+
+    def trunk(self, shape: tuple[int, ...]) -> nn.Module:
+        """Build the convolutions for images of ``shape`` (C, H, W), flattened."""
+        layers: list[nn.Module] = []
+        for before, after in pairwise((shape[0], *_CHANNELS)):
+            layers += [nn.Conv2d(before, after, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
+        return nn.Sequential(*layers, nn.Flatten())
+
+    def head(self, width: int, d_out: int, stream: Stream) -> list[nn.Module]:
+        """Build ``width - hidden... - d_out`` with a ReLU on the output."""
+        return [*stack_of([width, *self.options.bottom_hidden, d_out], nn.ReLU, stream=stream), nn.ReLU()]
+
+    def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
+        """Build ``d_in - hidden... - d_out`` with LeakyReLU; the sigmoid is in the loss."""
+        return nn.Sequential(*stack_of([d_in, *self.options.top_hidden, d_out], nn.LeakyReLU, stream=stream))
