@@ -172,9 +172,12 @@ def _chance(record: StudyRecord) -> list[str]:
 
 def _retrained(record: StudyRecord, info: FrontierInfo) -> list[str]:
     """Say what the undefended model was trained with, where settings were trained otherwise."""
-    own = {n: record.cell.own(n) for n in info.moved if is_ordinary(n)}
-    if not own:
+    names = [n for n in info.moved if is_ordinary(n)]
+    if not names:
         return []
+    from tune_vfl.search.ordinary import own_values
+
+    own = own_values(record.cell, names)
     searched = f"Searched along with the defense: {words.listed(list(own))}."
     return [f"{searched} The undefended model has {words.setting(own)}, so a setting may be more useful than it is."]
 

@@ -173,12 +173,14 @@ def test_the_schema_for_editors_allows_both():
 
 def test_published_settings_come_first_with_the_recipes_own_or_what_is_nearest():
     _, cell, space = planned(
-        training={"lr": LR, "batch_size": {"int": [8, 16]}, "optimizer": {"choice": ["sgd"]}}, model=DOMAINS["model"]
+        training={"lr": LR, "batch_size": {"int": [8, 16]}, "optimizer": {"choice": ["sgd"]}},
+        model={**DOMAINS["model"], "cut": {"int": [0, 2]}},
     )
     assert len(space.published) == 4
     first = space.published[0].params
     assert all(space.holds(p.params) for p in space.published)
     assert first["training.lr"] == cell.training.lr
+    assert first["model.cut"] == len(cell.model.options["bottom_hidden"])
     assert (first["training.batch_size"], first["training.optimizer"]) == (16, "sgd")
     assert from_text(first["model.bottom_hidden"]) == list(cell.model.options["bottom_hidden"])
 

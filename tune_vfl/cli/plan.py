@@ -174,6 +174,7 @@ def cost(planned: Planned) -> dict[str, Any]:
         ``baseline`` (what the undefended model has of the training and the model where they are searched).
     """
     from tune_vfl.attacks.base import ATTACKS
+    from tune_vfl.search.ordinary import own_values
 
     cell, trials = planned.cell, planned.spec.budget.trials
     size = None if math.isinf(planned.space.size) else int(planned.space.size)
@@ -190,5 +191,5 @@ def cost(planned: Planned) -> dict[str, Any]:
         "training_epochs": trainings * epochs,
         "space": planned.space.model_dump(mode="json", by_alias=True, exclude_defaults=True).get("params", {}),
         "space_size": size,
-        "baseline": {name: cell.own(name) for name in planned.space.ordinary},
+        "baseline": own_values(cell, planned.space.ordinary),
     }

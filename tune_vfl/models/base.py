@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from pydantic import Field
@@ -28,6 +28,10 @@ class ModelOptions(Strict):
         "auto",
         description="the logits: classes: one for each; scalar: a single one; auto: what the architecture gives",
     )
+
+    def implied(self) -> dict[str, Any]:
+        """Return what options that were left open come to, where others decide it, by name."""
+        return {}
 
 
 # Covariant, so that an architecture with its own options is an architecture; options are frozen.

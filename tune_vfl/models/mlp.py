@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field, ValidationInfo, field_validator
 from torch import nn
 
@@ -34,9 +36,12 @@ class MlpOptions(ModelOptions):
     @property
     def hidden(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The hidden widths of each bottom model and of the top model, as they are cut."""
-        layers = self.bottom_hidden + self.top_hidden
-        at = len(self.bottom_hidden) if self.cut is None else self.cut
+        layers, at = self.bottom_hidden + self.top_hidden, self.implied().get("cut", self.cut)
         return layers[:at], layers[at:]
+
+    def implied(self) -> dict[str, Any]:
+        """Return the cut behind ``bottom_hidden``, unless it was given."""
+        return {"cut": len(self.bottom_hidden)} if self.cut is None else {}
 
 
 @model("mlp")

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.cell import as_text, from_text
 from tune_vfl.errors import SpecError
-from tune_vfl.resolve import resolve
+from tune_vfl.resolve import build_architecture, resolve
 from tune_vfl.search.space import Dimension, parse_space
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tune_vfl.cell import Cell
     from tune_vfl.spec import StudySpec
 
@@ -41,6 +43,12 @@ def dimensions(spec: StudySpec, cell: Cell) -> dict[str, Dimension]:
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     return checked
+
+
+def own_values(cell: Cell, names: Iterable[str]) -> dict[str, Any]:
+    """Return what a cell itself has of these ordinary parameters, by name."""
+    implied = build_architecture(cell.model).options.implied()
+    return {n: implied.get(n.removeprefix("model."), cell.own(n)) for n in names}
 
 
 def _checked(spec: StudySpec, cell: Cell, name: str, given: Dimension, problems: list[str]) -> Dimension:

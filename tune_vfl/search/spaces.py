@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError, UnknownNameError, did_you_mean
-from tune_vfl.search.ordinary import dimensions
+from tune_vfl.search.ordinary import dimensions, own_values
 from tune_vfl.search.space import Space, fitted, parse_space
 from tune_vfl.spec import Strict, explain
 
@@ -94,7 +94,8 @@ def space_of(spec: StudySpec, cell: Cell) -> Space:
     space = load_space(
         cell.defense, spec.defense.space, fixed=spec.defense.params, num_classes=cell.num_classes, mode=cell.mode
     )
-    return space.joined(ordinary, {n: cell.own(n) for n in ordinary}) if (ordinary := dimensions(spec, cell)) else space
+    ordinary = dimensions(spec, cell)
+    return space.joined(ordinary, own_values(cell, ordinary)) if ordinary else space
 
 
 def _find(defense: str, space: str | Mapping[str, Any]) -> Space:
