@@ -26,8 +26,8 @@ class IsicOptions(SampledOptions):
 class Isic(Loader[IsicOptions]):
     """Images ``(1, 64, 64)`` in [0, 1], 1 in 10 a melanoma; 1 row in 5 held out.
 
-    GAFM trains a net of its own on the cut width 40 with Adam 1e-6 for 250 epochs; here LeNet has that width and Adam
-    1e-4 for 30 epochs.
+    GAFM trains a net of its own (gafm_cnn) on the cut width 40 with Adam 1e-6 for 250 epochs; here LeNet has that width
+    and Adam 1e-4 for 30 epochs, which gives an AUC of .75 where that net, trained alike, gives .67 (one seed).
     """
 
     summary = "grey photographs of skin, 64x64 pixels, 10% melanoma; labels alone at the label party"
