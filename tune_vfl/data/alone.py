@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from tune_vfl.metrics.utility import auc
 from tune_vfl.seeds import numpy_rng
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: int = 0)
         values = values_of(columns, name, kind, a, b)[used]
         rates = _rates(values, labels, fit, num_classes, is_number=kind == "number")
         if num_classes == 2:
-            scores.append(max(auc(rates[held, 1], labels[held]), _ordered_auc(values, labels, fit, held)))
+            scores.append(max(_auc(rates[held, 1], labels[held]), _ordered_auc(values, labels, fit, held)))
         else:
             right = rates[held].argmax(1) == labels[held]
             scores.append(float(np.mean([right[labels[held] == k].mean() for k in judged])))
@@ -118,5 +117,12 @@ def _rates(values: Floats, labels: Ints, fit: Ints, num_classes: int, *, is_numb
 def _ordered_auc(values: Floats, labels: Ints, fit: Ints, held: Ints) -> float:
     known = values[fit][~np.isnan(values[fit])]
     filled = np.where(np.isnan(values), np.median(known) if len(known) else 0.0, values)
-    rising = auc(filled[fit], labels[fit]) >= 0.5
-    return auc(filled[held] if rising else -filled[held], labels[held])
+    rising = _auc(filled[fit], labels[fit]) >= 0.5
+    return _auc(filled[held] if rising else -filled[held], labels[held])
+
+
+def _auc(scores: Floats, labels: Ints) -> float:
+    # Imported here: the modules of all data sets are imported together, and scipy would take longer than a data set.
+    from tune_vfl.metrics.utility import auc
+
+    return auc(scores, labels)
