@@ -9,7 +9,7 @@ import torch
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
-from tune_vfl.data.root import find
+from tune_vfl.data.root import find, holds
 from tune_vfl.data.sample import training_sample
 from tune_vfl.data.table import read_table
 from tune_vfl.data.tokens import START, TextOptions, at_home, by_tokenizer, by_words, text_parties
@@ -45,7 +45,7 @@ class SectionedTexts(Loader[TextOptions]):
 
     def load(self, options: TextOptions, root: Path) -> Dataset:
         """Read both files; with ``test.csv`` alone its rows are all there is, and a share of them is held out."""
-        official = (root / self.folder / "train.csv").is_file()
+        official = holds(root, f"{self.folder}/train.csv")
         frames = [self._read(root, f"{name}.csv") for name in (["train", "test"] if official else ["test"])]
         y = torch.from_numpy(np.concatenate([label for label, _ in frames]))
         texts = [text for _, said in frames for text in said]
