@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
@@ -55,19 +54,14 @@ def run(capsys):
     return call
 
 
-def test_help_is_fast_and_loads_nothing_heavy():
+def test_help_loads_nothing_heavy():
     code = (
         "import sys, tune_vfl.cli.main as m; m.main(['--help']); "
         "sys.exit(bool({'torch', 'ray', 'mlflow', 'optuna', 'pandas'} & set(sys.modules)))"
     )
-    took = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        took.append(time.perf_counter() - begun)
-        assert ran.returncode == 0, ran.stderr
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
     assert all(verb in ran.stdout for verb in VERBS)
-    assert min(took) < 2.0  # 0.3 s alone on a machine; the suite shares it
 
 
 @pytest.mark.parametrize("verb", VERBS)

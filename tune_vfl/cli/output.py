@@ -52,7 +52,7 @@ def cell(value: object) -> str:
         return f"{value:.4g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{k}={cell(v)}" for k, v in value.items()) or "-"
-    return str(value)
+    return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
 def plus_minus(mean: float | None, std: float | None) -> str:
