@@ -19,6 +19,12 @@ from tune_vfl.spec import Named
 HUNDRED = [f"thing_{k}" for k in range(100)]
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of these tests goes to, or pushes anything out of, the user's own cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def read(root: Path, name: str, **options: object) -> Dataset:
     return load(Named.model_validate({"name": name, **options}), root=root)
 

@@ -18,6 +18,12 @@ from tune_vfl.spec import Named
 COLUMNS = 2000
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of these tests goes to, or pushes anything out of, the user's own cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def table(rows: int, seed: int = 0) -> tuple[np.ndarray, list[int]]:
     rng = np.random.default_rng(seed)
     return rng.normal(0, 0.02, (rows, COLUMNS)).round(6), [1 if k % 3 == 0 else -1 for k in range(rows)]

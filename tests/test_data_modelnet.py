@@ -21,6 +21,12 @@ KINDS = ("airplane", "night_stand")
 IDC = "bhi/IDC_regular_ps50_idx5"
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of these tests goes to, or pushes anything out of, the user's own cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def read(root: Path, name: str, **options: object) -> Dataset:
     return load(Named.model_validate({"name": name, **options}), root=root)
 
@@ -155,7 +161,6 @@ def test_both_are_trained_and_attacked(tmp_path: Path, monkeypatch: pytest.Monke
     modelnet_files(tmp_path, train=12)
     bhi_files(tmp_path, {"8863": (48, 48)})
     monkeypatch.setenv("TUNE_VFL_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     attacks = [{"name": "pmc", "variants": ["head_only"], "epochs": 1, "aux_per_class": 2}]
     for dataset in ({"name": "modelnet", "size": 8}, {"name": "bhi", "size": 8}):
         told = evaluate(dataset, attacks=attacks, seeds=1, settings=["training.epochs=1", "training.batch_size=8"])
