@@ -81,6 +81,7 @@ def test_the_official_batches_of_cifar10_come_before_a_sample(tmp_path: Path, mo
     (tmp_path / "cifar10").mkdir()
     (tmp_path / "cifar10" / "cifar10.npz").write_bytes(b"not read")
     data = read(tmp_path, "cifar10")
+    assert data.recipe.model.name == "resnet20", "the papers' net; of the sample a small one"
     np.testing.assert_allclose(whole(data), np.concatenate([planes(p["data"]) for p in parts]) / 255, rtol=1e-6)
     assert split(data, 0).test_rows.tolist() == list(range(100, 120))
     assert data.notes == ()
