@@ -15,7 +15,15 @@ from tune_vfl.errors import DataError, SpecError, UnknownNameError
 from tune_vfl.models.base import MODELS
 from tune_vfl.spec import Named
 
-FILES = {"spambase": "spambase/spambase.data", "bank": "bank/bank-additional-full.csv.gz"}
+FILES = {
+    "spambase": "spambase/spambase.data",
+    "bank": "bank/bank-additional-full.csv.gz",
+    "covtype": "covtype",
+    "mnist": "MNIST",
+    "cifar10": "cifar10",
+    "criteo": "criteo",
+    "give_me_some_credit": "give_me_some_credit",
+}
 # rows, passive shape, active shape or None, classes, metric, training rows, test rows
 SIZES = {
     "digits": (1797, (1, 8, 4), (1, 8, 4), 10, "accuracy", 1258, 539),
@@ -101,6 +109,15 @@ def test_bank_is_balanced_the_same_way_every_time_and_says_so():
     assert data.active is not None
     assert data.active.names[0] == "duration"
     assert data.recipe.model.options == {"bottom_hidden": [64, 32], "embedding_dim": 10, "top_hidden": [32]}
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [("bank", 100), ("covtype", 20), ("mnist", 4), ("cifar10", 4), ("criteo", 50), ("give_me_some_credit", 50)],
+)
+def test_an_attacker_has_as_many_labels_a_class_as_in_the_papers(name, published):
+    """Fewer make model completion weak, and any defense look good."""
+    assert load(named(name)).recipe.auxiliary_per_class == published
 
 
 def test_bank_unbalanced_keeps_the_files_shares():

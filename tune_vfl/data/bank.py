@@ -83,7 +83,7 @@ class Bank(Loader[BankOptions]):
 
 def _recipe() -> Recipe:
     model = Named.model_validate({"name": "mlp", "bottom_hidden": [64, 32], "embedding_dim": 10, "top_hidden": [32]})
-    return Recipe(model=model, training=Training(epochs=100, batch_size=256, lr=1e-3))
+    return Recipe(model=model, training=Training(epochs=100, batch_size=256, lr=1e-3), auxiliary_per_class=100)
 
 
 def _rows(y: Tensor, class_names: tuple[str, ...], *, balance: bool) -> tuple[Tensor, list[str]]:
