@@ -35,7 +35,7 @@ SIZES = {
 
 
 def named(name: str, **options: object) -> Named:
-    if name in FILES and not (data_root() / FILES[name]).is_file():
+    if name in FILES and not (data_root() / FILES[name]).exists():
         pytest.skip(f"{FILES[name]} is not under the data root {data_root()} (TUNE_VFL_DATA)")
     return Named.model_validate({"name": name, **options})
 
