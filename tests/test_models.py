@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from tune_vfl.models.base import MODELS, build
@@ -138,3 +139,14 @@ def test_every_architecture_describes_itself(name: str) -> None:
     assert cls.summary
     assert cls.reference
     assert all(field.description for field in cls.Options.model_fields.values())
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_no_layer_is_without_width(name: str) -> None:
+    options = MODELS[name].Options
+    named = [n for n in ("bottom_hidden", "top_hidden", "channels") if n in options.model_fields]
+    assert named
+    for field in named:
+        default = options.model_fields[field].default
+        with pytest.raises(ValidationError, match="greater than or equal to 1"):
+            options.model_validate({field: [0] * max(len(default), 1)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import nn
 
-from tune_vfl.models.base import model
+from tune_vfl.models.base import Width, model
 from tune_vfl.models.images import DeepNet, PretrainedOptions
 
 LEAST = 64
@@ -16,7 +16,7 @@ class AlexnetOptions(PretrainedOptions):
     """Options of :class:`Alexnet`; one linear layer on top, as published."""
 
     embedding_dim: int = Field(64, ge=1, description="width of each party's embedding")
-    top_hidden: tuple[int, ...] = Field((), description="hidden widths of the top model; none make it one layer")
+    top_hidden: tuple[Width, ...] = Field((), description="hidden widths of the top model; none make it one layer")
 
 
 @model("alexnet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from pydantic import Field
@@ -16,6 +16,8 @@ from tune_vfl.spec import Strict
 
 Aggregation = Literal["concat", "sum", "mean"]
 Head = Literal["auto", "classes", "scalar"]
+Width = Annotated[int, Field(ge=1)]
+"""How many numbers a layer gives, or how many channels."""
 
 
 class ModelOptions(Strict):

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.errors import SpecError
-from tune_vfl.models.base import Architecture, ModelOptions, model
+from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import reseed, stack_of
 from tune_vfl.seeds import Stream
 
@@ -31,7 +31,7 @@ class BertOptions(ModelOptions):
     hidden: int = Field(64, ge=1, description="width of its layers, from scratch")
     layers: int = Field(2, ge=1, description="number of its layers, from scratch")
     heads: int = Field(2, ge=1, description="attention heads, from scratch; divides hidden")
-    top_hidden: tuple[int, ...] = Field((32,), description="hidden widths of the top model")
+    top_hidden: tuple[Width, ...] = Field((32,), description="hidden widths of the top model")
 
 
 class TextEncoder(nn.Module):

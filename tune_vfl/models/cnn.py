@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import nn
 
-from tune_vfl.models.base import Architecture, ModelOptions, model
+from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import reseed, stack_of
 from tune_vfl.seeds import Stream
 
@@ -14,8 +14,8 @@ class CnnOptions(ModelOptions):
     """Channels of the two convolutions, and hidden widths of the top model."""
 
     embedding_dim: int = Field(32, ge=1, description="width of each party's embedding")
-    channels: tuple[int, int] = Field((16, 32), description="channels of the two convolutions")
-    top_hidden: tuple[int, ...] = Field((32,), description="hidden widths of the top model")
+    channels: tuple[Width, Width] = Field((16, 32), description="channels of the two convolutions")
+    top_hidden: tuple[Width, ...] = Field((32,), description="hidden widths of the top model")
 
 
 @model("cnn")

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tune_vfl.models.base import model
+from tune_vfl.models.base import Width, model
 from tune_vfl.models.fields import FieldNet, FieldOptions, FieldVectors
 from tune_vfl.models.layers import Linear, stack_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class DcnOptions(FieldOptions):
     """Two hidden layers and the one to the embedding make three; the top model is one layer, as in FedAdOb."""
 
-    bottom_hidden: tuple[int, ...] = Field((64, 32), min_length=1, description="hidden widths of the deep part")
+    bottom_hidden: tuple[Width, ...] = Field((64, 32), min_length=1, description="hidden widths of the deep part")
     crosses: int = Field(2, ge=1, description="cross layers; products of up to one column more than that")
 
 

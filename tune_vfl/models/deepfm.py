@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tune_vfl.models.base import model
+from tune_vfl.models.base import Width, model
 from tune_vfl.models.fields import FieldNet, FieldOptions, FieldVectors
 from tune_vfl.models.layers import Linear, stack_of
 
@@ -20,7 +20,7 @@ class DeepFmOptions(FieldOptions):
     """Widths of the vectors and of the deep part; the paper has 10, and three layers of 400."""
 
     category_dim: int = Field(10, ge=1, description="width of the vector of a number or of a category's value")
-    bottom_hidden: tuple[int, ...] = Field((64, 32), min_length=1, description="hidden widths of the deep part")
+    bottom_hidden: tuple[Width, ...] = Field((64, 32), min_length=1, description="hidden widths of the deep part")
 
 
 class DeepAndFactors(nn.Module):

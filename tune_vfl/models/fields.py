@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tune_vfl.models.base import Architecture, ModelOptions
+from tune_vfl.models.base import Architecture, ModelOptions, Width
 from tune_vfl.models.layers import stack_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class FieldOptions(ModelOptions):
     """Options of nets that know which columns are one category."""
 
     category_dim: int = Field(16, ge=1, description="width of the vector that stands for a category's value")
-    top_hidden: tuple[int, ...] = Field((), description="hidden widths of the top model; none make it one layer")
+    top_hidden: tuple[Width, ...] = Field((), description="hidden widths of the top model; none make it one layer")
 
 
 F_co = TypeVar("F_co", bound=FieldOptions, covariant=True)

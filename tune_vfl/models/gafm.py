@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from torch import nn
 
-from tune_vfl.models.base import Architecture, ModelOptions, model
+from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import FlattenRows, stack_of
 from tune_vfl.seeds import Stream
 
@@ -18,8 +18,8 @@ class GafmOptions(ModelOptions):
     """The net for Spambase; the one for IMDB is bottom_hidden [256, 128], activation relu, dropout 0.5."""
 
     embedding_dim: int = Field(1, ge=1, description="width of the sigmoid output that is sent")
-    bottom_hidden: tuple[int, ...] = Field((16,), description="hidden widths of the bottom model")
-    top_hidden: tuple[int, ...] = Field((16,), description="hidden widths of the top model, the generator's shape")
+    bottom_hidden: tuple[Width, ...] = Field((16,), description="hidden widths of the bottom model")
+    top_hidden: tuple[Width, ...] = Field((16,), description="hidden widths of the top model, the generator's shape")
     activation: Literal["leaky_relu", "relu"] = Field("leaky_relu", description="between the bottom's layers")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of each hidden layer of the bottom zeroed in training")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 from torch import nn
 
-from tune_vfl.models.base import model
+from tune_vfl.models.base import Width, model
 from tune_vfl.models.images import DeepNet, DeepOptions
 from tune_vfl.models.layers import stack_of
 
@@ -22,8 +22,8 @@ class GafmCnnOptions(DeepOptions):
     """Hidden widths of its linear layers; what is sent is 40 wide."""
 
     embedding_dim: int = Field(40, ge=1, description="width of the output that is sent, which passes a ReLU")
-    bottom_hidden: tuple[int, ...] = Field((120, 84), description="hidden widths after the convolutions")
-    top_hidden: tuple[int, ...] = Field((16,), description="hidden widths of the top model, the generator's shape")
+    bottom_hidden: tuple[Width, ...] = Field((120, 84), description="hidden widths after the convolutions")
+    top_hidden: tuple[Width, ...] = Field((16,), description="hidden widths of the top model, the generator's shape")
 
 
 @model("gafm_cnn")

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.errors import SpecError
-from tune_vfl.models.base import Architecture, ModelOptions
+from tune_vfl.models.base import Architecture, ModelOptions, Width
 from tune_vfl.models.layers import stack_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ M = TypeVar("M", bound=nn.Module)
 class DeepOptions(ModelOptions):
     """Options of deep nets for images: hidden widths of the top model."""
 
-    top_hidden: tuple[int, ...] = Field(
+    top_hidden: tuple[Width, ...] = Field(
         (20, 10, 10), description="hidden widths of the top model; three make FCNN-4, none FCNN-1"
     )
 

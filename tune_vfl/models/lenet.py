@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from tune_vfl.models.base import Architecture, ModelOptions, model
+from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import reseed, stack_of
 from tune_vfl.seeds import Stream
 
@@ -15,8 +15,10 @@ class LenetOptions(ModelOptions):
     """Channels of the two convolutions, and hidden widths of the top model."""
 
     embedding_dim: int = Field(64, ge=1, description="width of each party's embedding")
-    channels: tuple[int, int] = Field((6, 16), description="channels of the two 5x5 convolutions")
-    top_hidden: tuple[int, ...] = Field((120, 84), description="hidden widths of the top model; two make three layers")
+    channels: tuple[Width, Width] = Field((6, 16), description="channels of the two 5x5 convolutions")
+    top_hidden: tuple[Width, ...] = Field(
+        (120, 84), description="hidden widths of the top model; two make three layers"
+    )
 
 
 @model("lenet")

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationInfo, field_validator
 from torch import nn
 
-from tune_vfl.models.base import Architecture, ModelOptions, model
+from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import FlattenRows, stack_of
 from tune_vfl.seeds import Stream
 
@@ -15,8 +15,8 @@ from tune_vfl.seeds import Stream
 class MlpOptions(ModelOptions):
     """Widths of the hidden layers; an empty list makes a linear map. ``cut`` moves layers between bottom and top."""
 
-    bottom_hidden: tuple[int, ...] = Field((32,), description="hidden widths of each bottom model")
-    top_hidden: tuple[int, ...] = Field((32,), description="hidden widths of the top model")
+    bottom_hidden: tuple[Width, ...] = Field((32,), description="hidden widths of each bottom model")
+    top_hidden: tuple[Width, ...] = Field((32,), description="hidden widths of the top model")
     cut: int | None = Field(
         None,
         ge=0,

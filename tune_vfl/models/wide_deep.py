@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 from torch import Tensor, nn
 
-from tune_vfl.models.base import model
+from tune_vfl.models.base import Width, model
 from tune_vfl.models.fields import FieldNet, FieldOptions, FieldVectors
 from tune_vfl.models.layers import Linear, stack_of
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class WideDeepOptions(FieldOptions):
     """GAFM's net for Criteo, which sends one number: ``embedding_dim: 1``."""
 
-    bottom_hidden: tuple[int, ...] = Field((16, 16), description="hidden widths of the deep part")
-    top_hidden: tuple[int, ...] = Field((16,), description="hidden widths of the top model, the generator's shape")
+    bottom_hidden: tuple[Width, ...] = Field((16, 16), description="hidden widths of the deep part")
+    top_hidden: tuple[Width, ...] = Field((16,), description="hidden widths of the top model, the generator's shape")
 
 
 class WideAndDeep(nn.Module):
