@@ -174,6 +174,7 @@ def test_two_files_of_which_nine_rows_in_ten_match_evaluate_as_their_join(tmp_pa
         f"shop.csv: {dropped}",
         f"bank.csv: {dropped}",
     ]
+    assert set(first["data"]["notes"]) <= set(first["notes"]), "what a report tells of a trial"
     assert first["outcome"] == "ok"
     assert first["utility"]["mean"] > 0.6
     for part in ("utility", "attacks", "leakage"):

@@ -222,7 +222,7 @@ def _outcome(bench: _Bench, measured: Measured, members: Sequence[int], *, share
         leakage=worst.advantage if worst else 0.0,
         leakage_std=worst.advantage_std if worst else 0.0,
         seconds=seconds,
-        notes=list(dict.fromkeys(note for m in members for note in measured.notes[m])),
+        notes=list(dict.fromkeys([*load(cell.dataset).notes, *(n for m in members for n in measured.notes[m])])),
         logged={k: sum(v[m] for m in members) / len(members) for k, v in measured.logged.items()},
     )
 

@@ -80,7 +80,7 @@ class Outcome(BaseModel):
         leakage: the largest mean advantage over the attacks, 0 when none was asked for; None unless ``ok``.
         leakage_std: that attack's ``advantage_std``.
         seconds: wall seconds by stage: ``train``, ``attack``, and what the defense names (``teacher``).
-        notes: facts that a reader must know (``teacher_view`` full, fallbacks, substitutions).
+        notes: facts that a reader must know, of the data (rows dropped, stand-ins) and of the methods (fallbacks).
         logged: what the defense measured about itself (``sum_kl``, ``teacher_accuracy``), means over seeds.
     """
 

@@ -89,7 +89,7 @@ def _show(answer: dict[str, Any]) -> None:
         emit_table(
             ("attack", "metric", "success", "floor", "advantage", "variant", "remarks"), _rows(answer["attacks"])
         )
-    for note in (*answer.get("data", {}).get("notes", ()), *answer.get("notes", ())):
+    for note in dict.fromkeys([*answer.get("data", {}).get("notes", ()), *answer.get("notes", ())]):
         say(f"note: {note}")
 
 
