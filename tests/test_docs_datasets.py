@@ -37,7 +37,8 @@ FILES = table("files, under the data root")
 
 
 def test_the_table_holds_every_data_set_in_order() -> None:
-    assert list(SETS) == DATASETS.names()
+    # Other tests register data sets of their own.
+    assert list(SETS) == [name for name in DATASETS.names() if DATASETS[name].__module__.startswith("tune_vfl.data.")]
     assert {row["run here on"] for row in SETS.values()} == KINDS
     bundled_or_own = {n for n, row in SETS.items() if row["source"] in ("scikit-learn", "yours")}
     assert set(FILES) == set(SETS) - bundled_or_own
