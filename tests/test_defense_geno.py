@@ -35,16 +35,17 @@ def test_the_threshold_is_three_robust_deviations_over_the_median(half, seed):
 
 def test_the_window_is_a_hundred_steps_long():
     window = Window()
-    for step in range(130):
+    for step in range(200):
         threshold = window.threshold(torch.full((1, 3), float(step)))
-    kept = torch.arange(30.0, 130.0).repeat_interleave(3).unsqueeze(0)
-    assert torch.equal(threshold, robust_threshold(kept))
+    ends = range(191, 201)  # a threshold of 100 steps is at most 9 steps old
+    found = [robust_threshold(torch.arange(end - 100.0, end).repeat_interleave(3).unsqueeze(0)) for end in ends]
+    assert any(torch.equal(threshold, one) for one in found)
 
 
 @given(seed=st.integers(0, 500), drift=st.floats(-0.2, 0.2), ties=st.booleans())
 @settings(max_examples=6, deadline=None)
-def test_each_step_gives_what_all_remembered_numbers_give(seed, drift, ties):
-    g, window, kept = torch.Generator().manual_seed(seed), Window(), []
+def test_a_step_gives_what_all_remembered_numbers_gave_a_tenth_of_them_ago_at_most(seed, drift, ties):
+    g, window, kept, expected = torch.Generator().manual_seed(seed), Window(), [], []
     for step in range(120):
         values = torch.rand(2, 16 if step % 7 else 5, generator=g) * math.exp(drift * step)
         if ties:
@@ -52,7 +53,9 @@ def test_each_step_gives_what_all_remembered_numbers_give(seed, drift, ties):
         if step in (40, 41):
             values[1, 2:4] = torch.tensor([math.inf, math.nan])
         kept.append(values)
-        assert torch.equal(window.threshold(values), robust_threshold(torch.cat(kept[-100:], dim=-1)))
+        expected.append(robust_threshold(torch.cat(kept[-100:], dim=-1)))
+        found, late = window.threshold(values), max(min(step + 1, 100) // 10, 1)
+        assert any(torch.equal(found, one) for one in expected[-late:])
 
 
 def test_an_outstanding_row_is_not_sent_and_the_others_are():

@@ -12,6 +12,8 @@ from tune_vfl.defenses._selection import Near, top_magnitudes
 
 WINDOW = 100
 """How many steps are remembered."""
+SHARE = 10
+"""A threshold is found anew when a tenth of the remembered steps came after the last one was."""
 DEVIATIONS = 3 * 1.4826
 """Median absolute deviations above the median; 1.4826 of them are a normal law's standard deviation."""
 
@@ -35,13 +37,24 @@ class Window:
         self._held = torch.zeros(0, 0)
         self._start = self._end = 0
         self._near: list[tuple[Near, Near]] = []
+        self._last = torch.zeros(0)
+        self._age = 0
 
     def __len__(self) -> int:
         return len(self._counts)
 
     def threshold(self, values: Tensor) -> Tensor:
-        """Take in a step's ``(T, m)`` numbers, which may be of another count each time, and return ``(T,)``."""
+        """Take in a step's ``(T, m)`` numbers, which may be of another count each time, and return ``(T,)``.
+
+        Up to 19 steps the threshold is that of all of them; of 100 steps it is up to 9 steps old.
+        """
         seen = self._take_in(values)
+        self._age += 1
+        if self._age >= max(len(self) // SHARE, 1):
+            self._last, self._age = self._found(seen), 0
+        return self._last
+
+    def _found(self, seen: Tensor) -> Tensor:
         if seen.device.type != "cpu":
             return robust_threshold(seen)
         self._near = self._near or [(Near(), Near()) for _ in seen]

@@ -39,7 +39,8 @@ class Geno(Defense):
     ``scope="rows"`` looks at the norm of each row of the outgoing gradient. ``scope="party"`` looks at how far the
     embeddings of a party moved since the epoch before, |e - e_before| / |e_before| over the batch: a party that
     amplifies its updates does so after the gradient has left, and shows it there only. ``threshold="auto"`` is, per
-    party, the median of the last 100 steps, this one among them, plus 3 * 1.4826 median absolute deviations.
+    party, the median of the last 100 steps plus 3 * 1.4826 median absolute deviations, found anew at every tenth step
+    (at every step of the first 19).
 
     The paper filters gradients "before aggregation", which split learning does not have, and gives no threshold: both
     readings are this project's. A norm stands for a class where classes differ in size: filtered rows may give some
