@@ -55,6 +55,17 @@ def test_the_next_acceptance_is_the_first_score_that_reaches_the_threshold(n, se
     assert next_on_host(scores[0].numpy(), thresholds[0].numpy()).tolist() == expected
 
 
+@pytest.mark.parametrize("rare", [-3.0, 0.0, 2.0, 3.5, 9.0])
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 500, 3000])
+def test_a_long_walk_is_the_naive_one_where_acceptances_are_near_far_and_nowhere(rare, count):
+    g = torch.Generator().manual_seed(0)
+    scores, thresholds = torch.randn(1, 3000, generator=g), torch.randn(1, 3000, generator=g) / 2 + rare
+    accepted, complete = accepted_places(scores, thresholds, [count])
+    expected = naive_choice(scores[0].tolist(), thresholds[0].tolist(), count)
+    assert accepted[0].nonzero().flatten().tolist() == expected
+    assert complete.item() == (len(expected) == count)
+
+
 @pytest.mark.parametrize("rule", ["leave", "zero"])
 @pytest.mark.parametrize(("theta", "epsilon", "sensitivity"), [(0.75, 1.8, 1), (0.2, 1.8, 1), (0.3, 5.0, 1e-4)])
 def test_what_is_sent_is_what_the_procedure_says(rule, theta, epsilon, sensitivity):

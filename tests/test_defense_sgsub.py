@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from tune_vfl.defenses._substitution import Rule, stable_order, substitute
+from tune_vfl.defenses._mahalanobis import lengths, lengths_on_device, whitening, whitening_on_device
+from tune_vfl.defenses._substitution import Rule, stable_sort, substitute
 from tune_vfl.defenses.flsg import Flsg, FlsgParams
 from tune_vfl.defenses.sgsub import Sgsub, SgsubParams
 from tune_vfl.seeds import Stream, sorted_normals
@@ -94,7 +95,26 @@ def test_what_is_sent_is_what_the_naive_loop_sends(tau, w_cos, w_mahalanobis, ma
 def test_the_radix_order_is_the_stable_one(rows, n, seed, ties):
     values = torch.randn(rows, n, generator=torch.Generator().manual_seed(seed)) * 1e-3
     values = (values * 1e3).round() if ties else values  # rounding makes both zeros, which are equal
-    assert torch.equal(stable_order(values), values.argsort(dim=-1, stable=True))
+    ordered, order = stable_sort(values)
+    assert torch.equal(order, values.argsort(dim=-1, stable=True))
+    assert torch.equal(ordered, values.sort(dim=-1).values)
+
+
+@given(d=st.integers(1, 40), rows=st.integers(2, 60), seed=st.integers(0, 500))
+@settings(max_examples=40, deadline=None)
+def test_distances_are_those_under_the_ridged_covariance_on_any_device(d, rows, seed):
+    g = torch.Generator().manual_seed(seed)
+    values, apart = (torch.randn(2, rows, d, generator=g, dtype=torch.float64) for _ in range(2))
+    expected = torch.empty(2, rows)
+    for member in range(2):
+        covariance = np.cov(values[member].numpy(), rowvar=False, bias=True).reshape(d, d)
+        inverse = np.linalg.inv(covariance + (1e-3 * covariance.trace() / d + 1e-12) * np.eye(d))
+        expected[member] = torch.from_numpy(np.sqrt(np.einsum("md,de,me->m", apart[member], inverse, apart[member])))
+    centered = values - values.mean(-2, keepdim=True)
+    on_device = lengths_on_device(whitening_on_device(centered), apart)
+    on_host = lengths(whitening(values), apart.clone())
+    for found in (on_device, on_host):
+        torch.testing.assert_close(found, expected.double(), rtol=1e-5, atol=1e-8)
 
 
 def test_normals_made_sorted_have_the_law_of_sorted_normals():

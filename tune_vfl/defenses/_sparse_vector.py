@@ -3,7 +3,8 @@
 Whether an entry is accepted depends on when the last one before it was. But the threshold that holds from a place on is
 known for every place before any choice is made: so each place knows the next acceptance after it, by a search in a
 table of maxima, and the acceptances are the path that starts at the first place, followed by doubling. On a CPU most
-next acceptances are found nearby, by looking a few places ahead; only what is left is looked up in the table.
+next acceptances are found nearby, by looking a few places ahead, and only where much is left is the table made; the
+path is followed in long strides first.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-NEARBY = 32
-"""How many places ahead are looked at one by one before the table of maxima is made."""
+NEARBY = 16
+"""How many places ahead everybody looks, one by one, before those that are left look on by themselves."""
+AT_ONCE = 2
+"""How many scores they look at together, in units of all there are; a table of maxima serves more of them."""
+STRIDES = 5
+"""A path is first followed in strides of 2^5 acceptances, then filled in by halves."""
 Places: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.floating[Any]]
 
@@ -101,9 +106,30 @@ def next_on_host(scores: Numbers, thresholds: Numbers) -> Places:
 
 
 def _far_on_host(scores: Numbers, thresholds: Numbers, start: Places) -> Places:
-    """Return the first places from ``start`` on whose scores reach the thresholds, both ``(m,)``; n where none does."""
+    """Return the first places from ``start`` on whose scores reach the thresholds, both ``(m,)``; n where none does.
+
+    Few places wait for long: those that are left look twice as far ahead each time, as long as they are few.
+    """
+    n, width = len(scores), NEARBY
+    places, waiting = start.copy(), np.arange(len(start))
+    while 0 < len(waiting) * width <= AT_ONCE * n:
+        first = places[waiting]
+        # Beyond the end the last score is seen again and again; the first of the same counts.
+        reached = scores.take(first[:, None] + np.arange(width), mode="clip") >= thresholds[waiting, None]
+        ahead = reached.argmax(-1)
+        hit = reached[np.arange(len(waiting)), ahead]
+        places[waiting] += np.where(hit, ahead, width)
+        waiting, width = waiting[~hit & (first + width < n)], 2 * width
+    places[waiting] = _by_table(scores, thresholds[waiting], places[waiting])
+    return np.minimum(places, n)
+
+
+def _by_table(scores: Numbers, thresholds: Numbers, start: Places) -> Places:
+    """Do what :func:`_far_on_host` does by a table of maxima, whose cost hardly depends on how many places wait."""
+    if not len(start):
+        return start
     n = len(scores)
-    maxima = [np.nan_to_num(scores, nan=-np.inf, posinf=np.inf, neginf=-np.inf)]
+    maxima = [np.where(np.isnan(scores), -np.inf, scores)]
     while 2 ** len(maxima) <= n:
         last, reach = maxima[-1], 2 ** (len(maxima) - 1)
         maxima.append(np.concatenate([np.maximum(last[:-reach], last[reach:]), last[-reach:]]))
@@ -118,12 +144,22 @@ def accepted_on_host(scores: Numbers, thresholds: Numbers, count: int) -> NDArra
     """Return what :func:`accepted_places` does, for one member: ``(n,)`` whether a place is accepted."""
     n = len(scores)
     found = np.append(next_on_host(scores, thresholds), n)  # place n stands for "none left" and leads to itself
-    jump = np.minimum(found + 1, n)
-    path = np.zeros(1, dtype=np.int64)
-    while len(path) < count and path[-1] < n:
-        # All places exist: "clip" only spares numpy the look at each of them, which is half of the time.
-        path = np.concatenate([path, jump.take(path, mode="clip")])
-        jump = jump.take(jump, mode="clip")
     accepted = np.zeros(n + 1, dtype=np.bool_)
-    accepted[found.take(path[:count])] = True
+    accepted[found.take(_path(np.minimum(found + 1, n), count))] = True
     return accepted[:n]
+
+
+def _path(jump: Places, count: int) -> Places:
+    """Return the first ``count`` places of the path from 0 that ``jump`` leads along, ``(n + 1,)``; it ends at n."""
+    strides = [jump]
+    for _ in range(STRIDES):
+        # All places exist: "clip" only spares numpy the look at each of them, which is half of the time.
+        strides.append(strides[-1].take(strides[-1], mode="clip"))
+    far, end, stop, stops = strides.pop(), len(jump) - 1, 0, [0]
+    while stop < end and len(stops) << STRIDES < count:
+        stop = far.item(stop)
+        stops.append(stop)
+    path = np.array(stops)
+    for stride in reversed(strides):
+        path = np.stack([path, stride.take(path, mode="clip")], axis=-1).ravel()
+    return path[:count]

@@ -10,14 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tune_vfl.defenses._mahalanobis import lengths, whitening
 from tune_vfl.seeds import Stream
 
 ENTRIES_AT_ONCE = 2**16
 """How many random numbers of a member are held at a time, after its first candidate, which mostly is near enough."""
-RIDGE = 1e-3
-"""Share of the mean variance that is added to every direction of the gradients' covariance, which is often singular."""
-
-
 Members: TypeAlias = Tensor | slice
 """Which members of a pack: the M numbers of some, or all T of them."""
 EVERYONE = slice(None)
@@ -39,40 +36,33 @@ class Rule(NamedTuple):
     max_tries: list[int]
 
 
-def stable_order(values: Tensor) -> Tensor:
-    """Return the indices ``(T, n)`` that sort each row upwards; of equal numbers the first comes first.
+def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each row's numbers sorted upwards, and where they were; of equal numbers the first comes first.
 
     Args:
         values: ``(T, n)``.
+
+    Returns:
+        Two ``(T, n)``: the numbers, and the indices that sort them.
     """
     if values.device.type != "cpu" or values.dtype != torch.float32:
-        return values.argsort(dim=-1, stable=True)
+        ordered, order = values.sort(dim=-1, stable=True)
+        return ordered, order
     bits = (values + 0.0).view(torch.int32)  # adding 0 turns -0 into 0
-    upwards = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).numpy()
-    return torch.from_numpy(np.stack([_radix_order(row) for row in upwards]))
+    upwards = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    ordered, order = torch.empty_like(values), torch.empty(values.shape, dtype=torch.int64)
+    members = zip(upwards.numpy(), values.numpy(), order.numpy(), ordered.numpy(), strict=True)
+    for keys, row, places, out in members:
+        _radix_order(keys, places)
+        row.take(places, out=out, mode="clip")  # all places exist: "clip" only spares numpy the look at each
+    return ordered, order
 
 
-def _radix_order(keys: NDArray[np.int32]) -> NDArray[np.int64]:
+def _radix_order(keys: NDArray[np.int32], out: NDArray[np.int64]) -> None:
     """Sort in two passes of 16 bits, which numpy has for small integers: linear time, a fifth of torch's."""
     by_low = (keys & 0xFFFF).astype(np.uint16).argsort(kind="stable")
-    high = (keys >> 16).astype(np.int16).take(by_low)
-    return by_low.take(high.argsort(kind="stable"))
-
-
-def whitening(rows: Tensor) -> Tensor:
-    """Return W ``(T, d, d)`` with ``|W (a - b)|`` the Mahalanobis distance under the covariance of ``rows``.
-
-    Args:
-        rows: ``(T, B, d)``, entries of size 1 at most.
-    """
-    d = rows.shape[-1]
-    centered = rows - rows.mean(-2, keepdim=True)
-    covariance = centered.mT @ centered / rows.shape[-2]
-    mean_variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).view(-1, 1, 1)
-    eye = torch.eye(d, dtype=rows.dtype, device=rows.device)
-    factor = torch.linalg.cholesky_ex(covariance + (RIDGE * mean_variance + 1e-12) * eye).L
-    white: Tensor = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
-    return white
+    high = (keys >> 16).astype(np.int16).take(by_low, mode="clip")
+    by_low.take(high.argsort(kind="stable"), out=out, mode="clip")
 
 
 class _Target:
@@ -89,10 +79,7 @@ class _Target:
         largest = flat.abs().amax(-1, keepdim=True)
         self._scale = torch.where(largest > 0, largest, 1.0)
         self.values = flat / self._scale  # of size 1, so that squares of tiny gradients do not vanish
-        order = stable_order(self.values)
-        self.ordered = self.values.gather(-1, order)
-        places = torch.arange(order.shape[-1], device=order.device).expand_as(order)
-        self._ranks = torch.empty_like(order).scatter_(-1, order, places)
+        self.ordered, self._order = stable_sort(self.values)
         self._norm = torch.linalg.vector_norm(self.values, dim=-1, keepdim=True)
         self._mean = self.values.mean(-1).view(-1, 1, 1)
         apart = self.values - self._mean.view(-1, 1)
@@ -110,7 +97,7 @@ class _Target:
 
     def distances(self, candidates: Tensor, members: Members) -> Tensor:
         """Return ``(M, tries)``: how far sorted candidates are from the members' gradients, once in their order."""
-        products = (candidates @ self.ordered[members].unsqueeze(-1)).squeeze(-1)
+        products = torch.linalg.vecdot(candidates, self.ordered[members].unsqueeze(1))
         norms: Tensor = torch.linalg.vector_norm(candidates, dim=-1) * self._norm[members]
         far: Tensor = self._rule.cosine[members].unsqueeze(-1) * (1 - products / norms.clamp_min(1e-30))
         if self._rule.mahalanobis is None or self._whitening is None:
@@ -121,14 +108,18 @@ class _Target:
     def _mahalanobis(self, candidates: Tensor, white: Tensor, members: Members) -> Tensor:
         batch, d = self._shape[-2:]
         count, tries, _ = candidates.shape
-        matched = candidates.gather(-1, self._ranks[members].unsqueeze(1).expand_as(candidates))
-        apart = matched.sub_(self.values[members].unsqueeze(1)).view(count, tries * batch, d) @ white.mT
-        rows: Tensor = torch.linalg.vector_norm(apart, dim=-1).view(count, tries, batch)
-        return rows.mean(-1) / math.sqrt(d)
+        apart = self._unsorted(candidates, members).sub_(self.values[members].unsqueeze(1))
+        apart = apart.view(count, tries * batch, d)
+        return lengths(white, apart).view(count, tries, batch).mean(-1) / math.sqrt(d)
+
+    def _unsorted(self, candidates: Tensor, members: Members) -> Tensor:
+        """Return sorted candidates ``(M, tries, n)`` in the order of the members' gradients."""
+        places = self._order[members].unsqueeze(1).expand_as(candidates)
+        return torch.empty_like(candidates).scatter_(-1, places, candidates)
 
     def in_order(self, candidate: Tensor) -> Tensor:
         """Return sorted candidates ``(T, n)`` in the order, shape and units of the gradient."""
-        return (candidate.gather(-1, self._ranks) * self._scale).view(self._shape)
+        return (self._unsorted(candidate.unsqueeze(1), EVERYONE).squeeze(1) * self._scale).view(self._shape)
 
 
 class _Search:
@@ -158,12 +149,11 @@ class _Search:
         distances = distances.masked_fill(numbers >= allowed.unsqueeze(-1), math.inf)
         close = distances <= self._rule.tau[members].unsqueeze(-1)
         found = close.any(-1)
-        choice = torch.where(found, close.int().argmax(-1), distances.argmin(-1)).unsqueeze(-1)
-        distance = distances.gather(-1, choice).squeeze(-1)
-        better = found | (distance < self._distance[members])
-        picked = candidates.gather(1, choice.unsqueeze(-1).expand(-1, 1, candidates.shape[-1])).squeeze(1)
-        self.chosen[members] = torch.where(better.unsqueeze(-1), picked, self.chosen[members])
-        self._distance[members] = torch.where(better, distance, self._distance[members])
+        choice = torch.where(found, close.int().argmax(-1), distances.argmin(-1))
+        distance = distances.gather(-1, choice.unsqueeze(-1)).squeeze(-1)
+        better = (found | (distance < self._distance[members])).nonzero().squeeze(-1)
+        self.chosen[members[better]] = candidates[better, choice[better]]
+        self._distance[members[better]] = distance[better]
         self.accepted[members] = found
         self.tried += candidates.shape[1]
 
