@@ -36,31 +36,26 @@ class Rule(NamedTuple):
     max_tries: list[int]
 
 
-def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each row's numbers sorted upwards, and where they were; of equal numbers the first comes first.
+def stable_order(values: Tensor) -> Tensor:
+    """Return the indices ``(T, n)`` that sort each row upwards; of equal numbers the first comes first.
 
     Args:
         values: ``(T, n)``.
-
-    Returns:
-        Two ``(T, n)``: the numbers, and the indices that sort them.
     """
     if values.device.type != "cpu" or values.dtype != torch.float32:
-        ordered, order = values.sort(dim=-1, stable=True)
-        return ordered, order
+        return values.argsort(dim=-1, stable=True)
     bits = (values + 0.0).view(torch.int32)  # adding 0 turns -0 into 0
     upwards = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    ordered, order = torch.empty_like(values), torch.empty(values.shape, dtype=torch.int64)
-    members = zip(upwards.numpy(), values.numpy(), order.numpy(), ordered.numpy(), strict=True)
-    for keys, row, places, out in members:
+    order = torch.empty(values.shape, dtype=torch.int64)
+    for keys, places in zip(upwards.numpy(), order.numpy(), strict=True):
         _radix_order(keys, places)
-        row.take(places, out=out, mode="clip")  # all places exist: "clip" only spares numpy the look at each
-    return ordered, order
+    return order
 
 
 def _radix_order(keys: NDArray[np.int32], out: NDArray[np.int64]) -> None:
     """Sort in two passes of 16 bits, which numpy has for small integers: linear time, a fifth of torch's."""
     by_low = (keys & 0xFFFF).astype(np.uint16).argsort(kind="stable")
+    # All places exist: "clip" only spares numpy the look at each.
     high = (keys >> 16).astype(np.int16).take(by_low, mode="clip")
     by_low.take(high.argsort(kind="stable"), out=out, mode="clip")
 
@@ -79,7 +74,8 @@ class _Target:
         largest = flat.abs().amax(-1, keepdim=True)
         self._scale = torch.where(largest > 0, largest, 1.0)
         self.values = flat / self._scale  # of size 1, so that squares of tiny gradients do not vanish
-        self.ordered, self._order = stable_sort(self.values)
+        self._order = stable_order(self.values)
+        self._ends = self.values.gather(-1, self._order[:, [0, -1]]).unsqueeze(1)
         self._norm = torch.linalg.vector_norm(self.values, dim=-1, keepdim=True)
         self._mean = self.values.mean(-1).view(-1, 1, 1)
         apart = self.values - self._mean.view(-1, 1)
@@ -89,15 +85,17 @@ class _Target:
         self._whitening = None if rule.mahalanobis is None else whitening(rows)
 
     def candidates(self, stream: Stream, tries: int, members: Members) -> Tensor:
-        """Draw ``(M, tries, n)`` sorted candidates with the gradient's mean and deviation, within its range."""
+        """Draw ``(M, tries, n)`` candidates with the gradient's mean, deviation and order, within its range."""
         draws = stream.sorted_normal(tries, self.values.shape[-1]).view(-1, tries, self.values.shape[-1])[members]
         drawn = draws.to(self.values.dtype).mul_(self._deviation[members]).add_(self._mean[members])
-        low, high = self.ordered[members, None, :1], self.ordered[members, None, -1:]
-        return torch.minimum(torch.maximum(drawn, low, out=drawn), high, out=drawn)
+        low, high = self._ends[members].split_with_sizes((1, 1), dim=-1)
+        within = torch.minimum(torch.maximum(drawn, low, out=drawn), high, out=drawn)
+        places = self._order[members].unsqueeze(1).expand_as(within)
+        return torch.empty_like(within).scatter_(-1, places, within)
 
     def distances(self, candidates: Tensor, members: Members) -> Tensor:
-        """Return ``(M, tries)``: how far sorted candidates are from the members' gradients, once in their order."""
-        products = torch.linalg.vecdot(candidates, self.ordered[members].unsqueeze(1))
+        """Return ``(M, tries)``: how far candidates are from the members' gradients."""
+        products = torch.linalg.vecdot(candidates, self.values[members].unsqueeze(1))
         norms: Tensor = torch.linalg.vector_norm(candidates, dim=-1) * self._norm[members]
         far: Tensor = self._rule.cosine[members].unsqueeze(-1) * (1 - products / norms.clamp_min(1e-30))
         if self._rule.mahalanobis is None or self._whitening is None:
@@ -108,18 +106,12 @@ class _Target:
     def _mahalanobis(self, candidates: Tensor, white: Tensor, members: Members) -> Tensor:
         batch, d = self._shape[-2:]
         count, tries, _ = candidates.shape
-        apart = self._unsorted(candidates, members).sub_(self.values[members].unsqueeze(1))
-        apart = apart.view(count, tries * batch, d)
-        return lengths(white, apart).view(count, tries, batch).mean(-1) / math.sqrt(d)
+        apart = candidates - self.values[members].unsqueeze(1)
+        return lengths(white, apart.view(count, tries * batch, d)).view(count, tries, batch).mean(-1) / math.sqrt(d)
 
-    def _unsorted(self, candidates: Tensor, members: Members) -> Tensor:
-        """Return sorted candidates ``(M, tries, n)`` in the order of the members' gradients."""
-        places = self._order[members].unsqueeze(1).expand_as(candidates)
-        return torch.empty_like(candidates).scatter_(-1, places, candidates)
-
-    def in_order(self, candidate: Tensor) -> Tensor:
-        """Return sorted candidates ``(T, n)`` in the order, shape and units of the gradient."""
-        return (self._unsorted(candidate.unsqueeze(1), EVERYONE).squeeze(1) * self._scale).view(self._shape)
+    def sent(self, candidate: Tensor) -> Tensor:
+        """Return candidates ``(T, n)`` in the shape and units of the gradient."""
+        return (candidate * self._scale).view(self._shape)
 
 
 class _Search:
@@ -180,4 +172,4 @@ def substitute(grad: Tensor, stream: Stream, rule: Rule) -> tuple[Tensor, Tensor
     while len(members := search.waiting()):
         candidates = target.candidates(stream, min(room, max(rule.max_tries) - search.tried), members)
         search.look_at(members, candidates, target.distances(candidates, members))
-    return target.in_order(search.chosen), search.accepted
+    return target.sent(search.chosen), search.accepted
