@@ -82,8 +82,7 @@ class Geno(Defense):
         out = sizes > self._threshold(sizes, party, warm_up=0 if by_row else WARM_UP).unsqueeze(-1)
         self._held_back += out.sum(-1)
         self._seen += out.shape[-1]
-        nothing = torch.zeros((), dtype=grad.dtype, device=grad.device)
-        return torch.where(out.view(*grad.shape[:-2], -1, 1), nothing, grad)
+        return grad.masked_fill(out.view(*grad.shape[:-2], -1, 1), 0)
 
     def _threshold(self, sizes: Tensor, party: int, *, warm_up: int) -> Tensor:
         if getattr(self.members[0], "threshold", "auto") != "auto":
