@@ -56,7 +56,7 @@ def test_another_label_column_and_counts_are_told(tmp_path: Path) -> None:
     put(tmp_path, "fault/fault.csv.gz", frame[["kind", *frame.columns[:-1]]].to_csv(index=False))
     data = read(tmp_path, "fault", label="kind")
     assert "46 columns and 4 classes by 'kind', LabObf counts 47 and 3" in data.notes[0]
-    with pytest.raises(DataError, match=r"fault\.csv\.gz: has no column 'sort'; it has: kind, c0"):
+    with pytest.raises(DataError, match=r"fault\.csv\.gz: the header has no column 'sort', the label; it has: kind"):
         read(tmp_path, "fault", label="sort")
     with pytest.raises(DataError, match=r"fault\.csv\.gz: label column 'c45': "):
         read(tmp_path, "fault")
@@ -125,7 +125,7 @@ def test_other_widths_and_labels_of_loans_are_told(tmp_path: Path) -> None:
     put(tmp_path, "loan/loan.csv", wide(12, 3).to_csv(index=False))
     with pytest.raises(DataError, match=r"loan\.csv: label column 'kind': has 3 classes, expected 2"):
         read(tmp_path, "loan")
-    with pytest.raises(DataError, match=r"loan\.csv: has no column 'y'"):
+    with pytest.raises(DataError, match=r"loan\.csv: the header has no column 'y', the label"):
         read(tmp_path, "loan", label="y")
 
 

@@ -8,11 +8,11 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
-from tune_vfl.data.encode import Encoding, encode_party
+from tune_vfl.data.encode import Encoding, encode_parties, encode_party
 from tune_vfl.data.joined import join, require
 from tune_vfl.data.labels import encode_labels
 from tune_vfl.data.options import Column, ColumnList, MetricChoice
-from tune_vfl.data.partition import ACTIVE, Partition, by_list, by_share
+from tune_vfl.data.partition import by_list, by_share
 from tune_vfl.data.root import absolute, locate
 from tune_vfl.data.table import left_out, read_table
 from tune_vfl.errors import DataError, did_you_mean
@@ -124,7 +124,7 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
         partition = by_share(features, share, options.passive_parties, str(path))
     used = {*partition.active, *(c for columns in partition.passive.values() for c in columns)}
     _check_declared(options, used, str(path))
-    passive, active, notes = _encode(frame, partition, path, options)
+    passive, active, notes = encode_parties(frame, partition, str(path), options)
     unused = [c for c in features if c not in used]
     notes += [f"columns of no party, left out: {', '.join(unused)}"] if unused else []
     return _dataset((passive, active), frame[options.label], path, options, notes=[*left_out(frame), *notes])
@@ -139,20 +139,6 @@ def _check_declared(encoding: Encoding, features: Collection[str], where: str) -
                     f"{where}: column {column!r}, listed as {kind}, is no party's feature; take it off {kind}, or give "
                     f"it to a party.{near}"
                 )
-
-
-def _encode(
-    frame: pd.DataFrame, partition: Partition, path: Path, encoding: Encoding
-) -> tuple[tuple[Columns, ...], Columns | None, list[str]]:
-    notes: list[str] = []
-
-    def party(name: str, columns: Sequence[str]) -> Columns:
-        held, found = encode_party(frame, name, columns, where=str(path), encoding=encoding)
-        notes.extend(found)
-        return held
-
-    passive = tuple(party(name, columns) for name, columns in partition.passive.items())
-    return passive, party(ACTIVE, partition.active) if partition.active else None, notes
 
 
 def _load_joined(options: CsvOptions, root: Path) -> Dataset:

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from tune_vfl.data.base import Columns, Kind, Source
 from tune_vfl.data.options import ColumnList
+from tune_vfl.data.partition import ACTIVE, Partition
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Strict
 
@@ -172,3 +173,25 @@ def encode_party(
         sources=tuple(Source(c, b.kind, len(b.names)) for c, b in zip(columns, blocks, strict=True)),
     )
     return held, tuple(note for b in blocks for note in b.notes)
+
+
+def encode_parties(
+    frame: pd.DataFrame, partition: Partition, where: str, encoding: Encoding
+) -> tuple[tuple[Columns, ...], Columns | None, list[str]]:
+    """Encode the columns of all parties that hold a share of one file.
+
+    Returns:
+        The passive parties' :class:`Columns`, the label party's or None where it has none, and notes.
+
+    Raises:
+        DataError: naming the file and the column.
+    """
+    notes: list[str] = []
+
+    def party(name: str, columns: Sequence[str]) -> Columns:
+        held, found = encode_party(frame, name, columns, where, encoding)
+        notes.extend(found)
+        return held
+
+    passive = tuple(party(name, columns) for name, columns in partition.passive.items())
+    return passive, party(ACTIVE, partition.active) if partition.active else None, notes

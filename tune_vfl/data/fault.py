@@ -8,14 +8,14 @@ from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
-from tune_vfl.data.encode import Encoding, encode_party
+from tune_vfl.data.encode import Encoding, encode_parties
+from tune_vfl.data.joined import require
 from tune_vfl.data.labels import encode_labels
 from tune_vfl.data.options import Column, PartyOptions
-from tune_vfl.data.partition import ACTIVE, by_share, shown
+from tune_vfl.data.partition import by_share
 from tune_vfl.data.root import find, holds
 from tune_vfl.data.steel_plates import SteelPlates, fault_recipe
 from tune_vfl.data.table import left_out, read_table
-from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,8 +55,7 @@ class Fault(Loader[FaultOptions]):
         path = find(root, place)
         frame = read_table(path)
         label = options.label or str(frame.columns[-1])
-        if label not in frame.columns:
-            raise DataError(f"{path}: has no column {label!r}; it has: {shown(list(frame.columns))}")
+        require(frame, label, "the label", path)
         y, class_names = encode_labels(frame[label], f"{path}: label column {label!r}")
         features = [name for name in frame.columns if name != label]
         notes = left_out(frame)
@@ -66,20 +65,16 @@ class Fault(Loader[FaultOptions]):
                 "47 and 3; label names another column"
             )
         partition = by_share(features, options.split, options.passive_parties, str(path))
-        held = {}
-        for party, names in {**partition.passive, ACTIVE: partition.active}.items():
-            if names:
-                held[party], said = encode_party(frame, party, names, str(path), Encoding(numeric=tuple(names)))
-                notes += said
+        passive, active, said = encode_parties(frame, partition, str(path), Encoding(numeric=tuple(features)))
         return assemble(
             self.name,
-            (tuple(held[party] for party in partition.passive), held.get(ACTIVE)),
+            (passive, active),
             y,
             class_names,
             metric=options.metric,
             recipe=Recipe(model=fault_recipe().model, training=fault_recipe().training, auxiliary_per_class=30),
             test_share=0.2,
-            notes=notes,
+            notes=[*notes, *said],
             where=f"{path}: label column {label!r}",
         )
 

@@ -9,7 +9,7 @@ import torch
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
-from tune_vfl.data.encode import Encoding, encode_party
+from tune_vfl.data.encode import Encoding, encode_parties
 from tune_vfl.data.labels import encode_labels
 from tune_vfl.data.partition import by_share
 from tune_vfl.data.root import find_one
@@ -58,22 +58,16 @@ class GiveMeSomeCredit(Loader[SampledOptions]):
             raise DataError(f"{path}: label column {LABEL!r} holds {', '.join(found)}, expected 0 and 1")
         kept, _, notes = training_sample(y, torch.empty(0, dtype=torch.int64), options.rows, _CLASSES, self.name)
         partition = by_share(FEATURES, options.split, options.passive_parties, str(path))
-        held = [*partition.passive.items(), *([("active", partition.active)] if partition.active else [])]
-        parties = []
-        for party, names in held:
-            columns, said = encode_party(frame, party, names, str(path), Encoding())
-            parties.append(_shortened(columns, kept, path))
-            notes = (*notes, *said)
-        passive = tuple(parties[: len(partition.passive)])
+        passive, active, said = encode_parties(frame, partition, str(path), Encoding())
         return assemble(
             self.name,
-            (passive, parties[-1] if partition.active else None),
+            (tuple(_shortened(held, kept, path) for held in passive), active and _shortened(active, kept, path)),
             y[kept],
             _CLASSES,
             metric=options.metric,
             recipe=credit_recipe(),
             test_share=0.2,
-            notes=notes,
+            notes=[*notes, *said],
             where=f"{path}: label column {LABEL!r}",
         )
 

@@ -10,11 +10,12 @@ from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, dataset
-from tune_vfl.data.encode import Encoding, encode_party
+from tune_vfl.data.encode import Encoding, encode_parties
 from tune_vfl.data.give_me_some_credit import GiveMeSomeCredit, credit_recipe
+from tune_vfl.data.joined import require
 from tune_vfl.data.labels import encode_labels
 from tune_vfl.data.options import Column
-from tune_vfl.data.partition import ACTIVE, by_share, shown
+from tune_vfl.data.partition import by_share
 from tune_vfl.data.root import find, holds
 from tune_vfl.data.sample import SampledOptions, training_sample
 from tune_vfl.data.table import left_out, read_table
@@ -56,8 +57,7 @@ class Loan(Loader[LoanOptions]):
         path = find(root, place)
         frame = read_table(path)
         label = options.label or str(frame.columns[-1])
-        if label not in frame.columns:
-            raise DataError(f"{path}: has no column {label!r}; it has: {shown(list(frame.columns))}")
+        require(frame, label, "the label", path)
         where = f"{path}: label column {label!r}"
         y, class_names = encode_labels(frame[label], where, options.positive)
         if len(class_names) != 2:
@@ -66,23 +66,17 @@ class Loan(Loader[LoanOptions]):
         rows = _ROWS if options.rows is None and len(y) > _ROWS else options.rows
         kept, _, said = training_sample(y, torch.empty(0, dtype=torch.int64), rows, class_names, self.name)
         counted = [f"{path.name} has {len(features)} columns, LADSG counts 156"] * (len(features) != _COLUMNS)
-        notes = [*left_out(frame), *counted, *said]
         partition = by_share(features, options.split, options.passive_parties, str(path))
-        held = {}
-        for party, names in {**partition.passive, ACTIVE: partition.active}.items():
-            if names:
-                held[party], found = encode_party(frame, party, names, str(path), Encoding())
-                held[party] = replace(held[party], x=held[party].x[kept])
-                notes += found
+        passive, active, found = encode_parties(frame, partition, str(path), Encoding())
         return assemble(
             self.name,
-            (tuple(held[party] for party in partition.passive), held.get(ACTIVE)),
+            (tuple(replace(held, x=held.x[kept]) for held in passive), active and replace(active, x=active.x[kept])),
             y[kept],
             class_names,
             metric=options.metric,
             recipe=credit_recipe(),
             test_share=0.2,
-            notes=notes,
+            notes=[*left_out(frame), *counted, *said, *found],
             where=where,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,9 +68,9 @@ class DeepNet(Architecture[T_co]):
             width = trunk.eval()(torch.zeros(1, *shape)).shape[-1]
         return nn.Sequential(InPortions(trunk.train()), *self.head(width, d_out, stream))
 
+    @abstractmethod
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:
         """Build ``(B, C, H, W) -> (B, width)``; its weights are drawn afterwards."""
-        raise NotImplementedError
 
     def head(self, width: int, d_out: int, stream: Stream) -> list[nn.Module]:
         """Build ``(B, width) -> (B, d_out)``, the layers between the trunk and the cut."""
