@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
 RIDGE = 1e-3
@@ -40,6 +39,9 @@ def lengths(white: Tensor, apart: Tensor) -> Tensor:
 
 
 def _whitening_on_host(centered: Numbers) -> Numbers:
+    # Imported here, as below: the modules of all defenses are imported together, and scipy would take half of the time.
+    from scipy.linalg import get_lapack_funcs
+
     count, d = centered.shape
     covariance = centered.T @ centered
     covariance /= count
@@ -53,6 +55,8 @@ def _whitening_on_host(centered: Numbers) -> Numbers:
 
 
 def _lengths_on_host(white: Numbers, apart: Numbers) -> Numbers:
+    from scipy.linalg import get_blas_funcs
+
     product: Any = get_blas_funcs("trmm", (white, apart))
     # Rows of C are columns of Fortran: nothing is copied.
     found = product(1.0, white.T, apart.T, lower=0, trans_a=1, overwrite_b=1)
