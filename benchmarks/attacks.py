@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.problem import medians
 from tune_vfl.evaluation import evaluate_pack, measure_references
-from tune_vfl.resolve import resolve
-from tune_vfl.runtime import prepare_process
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.machine.runtime import prepare_process
 from tune_vfl.spec import parse
 
 ATTACKS: list[Any] = ["norm", "direction", "mean", "median", {"name": "pmc", "variants": ["head_only"]}]

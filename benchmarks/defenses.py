@@ -19,16 +19,15 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from benchmarks.problem import ROWS, TRAINING, cpu_seconds
-from tune_vfl import training
-from tune_vfl.cell import Cell
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation import stacks
+from tune_vfl.evaluation import stacks, training
+from tune_vfl.evaluation.resolving import defense_params, resolve
+from tune_vfl.machine.runtime import prepare_process
 from tune_vfl.protocol.loop import SplitTraining, Trained
 from tune_vfl.protocol.members import Pack
-from tune_vfl.resolve import defense_params, resolve
-from tune_vfl.runtime import prepare_process
 from tune_vfl.spec import parse
+from tune_vfl.spec.cell import Cell
 
 SEEDS, TRIALS = (0, 1, 2), 6
 ALONE, STACKED = Pack((0,), None), Pack(SEEDS, TRIALS)

@@ -10,13 +10,13 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tune_vfl.cell import Cell
 from tune_vfl.evaluation import evaluate_pack, measure_references
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.machine.runtime import prepare_process
 from tune_vfl.outcome import AttackScore, Outcome, Score
-from tune_vfl.raw_spec import apply_settings
-from tune_vfl.resolve import resolve
-from tune_vfl.runtime import prepare_process
 from tune_vfl.spec import parse
+from tune_vfl.spec.cell import Cell
+from tune_vfl.spec.raw import apply_settings
 
 Setting = Mapping[str, Any]
 

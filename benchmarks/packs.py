@@ -10,9 +10,9 @@ import torch
 from benchmarks.problem import TRAINING, made_up_rows, medians, mlp
 from tune_vfl.data.base import Split
 from tune_vfl.defenses.base import DEFENSES, Defense
+from tune_vfl.machine.runtime import prepare_process
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.runtime import prepare_process
 from tune_vfl.spec import Strict
 
 TRIALS = 16

@@ -14,7 +14,7 @@ import time
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.search.runner import Work, run_study
-from tune_vfl.search.spaces import space_of
+from tune_vfl.spaces.named import space_of
 
 WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from benchmarks.problem import TRAINING, made_up_rows, medians, mlp
+from tune_vfl.machine.runtime import prepare_process
 from tune_vfl.protocol.loop import SplitTraining, optimizer
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.runtime import prepare_process
 
 ALONE = Pack((0,), None)
 

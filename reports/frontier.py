@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports import words
-from tune_vfl.tracking.standing import standing
+from tune_vfl.ledger.standing import standing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
-    from tune_vfl.search.records import StudyRecord, TrialRecord
 
 
 class Point(NamedTuple):

@@ -16,14 +16,14 @@ from reports.layout import COLORS, SHAPES
 from reports.story import Story, answers, options, story
 from reports.svg import frontier_svg, shape
 from reports.tables import outcomes_frame, write_tables
-from tune_vfl import __version__
 from tune_vfl.errors import StudyError
+from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import AttackScore, Outcome
-    from tune_vfl.search.records import StudyRecord
 
 
 def write_report(records: Sequence[StudyRecord], out: Path) -> Path:
@@ -110,7 +110,7 @@ def render(records: Sequence[StudyRecord], stories: Sequence[Story]) -> str:
         specs=[spec_text(r) for r in records],
         colors=COLORS,
         shapes=SHAPES,
-        version=__version__,
+        version=VERSION,
         css=own["page.css"],
         script=own["page.js"],
         **charts,

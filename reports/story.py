@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reports import words
 from reports.frontier import FrontierInfo, Point, frontier_info
-from tune_vfl.cell import is_ordinary
+from tune_vfl.spec.cell import is_ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import Outcome
-    from tune_vfl.search.records import StudyRecord
     from tune_vfl.spec import Named
 
 # Below this leakage of the undefended model the attacks find too little for a defense to show anything.
@@ -147,7 +147,7 @@ def _blind(record: StudyRecord) -> list[str]:
     """Say what was not looked at: a defense of gradients, tried by attacks on gradients alone."""
     from tune_vfl.attacks.base import ATTACKS
     from tune_vfl.defenses.base import DEFENSES
-    from tune_vfl.resolve import build_attack
+    from tune_vfl.evaluation.resolving import build_attack
 
     names = [a.name for a in record.cell.attacks]
     if record.cell.defense not in DEFENSES or any(n not in ATTACKS for n in names):
@@ -175,7 +175,7 @@ def _retrained(record: StudyRecord, info: FrontierInfo) -> list[str]:
     names = [n for n in info.moved if is_ordinary(n)]
     if not names:
         return []
-    from tune_vfl.search.ordinary import own_values
+    from tune_vfl.spaces.recipe import own_values
 
     own = own_values(record.cell, names)
     searched = f"Searched along with the defense: {words.listed(list(own))}."

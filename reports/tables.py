@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from reports import words
-from tune_vfl.cell import qualified
+from tune_vfl.ledger.standing import standing
 from tune_vfl.outcome import OUTCOMES, Outcome
-from tune_vfl.tracking.standing import standing
+from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tune_vfl.search.records import StudyRecord, TrialRecord
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 
 def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:

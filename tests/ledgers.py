@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from trainables.simulated import simulated_cell, simulated_spec
-from tune_vfl.search.ledger import Ledger
-from tune_vfl.search.spaces import space_of
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.spaces.named import space_of
 
 
 def open_ledger(name: str = "study", **fields: Any) -> Ledger:

@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch import nn
 
-from tune_vfl import evaluation as module
 from tune_vfl.attacks.active import Active, ActiveParams
 from tune_vfl.attacks.base import ATTACKS
-from tune_vfl.attacks.malicious import MaliciousOptimizer
-from tune_vfl.cell import Cell
+from tune_vfl.attacks.parts.malicious import MaliciousOptimizer
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack, measure_references
-from tune_vfl.raw_spec import apply_settings
-from tune_vfl.resolve import resolve
+from tune_vfl.evaluation import packs as module
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.spec import Training, parse
+from tune_vfl.spec.cell import Cell
+from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.views import make_world
-from tune_vfl.training import train_pack
 
 SGD = Training(optimizer="sgd", lr=0.1, momentum=0.9)
 QUICK = {"variants": ["logreg"]}

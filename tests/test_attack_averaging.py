@@ -7,18 +7,18 @@ import torch
 
 from tests.problems import made_up_split, train
 from tune_vfl.attacks.base import ATTACKS
-from tune_vfl.cell import Cell
 from tune_vfl.data.base import Split
 from tune_vfl.evaluation import evaluate_pack, trials_that_fit
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.metrics.leakage import leak_auc
 from tune_vfl.protocol import recorder as recorder_module
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import GradientRecorder, recording_bytes
 from tune_vfl.protocol.view import Average, Recording
-from tune_vfl.raw_spec import apply_settings
-from tune_vfl.resolve import resolve
 from tune_vfl.spec import Training, parse
+from tune_vfl.spec.cell import Cell
+from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.views import make_world
 
 EPOCHS, ROWS, BATCH = 5, 70, 32

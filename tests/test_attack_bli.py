@@ -12,15 +12,15 @@ from torch import nn
 from tune_vfl.attacks.bli import BatchLabelInference, BliParams
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
-from tune_vfl.granting import parameter_gradient
+from tune_vfl.evaluation.granting import parameter_gradient
+from tune_vfl.evaluation.resolving import defense_params, resolve
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.models.layers import stack_of
 from tune_vfl.protocol.members import Pack
-from tune_vfl.raw_spec import apply_settings
-from tune_vfl.resolve import defense_params, resolve
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import parse
+from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.views import make_world
-from tune_vfl.training import train_pack
 
 WITHOUT_TOP = "model.top=none"
 

@@ -11,10 +11,10 @@ from torch import nn
 from tune_vfl.attacks.bmi import BlackBoxInversion, BmiParams, decoder_net
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
-from tune_vfl.raw_spec import apply_settings
-from tune_vfl.resolve import resolve
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import parse
+from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.attacks import success_of
 from tune_vfl.testing.views import make_world
 

@@ -12,16 +12,16 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.embedding_extension import EmbeddingExtension, EmbeddingExtensionParams, Extension
-from tune_vfl.cell import Cell
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.resolving import build_attack, defense_params, resolve
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.protocol.members import Pack
-from tune_vfl.raw_spec import apply_settings
-from tune_vfl.resolve import build_attack, defense_params, resolve
 from tune_vfl.spec import Training, parse
+from tune_vfl.spec.cell import Cell
+from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.views import World, make_world
-from tune_vfl.training import train_pack
 
 NAME = "embedding_extension"
 QUICK = {"variants": ["logreg"], "inner_steps": 5}

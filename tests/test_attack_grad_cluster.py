@@ -8,7 +8,7 @@ import torch
 from tune_vfl import evaluate
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.grad_cluster import best_of_each_name, named, spread
-from tune_vfl.attacks.kmeans import spherical_kmeans, unit
+from tune_vfl.attacks.parts.kmeans import spherical_kmeans, unit
 from tune_vfl.metrics.leakage import leak_auc, top1
 from tune_vfl.protocol.view import Auxiliary, Recording, View
 from tune_vfl.seeds import Streams

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tune_vfl.attacks.base import ATTACKS
-from tune_vfl.attacks.centres import median, nearer_positive
+from tune_vfl.attacks.parts.centers import median, nearer_positive
 from tune_vfl.data.base import Columns, Dataset, Split
-from tune_vfl.granting import Surroundings, grant
+from tune_vfl.evaluation.granting import Surroundings, grant
 from tune_vfl.metrics.leakage import leak_auc
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.view import ClassOracle, Recording, View

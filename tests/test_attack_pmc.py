@@ -12,11 +12,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from tune_vfl.attacks.base import ATTACKS
-from tune_vfl.attacks.conditioned import Conditioned
-from tune_vfl.attacks.heads import Head, MemberNorm, take
-from tune_vfl.attacks.holdings import GROUP_WEIGHT, Holdings
-from tune_vfl.attacks.logistic import choose_and_fit, fit_logistic, folds_of, logits_of
-from tune_vfl.attacks.mixmatch import Cycle, Fit, Pool, interleave, mixmatch, sharpen, supervised
+from tune_vfl.attacks.parts.conditioned import Conditioned
+from tune_vfl.attacks.parts.coordinates import GROUP_WEIGHT, Holdings
+from tune_vfl.attacks.parts.heads import Head, MemberNorm, take
+from tune_vfl.attacks.parts.logistic import choose_and_fit, fit_logistic, folds_of, logits_of
+from tune_vfl.attacks.parts.mixmatch import Cycle, Fit, Pool, interleave, mixmatch, sharpen, supervised
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.view import Auxiliary, Features
 from tune_vfl.seeds import Stream, Streams

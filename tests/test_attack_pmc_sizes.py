@@ -9,14 +9,14 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from tune_vfl.attacks.pmc import PmcParams
-from tune_vfl.cell import Cell
+from tune_vfl.attacks.parts.completion import PmcParams
 from tune_vfl.data.split import auxiliary_rows
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack, measure_references
-from tune_vfl.raw_spec import apply_settings
-from tune_vfl.resolve import resolve
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import parse
+from tune_vfl.spec.cell import Cell
+from tune_vfl.spec.raw import apply_settings
 
 QUICK = {"variants": ["logreg", "head_only"], "epochs": 5}
 

@@ -10,9 +10,9 @@ from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.spectral import coordinates
 from tune_vfl.errors import NotGrantedError
 from tune_vfl.evaluation import measure_references
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.metrics.leakage import leak_auc
 from tune_vfl.protocol.view import Recording, View
-from tune_vfl.resolve import resolve
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import parse
 from tune_vfl.testing.views import make_world

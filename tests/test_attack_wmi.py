@@ -10,21 +10,28 @@ import torch
 from torch import nn
 
 from tune_vfl.attacks.base import TargetRequest
-from tune_vfl.attacks.inversion import InversionParams, descend, total_variation, tuned, typical_row, weights_to_try
+from tune_vfl.attacks.parts.inversion import (
+    InversionParams,
+    descend,
+    total_variation,
+    tuned,
+    typical_row,
+    weights_to_try,
+)
 from tune_vfl.attacks.wmi import WhiteBoxInversion, WmiParams
-from tune_vfl.cell import Cell
 from tune_vfl.evaluation import evaluate_pack, measure_references
-from tune_vfl.granting import target_rows
+from tune_vfl.evaluation.granting import target_rows
+from tune_vfl.evaluation.resolving import defense_params, resolve
+from tune_vfl.evaluation.training import sent_embeddings, train_pack
 from tune_vfl.models.layers import stack_of
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
-from tune_vfl.raw_spec import apply_settings
-from tune_vfl.resolve import defense_params, resolve
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import parse
+from tune_vfl.spec.cell import Cell
+from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.attacks import success_of
 from tune_vfl.testing.views import make_world
-from tune_vfl.training import sent_embeddings, train_pack
 
 QUICK = {"name": "wmi", "iterations": 150, "rows": 16, "tuning_rows": 4}
 

@@ -419,7 +419,7 @@ def test_a_table_shows_brackets_as_they_are(capsys):
 
 
 def test_written_whole_leaves_the_old_file_when_it_fails(tmp_path):
-    from tune_vfl.files import written_whole
+    from tune_vfl.machine.files import written_whole
 
     target = tmp_path / "f.csv"
     target.write_text("old")
@@ -440,7 +440,7 @@ def test_written_whole_leaves_the_old_file_when_it_fails(tmp_path):
 
 
 def test_torchvision_imports_beside_any_build_of_torch():
-    code = "from tune_vfl.vision import import_torchvision as go; v = go(); print(v.models.resnet18, v is go())"
+    code = "from tune_vfl.machine.vision import import_torchvision as go; v = go(); print(v.models.resnet18, v is go())"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.rstrip().endswith("True")

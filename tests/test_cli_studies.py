@@ -289,7 +289,8 @@ def test_doctor_wants_write_ahead_logging(tmp_path, monkeypatch):
 
 
 def test_doctor_exit_codes():
-    from tune_vfl.service.health import Check, exit_code
+    from tune_vfl.service.checks import Check
+    from tune_vfl.service.health import exit_code
 
     fine, found, away = (Check("x", s, "") for s in ("ok", "finding", "unreachable"))
     assert exit_code([fine]) == 0

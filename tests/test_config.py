@@ -16,13 +16,13 @@ from tune_vfl.config import Measured, export_config, save_config
 from tune_vfl.data import load
 from tune_vfl.data.split import split
 from tune_vfl.defenses.base import DEFENSES, Defense
-from tune_vfl.defenses.pipeline import Pipeline
+from tune_vfl.defenses.parts.pipeline import Pipeline
 from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
-from tune_vfl.resolve import resolve
 from tune_vfl.spec import parse
-from tune_vfl.training import train_pack
 
 MEASURED = Measured(metric="auc", utility=0.9, utility_std=0.01, leakage=0.2, leakage_std=0.02, attacks={"norm": 0.6})
 
@@ -157,10 +157,10 @@ def starting_point(cell: Any, defense: Defense) -> dict[str, Any]:
 
     The rows are as the data set has them; the weights are for those that the defense extends.
     """
+    from tune_vfl.evaluation.resolving import build_architecture
+    from tune_vfl.evaluation.training import build_network, extended
     from tune_vfl.protocol.members import Pack
-    from tune_vfl.resolve import build_architecture
     from tune_vfl.seeds import Stream, Streams
-    from tune_vfl.training import build_network, extended
 
     dataset, pack = load(cell.dataset), Pack((0,), None)
     rows = split(dataset, 0)

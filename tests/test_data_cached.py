@@ -14,7 +14,7 @@ from tests.test_data_mnist import RAW, idx, put, tiny
 from tune_vfl.data import cached, load, loading
 from tune_vfl.data.base import DATASETS, Dataset
 from tune_vfl.data.cached import folder, keep, stamp, take
-from tune_vfl.data.mnist import Mnist
+from tune_vfl.data.sets.mnist import Mnist
 from tune_vfl.data.split import split
 from tune_vfl.spec import Named
 

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 
 from tune_vfl.cli.main import main
 from tune_vfl.data import load
-from tune_vfl.data.alone import THRESHOLD, alone
 from tune_vfl.data.base import Columns, Source
 from tune_vfl.data.check import Facts, examine
+from tune_vfl.data.predictive_columns import THRESHOLD, alone
 from tune_vfl.metrics.utility import auc
 from tune_vfl.spec import Named
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from tests.official import noise, picture, put_pickle
-from tune_vfl.data import cifar10, cifar100, load
+from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
+from tune_vfl.data.sets import cifar10, cifar100
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named

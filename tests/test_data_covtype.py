@@ -11,8 +11,8 @@ import torch
 
 from tune_vfl.data import data_root, load
 from tune_vfl.data.base import Dataset
-from tune_vfl.data.covtype import CLASSES, FEATURES
-from tune_vfl.data.numbers import read_numbers
+from tune_vfl.data.reading.numbers import read_numbers
+from tune_vfl.data.sets.covtype import CLASSES, FEATURES
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named

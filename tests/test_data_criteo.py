@@ -12,7 +12,7 @@ import torch
 
 from tune_vfl.data import data_root, load
 from tune_vfl.data.base import Dataset
-from tune_vfl.data.criteo import FEATURES
+from tune_vfl.data.sets.criteo import FEATURES
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named

@@ -10,7 +10,7 @@ import pytest
 
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
-from tune_vfl.data.epsilon import drawn, read_columns
+from tune_vfl.data.sets.epsilon import drawn, read_columns
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named

@@ -14,9 +14,9 @@ from tests.test_data_tables import CREDIT, credit, put, text_of
 from tune_vfl.data import data_root, load, loading
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.cached import keep, stamp, take
-from tune_vfl.data.root import holds, recorded
+from tune_vfl.data.reading.files import holds, recorded
+from tune_vfl.data.sets.steel_plates import FAULTS
 from tune_vfl.data.split import split
-from tune_vfl.data.steel_plates import FAULTS
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named
 

@@ -13,8 +13,8 @@ from tests.test_data_mnist import tiny
 from tune_vfl.cli.main import main
 from tune_vfl.data import load
 from tune_vfl.data.base import DATASETS
+from tune_vfl.machine.vision import import_torchvision
 from tune_vfl.spec import Named
-from tune_vfl.vision import import_torchvision
 
 FETCHED = {"mnist": "MNIST/raw", "cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
 

@@ -13,10 +13,10 @@ import torch
 
 from tune_vfl.data import data_root, load
 from tune_vfl.data.base import Dataset
+from tune_vfl.data.reading.words import top_words, words_of
 from tune_vfl.data.split import split
-from tune_vfl.data.words import top_words, words_of
 from tune_vfl.errors import DataError
-from tune_vfl.resolve import resolve
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import Named, parse
 
 FILE = "imdb/imdb_reviews.csv.xz"

@@ -9,7 +9,7 @@ import torch
 
 from tune_vfl.data import data_root, load, written_out
 from tune_vfl.data.base import DATASETS, Loader
-from tune_vfl.data.labels import encode_labels
+from tune_vfl.data.reading.labels import encode_labels
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError, SpecError, UnknownNameError
 from tune_vfl.models.base import MODELS

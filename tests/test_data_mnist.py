@@ -12,7 +12,7 @@ import torch
 
 from tune_vfl.data import data_root, load
 from tune_vfl.data.base import Dataset
-from tune_vfl.data.idx import read_idx
+from tune_vfl.data.reading.idx import read_idx
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named

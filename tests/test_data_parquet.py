@@ -14,7 +14,7 @@ import torch
 
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
-from tune_vfl.data.parquet import read_parquet
+from tune_vfl.data.reading.parquet import read_parquet
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named
 

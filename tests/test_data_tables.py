@@ -12,9 +12,9 @@ import torch
 
 from tune_vfl.data import data_root, load
 from tune_vfl.data.base import Dataset
-from tune_vfl.data.give_me_some_credit import FEATURES, LABEL
+from tune_vfl.data.sets.give_me_some_credit import FEATURES, LABEL
+from tune_vfl.data.sets.steel_plates import CLASSES, FAULTS
 from tune_vfl.data.split import split
-from tune_vfl.data.steel_plates import CLASSES, FAULTS
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named
 

@@ -12,14 +12,14 @@ import torch
 
 from tune_vfl import evaluate
 from tune_vfl.data import data_root, load
+from tune_vfl.data.reading.tokens import PADDING, START, UNKNOWN, TextOptions, by_words
 from tune_vfl.data.split import split
-from tune_vfl.data.tokens import PADDING, START, UNKNOWN, TextOptions, by_words
 from tune_vfl.errors import DataError, SpecError
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.training import BAG, numbers
 from tune_vfl.models.base import MODELS
-from tune_vfl.resolve import resolve
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Named, parse
-from tune_vfl.training import BAG, numbers
 
 TOPICS = ("war treaty minister", "match goal coach", "shares profit bank", "planet atom software")
 SMALL: list[str] = ["model.hidden=16", "model.layers=1", "training.epochs=8", "training.lr=0.005"]

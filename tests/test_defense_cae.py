@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.problems import made_up_split, network_for
-from tune_vfl.defenses import _codec
-from tune_vfl.defenses._codec import Codec, CodecRecipe, Net, codec_loss, confuses, find_codec, made_up_labels
 from tune_vfl.defenses.cae import BlockCode, Cae, CaeParams, blocks
+from tune_vfl.defenses.parts import codec as _codec
+from tune_vfl.defenses.parts.codec import Codec, CodecRecipe, Net, codec_loss, confuses, find_codec, made_up_labels
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.resolve import resolve
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Training, parse
 from tune_vfl.testing.gradients import softmax_gradient

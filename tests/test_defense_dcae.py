@@ -6,9 +6,9 @@ import torch
 from tune_vfl.defenses.cae import Cae
 from tune_vfl.defenses.dcae import Dcae, DcaeParams
 from tune_vfl.defenses.discrete_sgd import DiscreteSgd
-from tune_vfl.defenses.pipeline import Pipeline
+from tune_vfl.defenses.parts.pipeline import Pipeline
 from tune_vfl.evaluation import evaluate_pack
-from tune_vfl.resolve import resolve
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import parse
 from tune_vfl.testing.gradients import softmax_gradient
 

@@ -9,17 +9,17 @@ from torch.nn import functional
 
 from tests.problems import made_up_split, network_for
 from tune_vfl.data.base import Split
-from tune_vfl.defenses._passports import PassportConv, PassportLayer, PassportLinear
 from tune_vfl.defenses.fedpass import Fedpass, FedpassParams
+from tune_vfl.defenses.parts.passports import PassportConv, PassportLayer, PassportLinear
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.training import wrap
 from tune_vfl.models.layers import Linear, select_member, stack_of
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.resolve import resolve
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Training, parse
-from tune_vfl.training import wrap
 
 
 def made(members=None, *, seed=0, **params):

@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.problems import made_up_split
-from tune_vfl.cell import Cell
 from tune_vfl.config import Measured, export_config
 from tune_vfl.data.base import Split
-from tune_vfl.defenses._critic import Critic, LastPass, positives_rank_low
 from tune_vfl.defenses.gafm import Gafm, GafmParams, normalized, response_gradient, responses
 from tune_vfl.defenses.gafm_marvell import GafmMarvell, GafmMarvellParams
 from tune_vfl.defenses.marvell import Marvell, MarvellParams
+from tune_vfl.defenses.parts.critic import Critic, LastPass, positives_rank_low
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.training import wrap
 from tune_vfl.metrics.leakage import leak_auc
 from tune_vfl.models.base import build
 from tune_vfl.models.gafm import GafmNet, GafmOptions
 from tune_vfl.models.mlp import Mlp, MlpOptions
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.resolve import resolve
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Training, parse
-from tune_vfl.training import wrap
+from tune_vfl.spec.cell import Cell
 
 LABEL_ONLY = {"name": "breast_cancer", "split": 1.0}
 

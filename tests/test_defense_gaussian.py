@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tune_vfl.defenses.gaussian import Gaussian, GaussianParams
 from tune_vfl.evaluation import evaluate_pack
-from tune_vfl.resolve import resolve
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import parse
 
 

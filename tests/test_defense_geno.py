@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tune_vfl.defenses._robust import Window, robust_threshold
 from tune_vfl.defenses.geno import Geno, GenoParams
+from tune_vfl.defenses.parts.robust import Window, robust_threshold
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.hooks import Context
 

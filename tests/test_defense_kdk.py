@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tune_vfl.defenses import teachers
-from tune_vfl.defenses._teacher_labels import class_ranks, soft_labels
 from tune_vfl.defenses.kdk import Kdk, KdkParams
-from tune_vfl.defenses.teachers import Teacher, TeacherMemory, TeacherRecipe, find_teachers, train_teacher
+from tune_vfl.defenses.parts import teachers
+from tune_vfl.defenses.parts.teacher_labels import class_ranks, soft_labels
+from tune_vfl.defenses.parts.teachers import Teacher, TeacherMemory, TeacherRecipe, find_teachers, train_teacher
 from tune_vfl.errors import SpecError
 from tune_vfl.testing.gradients import softmax_gradient
 

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tune_vfl.defenses import _randomized_response as rr
 from tune_vfl.defenses.label_dp import LabelDp, LabelDpParams
-from tune_vfl.defenses.teachers import find_teachers, recipe_of
+from tune_vfl.defenses.parts import randomized_response as rr
+from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
-from tune_vfl.resolve import resolve
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import parse
 from tune_vfl.testing.defenses import build, run
 from tune_vfl.testing.gradients import CASES, Rows, make_rows

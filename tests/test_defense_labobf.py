@@ -12,15 +12,15 @@ from tests.problems import made_up_split
 from tune_vfl.defenses.labobf import LARGEST, Labobf, LabobfParams, cut_points, draw_numbers, soft_values
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.training import extended, scores_on_test_rows
 from tune_vfl.metrics.utility import accuracy, auc, positive_margin
 from tune_vfl.models.base import build
 from tune_vfl.models.mlp import Mlp, MlpOptions
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.resolve import resolve
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Training, parse
-from tune_vfl.training import extended, scores_on_test_rows
 
 
 @pytest.mark.parametrize(

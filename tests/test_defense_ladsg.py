@@ -13,7 +13,7 @@ from tune_vfl.defenses.ladsg import Ladsg, LadsgParams
 from tune_vfl.defenses.laplace import Laplace, LaplaceParams
 from tune_vfl.defenses.marvell import Marvell
 from tune_vfl.defenses.mid import Mid
-from tune_vfl.defenses.pipeline import Pipeline, combined
+from tune_vfl.defenses.parts.pipeline import Pipeline, combined
 from tune_vfl.defenses.sgsub import Sgsub
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.losses import class_probabilities, task_loss

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tune_vfl.defenses._marvell_solver import solve
 from tune_vfl.defenses.marvell import Marvell, MarvellParams, class_statistics
+from tune_vfl.defenses.parts.marvell_solver import solve
 
 
 def solution(u, v, d, gap, p, budget):

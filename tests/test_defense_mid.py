@@ -13,13 +13,13 @@ from tune_vfl.data.base import Split
 from tune_vfl.defenses.mid import Bottleneck, BottleneckedTop, Mid, MidParams, divergence
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.training import wrap
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.resolve import resolve
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Training, parse
-from tune_vfl.training import wrap
 
 
 @given(mean=st.floats(-3, 3), log_variance=st.floats(-4, 3), d=st.integers(1, 4))

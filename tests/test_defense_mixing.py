@@ -9,17 +9,17 @@ from torch.nn.functional import one_hot
 
 from tests.problems import made_up_split, network_for
 from tune_vfl.data.base import Split
-from tune_vfl.defenses import _mixing
-from tune_vfl.defenses._mixing import MixingParams, draw_shares
 from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.defenses.parts import mixing as _mixing
+from tune_vfl.defenses.parts.mixing import MixingParams, draw_shares
 from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Batch, Pack, Rows
-from tune_vfl.resolve import resolve
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Training, parse
-from tune_vfl.training import train_pack
 
 BOTH = ("mixup", "instahide")
 ALONE = Pack((0,), None)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from tune_vfl.defenses._sparse_vector import accepted_on_device, accepted_places, next_acceptances, next_on_host
+from tune_vfl.defenses.parts.sparse_vector import accepted_on_device, accepted_places, next_acceptances, next_on_host
 from tune_vfl.defenses.ppdl import Ppdl, PpdlParams
 from tune_vfl.seeds import Streams
 from tune_vfl.testing.gradients import softmax_gradient

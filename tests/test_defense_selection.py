@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tune_vfl.defenses._selection import Largest, Near, top_magnitudes
+from tune_vfl.defenses.parts.selection import Largest, Near, top_magnitudes
 
 RANKS = [0, 3, 30, 3, 17, 31]
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from tune_vfl.defenses._mahalanobis import lengths, lengths_on_device, whitening, whitening_on_device
-from tune_vfl.defenses._substitution import Rule, stable_order, substitute
 from tune_vfl.defenses.flsg import Flsg, FlsgParams
+from tune_vfl.defenses.parts.mahalanobis import lengths, lengths_on_device, whitening, whitening_on_device
+from tune_vfl.defenses.parts.substitution import Rule, stable_order, substitute
 from tune_vfl.defenses.sgsub import Sgsub, SgsubParams
 from tune_vfl.seeds import Stream, sorted_normals
 from tune_vfl.testing.gradients import softmax_gradient

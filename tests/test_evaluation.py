@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from tune_vfl import evaluate
-from tune_vfl import evaluation as module
-from tune_vfl.cell import Cell, References
 from tune_vfl.evaluation import evaluate_pack, measure_references, stacks
+from tune_vfl.evaluation import packs as module
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.outcome import Outcome
 from tune_vfl.protocol import recorder
 from tune_vfl.protocol.recorder import recording_bytes
-from tune_vfl.raw_spec import apply_settings
-from tune_vfl.resolve import resolve
 from tune_vfl.spec import parse
-from tune_vfl.training import train_pack
+from tune_vfl.spec.cell import Cell, References
+from tune_vfl.spec.raw import apply_settings
 
 FAST = ["training.epochs=4"]
 QUICK_PMC = {"name": "pmc", "variants": ["logreg", "head_only"]}

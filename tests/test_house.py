@@ -4,101 +4,97 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from benchmarks.house import (
+    ROOT,
+    SHIPPED,
+    circles,
+    file_arrows,
+    files,
+    imported,
+    module_of,
+    room_arrows,
+    room_of,
+    tree_of,
+    upward,
+)
 from tune_vfl.defenses.base import DEFENSES
-from tune_vfl.search.spaces import load_space
+from tune_vfl.spaces.named import load_space
 
-ROOT = Path(__file__).parents[1]
-SHIPPED = ("tune_vfl", "trainables", "reports")
-
-# Floor by module, as CONTRIBUTING.md draws it. `tune_vfl` alone is the facade, which opens doors on every floor.
-FLOORS = {
-    0: "errors files raw_spec spec cell outcome registry runtime seeds vision",
-    1: "data metrics models",
-    2: "attacks config defenses evaluation granting measure protocol resolve scoring training",
-    3: "reports search service testing tracking trainables",
-    4: "cli",
-}
-FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
+SHIPPED_FILES = files()
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 60
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def modules(*packages: str) -> list[Path]:
-    return sorted(p for package in packages for p in (ROOT / package).rglob("*.py"))
 
 
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def unit_of(parts: tuple[str, ...]) -> str | None:
-    """Name the package or module on the map: ``search`` for tune_vfl.search.ledger; None for the facade and others."""
-    if parts[0] in ("trainables", "reports"):
-        return parts[0]
-    return parts[1] if parts[0] == "tune_vfl" and len(parts) > 1 else None
+@cache
+def floors() -> dict[str, int]:
+    """Read the drawing of CONTRIBUTING.md: each room's floor, the lowest is 0."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## The house")[2]
+    lines = text.split("```")[1].strip().splitlines()
+    names = [re.findall(r"(\w+)(?:/|\.py)", re.split(r"\s{3,}", line)[0]) for line in lines]
+    assert all(names)
+    return {name: floor for floor, line in enumerate(reversed(names)) for name in line}
 
 
-def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the line and the full name of everything imported, inside of functions too."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"line {node.lineno}: imports are absolute here"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
-
-
-def climbs(unit: str, tree: ast.Module) -> list[str]:
-    """Return the imports of a module of ``unit`` that lead to a higher floor."""
+def strays(room: str, tree: ast.Module) -> list[str]:
+    """Return the imports of a module of ``room`` that lead to a room that is not below it."""
     found = []
     for line, name in imported(tree):
-        other = unit_of(tuple(name.split(".")))
-        if other in FLOOR_OF and FLOOR_OF[other] > FLOOR_OF[unit]:
-            found.append(f"line {line}: {unit} (floor {FLOOR_OF[unit]}) imports {name} (floor {FLOOR_OF[other]})")
+        other = room_of(name)
+        known = name.split(".")[0] in SHIPPED and other in floors() and other != room
+        if known and floors()[str(other)] >= floors()[room]:
+            found.append(f"line {line}: {room} (floor {floors()[room]}) imports {name} (floor {floors()[str(other)]})")
     return found
 
 
-def test_every_module_has_its_place_on_the_map() -> None:
-    here = {unit_of(p.relative_to(ROOT).with_suffix("").parts) for p in modules(*SHIPPED)} - {None, "__init__"}
-    assert here == set(FLOOR_OF)
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert [name for name in FLOOR_OF if not re.search(rf"\b{name}(\.py|/)", text)] == []
+def test_the_drawing_holds_every_room_and_no_other() -> None:
+    assert set(floors()) == {room for p in SHIPPED_FILES if (room := room_of(module_of(p)))}
 
 
-@pytest.mark.parametrize("path", modules(*SHIPPED), ids=named)
-def test_imports_stay_on_their_floor_or_go_down(path: Path) -> None:
-    unit = unit_of(path.relative_to(ROOT).with_suffix("").parts)
-    if unit in FLOOR_OF:
-        assert climbs(unit, tree_of(path)) == []
+@pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
+def test_imports_stay_in_their_room_or_go_down(path: Path) -> None:
+    room = room_of(module_of(path))
+    if room is not None:
+        assert strays(room, tree_of(path)) == []
 
 
 def test_a_climbing_import_is_seen_wherever_it_hides() -> None:
-    hidden = "def f():\n    from tune_vfl.search.ledger import Ledger\n"
-    assert climbs("metrics", ast.parse(hidden)) == [
-        "line 2: metrics (floor 1) imports tune_vfl.search.ledger.Ledger (floor 3)"
+    hidden = "def f():\n    from tune_vfl.ledger.ledger import Ledger\n"
+    high, low = floors()["ledger"], floors()["metrics"]
+    assert strays("metrics", ast.parse(hidden)) == [
+        f"line 2: metrics (floor {low}) imports tune_vfl.ledger.ledger.Ledger (floor {high})"
     ]
-    assert climbs("protocol", ast.parse("from tune_vfl.models import layers\nimport trainables")) == [
-        "line 2: protocol (floor 2) imports trainables (floor 3)"
+    assert strays("protocol", ast.parse("from tune_vfl.models import layers\nimport trainables")) == [
+        f"line 2: protocol (floor {floors()['protocol']}) imports trainables (floor {floors()['trainables']})"
     ]
+
+
+def test_no_files_and_no_rooms_import_each_other_in_a_circle() -> None:
+    arrows = file_arrows()
+    assert circles(arrows) == []
+    assert circles(room_arrows(arrows)) == []
+    assert upward(room_arrows(arrows)) == 0
+
+
+def test_circles_are_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+    assert upward({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == 1
 
 
 def test_suites_for_tests_are_used_by_tests_only() -> None:
-    users = {named(p) for p in modules(*SHIPPED) for _, name in imported(tree_of(p)) if "tune_vfl.testing" in name}
+    users = {named(p) for p in SHIPPED_FILES for _, name in imported(tree_of(p)) if "tune_vfl.testing" in name}
     assert {u for u in users if not u.startswith("tune_vfl/testing/")} == set()
 
 
-@pytest.mark.parametrize("path", modules(*SHIPPED), ids=named)
+@pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
 def test_private_names_stay_in_their_package(path: Path) -> None:
     strangers = [
         f"line {line}: {name}"
@@ -110,14 +106,14 @@ def test_private_names_stay_in_their_package(path: Path) -> None:
     assert strangers == []
 
 
-@pytest.mark.parametrize("path", modules(*SHIPPED), ids=named)
+@pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
 def test_files_and_functions_are_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < LONGEST_FILE
     functions = [n for n in ast.walk(tree_of(path)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     assert [f.name for f in functions if (f.end_lineno or f.lineno) - f.lineno >= LONGEST_FUNCTION] == []
 
 
-@pytest.mark.parametrize("path", modules(*SHIPPED), ids=named)
+@pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
 def test_nothing_is_printed_or_left_for_later(path: Path) -> None:
     calls = [n for n in ast.walk(tree_of(path)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
     assert [c.lineno for c in calls if c.func.id in ("print", "breakpoint")] == []  # type: ignore[attr-defined]

@@ -10,14 +10,14 @@ import pytest
 
 from tests.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
-from tune_vfl.cell import References
 from tune_vfl.errors import StudyError, UnreachableError
+from tune_vfl.ledger.finite import clean, read_outcome
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger, study_names
+from tune_vfl.ledger.owner import is_alive, new_session, this_owner
+from tune_vfl.ledger.storage import hide_password, ledger_url, study_lock
 from tune_vfl.outcome import AttackScore, Outcome, Score
-from tune_vfl.search.clean import clean, read_outcome
-from tune_vfl.search.ledger import MAX_WORKER_LOSSES, Ledger, study_names
-from tune_vfl.search.owner import is_alive, new_session, this_owner
 from tune_vfl.search.proposals import Proposals
-from tune_vfl.search.storage import hide_password, ledger_url, study_lock
+from tune_vfl.spec.cell import References
 
 
 @pytest.fixture(autouse=True)
@@ -233,7 +233,7 @@ def test_a_ledger_that_cannot_be_opened_says_so(tmp_path):
 
 def test_one_driver_a_study(tmp_path):
     url = ledger_url()
-    code = f"from tune_vfl.search.storage import study_lock\nwith study_lock({url!r}, 'a'): print('in')"
+    code = f"from tune_vfl.ledger.storage import study_lock\nwith study_lock({url!r}, 'a'): print('in')"
     run = [sys.executable, "-c", code]
     with study_lock(url, "a"):
         refused = subprocess.run(run, capture_output=True, text=True, env=dict(os.environ), check=False)

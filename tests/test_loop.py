@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tests.problems import made_up_split, network_for, train
 from tune_vfl.data.base import Split
 from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.evaluation.training import extended, wrap
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol import recorder as recorder_module
 from tune_vfl.protocol.hooks import Context, Hooks, RowsById
@@ -23,7 +24,6 @@ from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.protocol.members import Batch, Pack, Rows
 from tune_vfl.protocol.recorder import GradientRecorder
 from tune_vfl.spec import Training
-from tune_vfl.training import extended, wrap
 
 ALONE = Pack((0,), None)
 

@@ -12,11 +12,11 @@ from torch import nn
 from tune_vfl import evaluate
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
+from tune_vfl.machine.vision import import_torchvision
 from tune_vfl.models.base import MODELS, build
 from tune_vfl.models.images import BatchNorm, InPortions
 from tune_vfl.models.layers import Linear
 from tune_vfl.seeds import Stream, Streams
-from tune_vfl.vision import import_torchvision
 
 DEEP = ("resnet18", "resnet20", "resnet50", "alexnet", "gafm_cnn")
 

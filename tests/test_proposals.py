@@ -5,11 +5,11 @@ import pytest
 from tests.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
 from tune_vfl.errors import SpecError
+from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.outcome import Outcome
-from tune_vfl.search.clean import read_outcome
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.samplers import SAMPLERS, make_sampler, sampler_seed
-from tune_vfl.search.space import point_key
+from tune_vfl.spaces.space import point_key
 
 WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
 FEW = {"name": "laplace", "space": {"scale": {"choice": [1e-4, 1e-3, 1e-2, 1e-1]}}}

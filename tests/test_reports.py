@@ -19,8 +19,8 @@ from reports.story import story
 from reports.tables import attacks_frame, front_frame, outcomes_frame, tables, to_latex, to_markdown, trials_frame
 from tune_vfl.errors import StudyError
 from tune_vfl.outcome import Outcome
-from tune_vfl.raw_spec import read_yaml
 from tune_vfl.spec import parse
+from tune_vfl.spec.raw import read_yaml
 from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tune_vfl.errors import SpecError
-from tune_vfl.raw_spec import apply_settings, expand, parse_value
-from tune_vfl.resolve import resolve
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import json_schema, parse
+from tune_vfl.spec.raw import apply_settings, expand, parse_value
 
 
 def raw(**changes: Any) -> dict[str, Any]:

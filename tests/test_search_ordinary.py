@@ -12,20 +12,21 @@ from reports.story import story
 from reports.tables import front_frame
 from tests.ledgers import open_ledger
 from trainables.simulated import SimulatedTrainable
-from tune_vfl import evaluate, evaluation, load_config
-from tune_vfl.cell import Cell, References, as_text, from_text
+from tune_vfl import evaluate, load_config
 from tune_vfl.cli.main import main
 from tune_vfl.errors import SpecError, StudyError
-from tune_vfl.evaluation import evaluate_pack, measure_references
+from tune_vfl.evaluation import packs
+from tune_vfl.evaluation.packs import evaluate_pack, measure_references
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.ledger.heads import Head
 from tune_vfl.models.mlp import MlpOptions
 from tune_vfl.outcome import Outcome
-from tune_vfl.resolve import resolve
 from tune_vfl.search import load_study, resume, search
-from tune_vfl.search.ledger_studies import Head
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.runner import Work, _Run
-from tune_vfl.search.spaces import space_of
+from tune_vfl.spaces.named import space_of
 from tune_vfl.spec import json_schema, parse
+from tune_vfl.spec.cell import Cell, References, as_text, from_text
 from tune_vfl.tracking.payload import trial_content
 
 BASE = {"study": "s", "dataset": "breast_cancer", "defense": "laplace", "attacks": ["norm"], "budget": {"seeds": 1}}
@@ -218,13 +219,13 @@ def test_a_pack_holds_one_trial_where_training_is_searched_unless_asked_otherwis
 
 def test_only_trials_that_are_trained_alike_share_a_pass(monkeypatch):
     passes = []
-    real = evaluation.train_pack
+    real = packs.train_pack
 
     def watched(cell: Cell, params, *rest, **named):
         passes.append((cell.training.lr, cell.model.options["embedding_dim"], [p.scale for p in params]))
         return real(cell, params, *rest, **named)
 
-    monkeypatch.setattr(evaluation, "train_pack", watched)
+    monkeypatch.setattr(packs, "train_pack", watched)
     _, cell, _ = planned(training={"epochs": 1})
     trials = [
         {"scale": 0.1, "training.lr": 0.01},

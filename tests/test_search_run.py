@@ -14,11 +14,11 @@ import pytest
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, TuneVflError
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.search import load_study, resume
-from tune_vfl.search.ledger import Ledger
 from tune_vfl.search.runner import Work, run_study
-from tune_vfl.search.space import point_key
-from tune_vfl.search.spaces import space_of
+from tune_vfl.spaces.named import space_of
+from tune_vfl.spaces.space import point_key
 
 WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
 
@@ -177,7 +177,7 @@ DRIVER = """
     import sys
     from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
     from tune_vfl.search.runner import Work, run_study
-    from tune_vfl.search.spaces import space_of
+    from tune_vfl.spaces.named import space_of
 
     wide = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
     spec = simulated_spec("study", defense=wide, budget={"trials": 24}, resources={"pack": 2})

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
-from tune_vfl.search.space import Dimension, fitted, parse_space, point_key
-from tune_vfl.search.spaces import load_space, named_spaces, space_files
+from tune_vfl.spaces.named import load_space, named_spaces, space_files
+from tune_vfl.spaces.space import Dimension, fitted, parse_space, point_key
 
 
 @pytest.mark.parametrize("defense", space_files())

@@ -8,12 +8,12 @@ import pytest
 
 from tests.ledgers import open_ledger
 from trainables.simulated import Simulation, closed_form, simulate
-from tune_vfl.cell import References
 from tune_vfl.errors import SpecError, StudyError
+from tune_vfl.ledger.selecting import select
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study, studies
 from tune_vfl.search.progress import ProgressReport, Standing
-from tune_vfl.search.selecting import select
+from tune_vfl.spec.cell import References
 
 
 @pytest.fixture(autouse=True)

@@ -18,12 +18,13 @@ from pathlib import Path
 import pytest
 
 from tune_vfl.errors import SpecError, TuneVflError, UnreachableError
+from tune_vfl.ledger.standing import growth, standing
+from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.tracking import payload, store, ui
 from tune_vfl.tracking.mlflow import Recorder
 from tune_vfl.tracking.outbox import Outbox
-from tune_vfl.tracking.standing import growth, standing
 
 FRONT = "tags.`tune_vfl.pareto` = 'true'"
 
@@ -48,7 +49,7 @@ def home(tmp_path, monkeypatch, empty_database):
 
 
 def runs_of(study, query="", **kwargs):
-    client = store.client(store.embedded_uri())
+    client = store.client(places.embedded_uri())
     experiment = client.get_experiment_by_name(study)
     return client.search_runs([experiment.experiment_id], query, max_results=5000, **kwargs)
 
@@ -164,7 +165,7 @@ def test_the_summary_holds_baseline_and_hypervolume_by_trial(home):
     assert payload.TRIAL not in summary.data.tags
     assert payload.PARETO not in summary.data.tags
     assert summary.data.metrics["baseline.utility"] == record.baseline.utility.mean
-    history = store.client(store.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
+    history = store.client(places.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
     assert [m.step for m in history] == list(range(1, len(record.counted) + 1))
     assert [m.value for m in history] == growth(record.trials, record.reference_point)
     assert FRONT in summary.data.tags[payload.NOTE]
@@ -177,7 +178,7 @@ def test_syncing_twice_changes_nothing(home):
     Recorder(record.name).sync(record)
     assert frozen() == before
     [summary] = runs_of(record.name, f"tags.`{payload.SUMMARY}` = 'true'")
-    history = store.client(store.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
+    history = store.client(places.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
     assert len(history) == len(record.counted)
 
 
@@ -219,7 +220,7 @@ def test_trials_told_before_the_study_are_not_lost(home):
 
 def _break(record):
     """Leave MLflow as a kill in the middle of recording does."""
-    client = store.client(store.embedded_uri())
+    client = store.client(places.embedded_uri())
     experiment = client.create_experiment(record.name)
     client.create_run(experiment, tags={payload.TRIAL: str(record.ok[0].number)})
     half = client.create_run(experiment, tags={payload.TRIAL: str(record.ok[1].number)})
@@ -264,7 +265,7 @@ def test_an_earlier_study_of_the_same_name_is_set_aside(home):
 def test_what_a_user_added_stays(home):
     record = made_up_study()
     Recorder(record.name).sync(record)
-    client = store.client(store.embedded_uri())
+    client = store.client(places.embedded_uri())
     experiment = client.get_experiment_by_name(record.name).experiment_id
     own = client.create_run(experiment, run_name="mine").info.run_id
     tagged = trial_runs()[record.ok[0].number].info.run_id
@@ -279,7 +280,7 @@ def test_what_a_user_added_stays(home):
 def test_runs_and_experiments_deleted_by_hand_come_back(home):
     record = made_up_study(4)
     Recorder(record.name).sync(record)
-    client = store.client(store.embedded_uri())
+    client = store.client(places.embedded_uri())
     client.delete_run(trial_runs()[record.ok[0].number].info.run_id)
     Recorder(record.name).sync(record)
     assert sorted(trial_runs()) == [t.number for t in record.counted]
@@ -391,10 +392,10 @@ def test_a_recorder_travels_without_its_connection(home):
 def test_which_mlflow_is_used(monkeypatch, tmp_path):
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert store.resolve_uri(None) == f"sqlite:///{tmp_path}/mlflow.db"
+    assert places.resolve_uri(None) == f"sqlite:///{tmp_path}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
-    assert store.resolve_uri(None) == "http://server:5000"
-    assert store.resolve_uri("sqlite:///mine.db") == "sqlite:///mine.db"
+    assert places.resolve_uri(None) == "http://server:5000"
+    assert places.resolve_uri("sqlite:///mine.db") == "sqlite:///mine.db"
 
 
 def test_a_database_is_there_whole_or_not_at_all(tmp_path, monkeypatch):

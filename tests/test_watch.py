@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainables.base import OutOfTimeError, PackTrainable, time_limit
-from tune_vfl.cell import References
 from tune_vfl.errors import UnreachableError
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.outcome import Outcome
-from tune_vfl.resolve import resolve
 from tune_vfl.search.watch import NodeWatch
 from tune_vfl.spec import parse
+from tune_vfl.spec.cell import References
 
 CELL = resolve(
     parse(

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ray import tune
 
 from trainables.gate import wait_at_gate
-from tune_vfl.cell import Cell, References
 from tune_vfl.outcome import Outcome
+from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -10,8 +10,8 @@ from trainables.base import PackTrainable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.cell import Cell, References
     from tune_vfl.outcome import Outcome
+    from tune_vfl.spec.cell import Cell, References
 
 
 class CellTrainable(PackTrainable):
@@ -25,8 +25,8 @@ class CellTrainable(PackTrainable):
         from tune_vfl.attacks.base import ATTACKS
         from tune_vfl.data.base import DATASETS
         from tune_vfl.defenses.base import DEFENSES
+        from tune_vfl.machine.runtime import prepare_process
         from tune_vfl.models.base import MODELS
-        from tune_vfl.runtime import prepare_process
 
         for registry in (ATTACKS, DATASETS, DEFENSES, MODELS):
             registry.names()
@@ -65,9 +65,9 @@ def guess_utility(cell: Cell) -> float:
     import numpy as np
 
     from tune_vfl.data import load
+    from tune_vfl.evaluation.training import split_of
     from tune_vfl.metrics.utility import utility
     from tune_vfl.protocol.members import Pack
-    from tune_vfl.training import split_of
 
     dataset = load(cell.dataset)
     values = []

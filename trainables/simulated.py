@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from trainables.base import PackTrainable, nap
-from tune_vfl.cell import Cell, References
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.spec import Named, Strict, StudySpec, Training
+from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,12 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.machine.version import VERSION
+
 if TYPE_CHECKING:
     from tune_vfl.config import load_config
     from tune_vfl.evaluation import evaluate
     from tune_vfl.search import load_study, search
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["evaluate", "load_config", "load_study", "search"]
 
 _HOME = {

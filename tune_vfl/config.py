@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from tune_vfl.cell import Cell, Mode
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
-from tune_vfl.files import written_whole
-from tune_vfl.resolve import defense_params
+from tune_vfl.evaluation.resolving import defense_params
+from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.version import VERSION
 from tune_vfl.spec import Named, Strict, Training, explain
+from tune_vfl.spec.cell import Cell, Mode
 
 CONFIG_SCHEMA: Literal["tune-vfl/config/1"] = "tune-vfl/config/1"
 
@@ -102,8 +103,6 @@ def export_config(
     cell: Cell, *, study: str, trial: int, select: str, params: dict[str, Any], measured: Measured
 ) -> ExportedConfig:
     """Make the configuration of one trial; parameters that the trial left at their defaults are written out."""
-    from tune_vfl import __version__
-
     full = defense_params(cell.defense, {**params, **cell.fixed}, num_classes=cell.num_classes).model_dump()
     return ExportedConfig(
         schema=CONFIG_SCHEMA,
@@ -119,7 +118,7 @@ def export_config(
         mode=cell.mode,
         num_classes=cell.num_classes,
         measured=measured,
-        version=__version__,
+        version=VERSION,
     )
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from tune_vfl.attacks.base import AttackCapabilities, attack
-from tune_vfl.attacks.malicious import MaliciousOptimizer
-from tune_vfl.attacks.pmc import Pmc, PmcParams
+from tune_vfl.attacks.parts.completion import PmcParams
+from tune_vfl.attacks.parts.malicious import MaliciousOptimizer
+from tune_vfl.attacks.pmc import Pmc
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import learning_rate
 

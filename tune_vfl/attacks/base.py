@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from tune_vfl.cell import ALL_MODES, Mode
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Strict, Training
+from tune_vfl.spec.cell import ALL_MODES, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,10 +11,10 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
-from tune_vfl.attacks.inversion import listed
+from tune_vfl.attacks.parts.inversion import listed
 from tune_vfl.errors import SpecError
+from tune_vfl.protocol.granted import FirstBatch
 from tune_vfl.protocol.losses import task_loss
-from tune_vfl.protocol.seen import FirstBatch
 from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import Strict
 

@@ -9,8 +9,16 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
-from tune_vfl.attacks.heads import take
-from tune_vfl.attacks.inversion import InversionParams, as_rows, descend, listed, tuned, typical_row, weights_to_try
+from tune_vfl.attacks.parts.heads import take
+from tune_vfl.attacks.parts.inversion import (
+    InversionParams,
+    as_rows,
+    descend,
+    listed,
+    tuned,
+    typical_row,
+    weights_to_try,
+)
 from tune_vfl.errors import SpecError
 from tune_vfl.models.layers import FlattenRows, Linear, stack_of
 from tune_vfl.protocol.view import Reconstruction, View

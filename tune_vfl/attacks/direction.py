@@ -6,8 +6,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.attacks.averaging import AveragingAttack, AveragingParams
 from tune_vfl.attacks.base import AttackCapabilities, attack
+from tune_vfl.attacks.parts.averaging import AveragingAttack, AveragingParams
 from tune_vfl.protocol.view import Answer, Recording, View
 
 

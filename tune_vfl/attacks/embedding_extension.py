@@ -10,8 +10,9 @@ from pydantic import Field
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import AttackCapabilities, attack
-from tune_vfl.attacks.heads import take
-from tune_vfl.attacks.pmc import Pmc, PmcParams
+from tune_vfl.attacks.parts.completion import PmcParams
+from tune_vfl.attacks.parts.heads import take
+from tune_vfl.attacks.pmc import Pmc
 from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.models.layers import Linear
 from tune_vfl.protocol.hooks import Hooks
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from tune_vfl.cell import Mode
     from tune_vfl.protocol.view import View
     from tune_vfl.spec import Strict, Training
+    from tune_vfl.spec.cell import Mode
 
 
 class EmbeddingExtensionParams(PmcParams):

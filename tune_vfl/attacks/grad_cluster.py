@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
-from tune_vfl.attacks.heads import take
-from tune_vfl.attacks.kmeans import spherical_kmeans, unit
+from tune_vfl.attacks.parts.heads import take
+from tune_vfl.attacks.parts.kmeans import spherical_kmeans, unit
 from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import Strict
 

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from tune_vfl.attacks.averaging import AveragingAttack, AveragingParams, plain_variant
 from tune_vfl.attacks.base import AttackCapabilities, attack
-from tune_vfl.attacks.centres import median, nearer_positive
+from tune_vfl.attacks.parts.averaging import AveragingAttack, AveragingParams, plain_variant
+from tune_vfl.attacks.parts.centers import median, nearer_positive
 from tune_vfl.protocol.view import Answer, Recording, View
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from tune_vfl.attacks.averaging import AveragingAttack, AveragingParams
 from tune_vfl.attacks.base import AttackCapabilities, attack
+from tune_vfl.attacks.parts.averaging import AveragingAttack, AveragingParams
 from tune_vfl.protocol.view import Answer, Recording, View
 
 

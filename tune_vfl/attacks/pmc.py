@@ -3,90 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
-
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from typing import TYPE_CHECKING
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
-from tune_vfl.attacks.completion import Completion
-from tune_vfl.spec import Strict
+from tune_vfl.attacks.parts.completion import MIXES_INPUTS, Completion, PmcParams, Variant
 
 if TYPE_CHECKING:
     from tune_vfl.protocol.view import Answer, Features, View
-
-Variant = Literal[
-    "logreg", "logreg_all", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "fidelity", "supervised", "conditioned"
-]
-SEARCH: tuple[Variant, ...] = (
-    "logreg",
-    "logreg_all",
-    "head_only",
-    "mixmatch_frozen",
-    "mixmatch_unfrozen",
-    "conditioned",
-)
-
-
-MIXES_INPUTS: frozenset[Variant] = frozenset({"mixmatch_unfrozen", "fidelity"})
-
-
-def _listed(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-def _rising(value: int | tuple[int, ...]) -> int | tuple[int, ...]:
-    if isinstance(value, int):
-        return value
-    sizes = tuple(sorted(set(value)))
-    return sizes if len(sizes) > 1 else sizes[0]
-
-
-Rows = Annotated[int, Field(ge=1)]
-PerClass = Annotated[Rows | Annotated[tuple[Rows, ...], Field(min_length=1)], AfterValidator(_rising)]
-
-
-class PmcParams(Strict):
-    """Parameters of :class:`Pmc`."""
-
-    variants: Annotated[tuple[Variant, ...], BeforeValidator(_listed)] = Field(
-        SEARCH,
-        min_length=1,
-        description="logreg: logistic regression on embeddings; logreg_all: on features, the last layer's input and "
-        "embeddings; head_only: the head by cross-entropy; mixmatch_frozen: "
-        "the head by MixMatch; mixmatch_unfrozen: head and bottom by MixMatch; fidelity: the same at the published "
-        "length (25 x 1024 steps); supervised: head and bottom by cross-entropy; conditioned: logistic regression on "
-        "features and what embeddings say beyond the columns that a defense had the attacker add (only where it did)",
-    )
-    steps: int | None = Field(
-        None, ge=1, description="steps of every trained variant in place of its own (1600 frozen, 400 unfrozen, 25600)"
-    )
-    ema_decay: float | None = Field(
-        None, ge=0, lt=1, description="decay of MixMatch's averaged model in place of 0.99 (fidelity: 0.999)"
-    )
-    lr: float = Field(2e-3, gt=0, description="learning rate of Adam")
-    batch_size: int = Field(16, ge=2, description="rows of each kind in a step; fewer where there are fewer")
-    head_layers: int = Field(1, ge=1, le=5, description="linear layers of the head")
-    epochs: int = Field(200, ge=1, description="passes over the labelled rows of head_only and supervised")
-    validate_folds: int = Field(
-        0,
-        ge=0,
-        le=10,
-        description="cross-validate every variant on the labelled rows with this many folds (costs as many trainings); "
-        "0: only the regressions, which do so anyway",
-    )
-    aux: Literal["per_class", "random"] = Field("per_class", description="how the labelled rows are drawn")
-    aux_per_class: PerClass | None = Field(
-        None,
-        description="labelled rows a class; none: the data set's recipe; a list: every variant with each of these "
-        "numbers of rows, as variant@rows",
-    )
-    aux_total: int | None = Field(None, ge=2, description="labelled rows in all for aux: random")
-
-    @model_validator(mode="after")
-    def _sizes_are_by_class(self) -> Self:
-        if isinstance(self.aux_per_class, tuple) and self.aux == "random":
-            raise ValueError("aux_per_class: a list of sizes is of rows a class; leave aux: random out, or give one")
-        return self
 
 
 @attack("pmc")

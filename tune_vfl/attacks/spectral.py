@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
-from tune_vfl.attacks.completion import in_chunks
+from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.protocol.view import Answer, Grant, View
 from tune_vfl.spec import Strict
 

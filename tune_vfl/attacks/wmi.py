@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
-from tune_vfl.attacks.inversion import InversionParams, Inverted, descend, tuned, typical_row, weights_to_try
+from tune_vfl.attacks.parts.inversion import InversionParams, Inverted, descend, tuned, typical_row, weights_to_try
 from tune_vfl.protocol.view import Reconstruction, View
 
 if TYPE_CHECKING:

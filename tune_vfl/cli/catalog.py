@@ -122,7 +122,7 @@ def _models() -> list[Entry]:
 
 
 def _spaces() -> list[Entry]:
-    from tune_vfl.search.spaces import named_spaces, space_files
+    from tune_vfl.spaces.named import named_spaces, space_files
 
     def one(defense: str, name: str, space: Any) -> Entry:
         dimensions = {

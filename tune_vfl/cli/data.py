@@ -82,7 +82,7 @@ def fetch(
 
 
 def _raw(spec: Path | None, dataset: str | None) -> Mapping[str, Any]:
-    from tune_vfl.raw_spec import read_yaml
+    from tune_vfl.spec.raw import read_yaml
 
     return {"dataset": {"name": dataset}} if spec is None else read_yaml(spec)
 
@@ -97,8 +97,8 @@ def _examined(raw: Mapping[str, Any], place: str) -> list[Facts]:
 def _datasets(raw: Mapping[str, Any], place: str) -> list[Named]:
     from pydantic import ValidationError
 
-    from tune_vfl.raw_spec import as_list
     from tune_vfl.spec import Named, explain
+    from tune_vfl.spec.raw import as_list
 
     matrix = raw.get("matrix")
     asked = as_list({**raw, **(matrix if isinstance(matrix, dict) else {})}.get("dataset"))

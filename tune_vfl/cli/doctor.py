@@ -10,7 +10,7 @@ from tune_vfl.cli.options import Json
 from tune_vfl.cli.output import emit_json, emit_table, say
 
 if TYPE_CHECKING:
-    from tune_vfl.service.health import Check
+    from tune_vfl.service.checks import Check
 
 SCHEMA = "tune-vfl/doctor/1"
 

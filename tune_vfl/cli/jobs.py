@@ -76,7 +76,7 @@ def _progress(line: str) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from tune_vfl.raw_spec import read_yaml
+    from tune_vfl.spec.raw import read_yaml
 
     return read_yaml(path)
 
@@ -88,7 +88,7 @@ def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:
 def _usable(raw: dict[str, Any]) -> dict[str, Any]:
     """Refuse what the cluster would refuse; data may exist only there, so nothing is loaded."""
     from tune_vfl.cli.plan import refuse_mistakes
-    from tune_vfl.raw_spec import expand
+    from tune_vfl.spec.raw import expand
 
     refuse_mistakes(expand(raw))
     return raw

@@ -44,9 +44,9 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from tune_vfl import __version__
+        from tune_vfl.machine.version import VERSION
 
-        emit(f"tune-vfl {__version__}")
+        emit(f"tune-vfl {VERSION}")
         raise typer.Exit
 
 

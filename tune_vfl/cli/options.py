@@ -39,7 +39,7 @@ def lay_over(raw: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str,
     Returns:
         The spec with every setting that could be applied, and the problems of the others.
     """
-    from tune_vfl.raw_spec import apply_settings
+    from tune_vfl.spec.raw import apply_settings
 
     spec, problems = dict(raw), []
     for setting in settings:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.cli.options import checked
 from tune_vfl.errors import SpecError
-from tune_vfl.raw_spec import expand, read_yaml
 from tune_vfl.spec import Named, StudySpec, parse
+from tune_vfl.spec.raw import expand, read_yaml
 
 if TYPE_CHECKING:
-    from tune_vfl.cell import Cell
     from tune_vfl.registry import Registry
-    from tune_vfl.search.space import Space
+    from tune_vfl.spaces.space import Space
+    from tune_vfl.spec.cell import Cell
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ def _fitting(spec: StudySpec) -> tuple[Planned | None, list[Skipped]]:
 
 
 def _resolved(spec: StudySpec) -> Planned:
-    from tune_vfl.resolve import resolve
-    from tune_vfl.search.spaces import space_of
+    from tune_vfl.evaluation.resolving import resolve
+    from tune_vfl.spaces.named import space_of
 
     cell = resolve(spec)
     return Planned(spec, cell, space_of(spec, cell))
@@ -154,7 +154,7 @@ def _option_problems(
     options: str = "Params",
     elsewhere: Sequence[str] = (),
 ) -> list[str]:
-    from tune_vfl.resolve import options_of
+    from tune_vfl.evaluation.resolving import options_of
 
     try:
         declared = getattr(registry[named.name], options)
@@ -174,7 +174,7 @@ def cost(planned: Planned) -> dict[str, Any]:
         ``baseline`` (what the undefended model has of the training and the model where they are searched).
     """
     from tune_vfl.attacks.base import ATTACKS
-    from tune_vfl.search.ordinary import own_values
+    from tune_vfl.spaces.recipe import own_values
 
     cell, trials = planned.cell, planned.spec.budget.trials
     size = None if math.isinf(planned.space.size) else int(planned.space.size)

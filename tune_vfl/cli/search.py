@@ -14,7 +14,7 @@ from tune_vfl.errors import SpecError, TuneVflError
 
 if TYPE_CHECKING:
     from tune_vfl.cli.plan import Plan
-    from tune_vfl.search.study import Study
+    from tune_vfl.ledger.study import Study
 
 FAILED = ("error", "oom", "timeout")
 STOPPED = 130  # as a shell counts Ctrl-C, so that what was to follow the search does not

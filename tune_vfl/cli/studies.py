@@ -97,7 +97,7 @@ def _write_front(front: Sequence[Mapping[str, Any]], form: Format, out: Path | N
     elif out is None:
         emit(_frame(front).to_csv(index=False).rstrip("\n"))
     else:
-        from tune_vfl.files import written_whole
+        from tune_vfl.machine.files import written_whole
 
         with written_whole(out) as draft:
             if form == "json":
@@ -168,7 +168,7 @@ def emit_study(summary: Mapping[str, Any]) -> None:
         emit("no trial has ended ok yet: no front")
     mlflow = summary.get("mlflow") or {}
     if mlflow:
-        from tune_vfl.search.storage import hide_password
+        from tune_vfl.ledger.storage import hide_password
 
         say(f"MLflow: experiment {mlflow.get('experiment')} at {hide_password(str(mlflow.get('tracking_uri')))}")
 

@@ -62,7 +62,7 @@ def answer(plan: Plan) -> dict[str, Any]:
 def _study(planned: Planned) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
     from tune_vfl.data import load
-    from tune_vfl.search.storage import hide_password
+    from tune_vfl.ledger.storage import hide_password
 
     spec = planned.spec.model_dump(mode="json")
     resolved = planned.cell.model_dump(mode="json")

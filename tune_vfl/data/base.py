@@ -259,5 +259,5 @@ class Loader(ABC, Generic[O]):
         )
 
 
-DATASETS: Registry[Loader[Any]] = Registry("dataset", "tune_vfl.data")
+DATASETS: Registry[Loader[Any]] = Registry("dataset", "tune_vfl.data.sets")
 dataset = DATASETS.register

@@ -14,7 +14,7 @@ import torch
 
 from tune_vfl.data.base import Columns, Dataset, Recipe, Source
 from tune_vfl.errors import SpecError
-from tune_vfl.files import written_whole
+from tune_vfl.machine.files import written_whole
 from tune_vfl.spec import Named, Training
 
 if TYPE_CHECKING:

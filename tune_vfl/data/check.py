@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from tune_vfl.data.alone import THRESHOLD, alone, file_columns, measure, values_of
 from tune_vfl.data.partition import ACTIVE
+from tune_vfl.data.predictive_columns import THRESHOLD, alone, file_columns, measure, values_of
 from tune_vfl.data.split import split
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class ColumnFacts:
         kind: number, code (a category as one number) or category (as 0/1 columns).
         width: how many columns it became.
         missing: the share of rows without a value.
-        alone: how well it predicts the label alone, see :func:`tune_vfl.data.alone.alone`; None where rows are too few.
+        alone: how well it predicts the label alone, see :func:`tune_vfl.data.predictive_columns.alone`; None where
+            rows are too few.
     """
 
     name: str

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from tune_vfl.errors import DataError
-from tune_vfl.vision import import_torchvision
+from tune_vfl.machine.vision import import_torchvision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from tune_vfl.data.base import DATASETS, Dataset, Loader
 from tune_vfl.data.cached import Stamps, keep, stamp, take, unchanged
-from tune_vfl.data.root import data_root, recorded
+from tune_vfl.data.reading.files import recorded
 from tune_vfl.errors import SpecError
+from tune_vfl.machine.places import data_root
 from tune_vfl.spec import Named, Strict, explain
 
 _KEPT = 4

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from tune_vfl.cell import ALL_MODES, Mode
 from tune_vfl.errors import SpecError
 from tune_vfl.models.base import Head
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
+from tune_vfl.spec.cell import ALL_MODES, Mode
 
 
 @dataclass(frozen=True)

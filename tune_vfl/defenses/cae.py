@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.defenses._codec import LARGEST, Codec, CodecRecipe, find_codec
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.codec import LARGEST, Codec, CodecRecipe, find_codec
 from tune_vfl.protocol.losses import class_probabilities
 from tune_vfl.spec import Strict
 

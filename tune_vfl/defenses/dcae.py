@@ -5,7 +5,7 @@ from __future__ import annotations
 from tune_vfl.defenses.base import defense
 from tune_vfl.defenses.cae import Cae, CaeParams
 from tune_vfl.defenses.discrete_sgd import DiscreteSgd, DiscreteSgdParams
-from tune_vfl.defenses.pipeline import Pipeline, combined
+from tune_vfl.defenses.parts.pipeline import Pipeline, combined
 
 
 class DcaeParams(DiscreteSgdParams, CaeParams):

@@ -10,12 +10,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tune_vfl.cell import Mode
-from tune_vfl.defenses._passports import Law, PassportLayer, first_linear, last_layer, with_passports
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.passports import Law, PassportLayer, first_linear, last_layer, with_passports
 from tune_vfl.errors import SpecError
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
+from tune_vfl.spec.cell import Mode
 
 
 class FedpassParams(Strict):

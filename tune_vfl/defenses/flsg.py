@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tune_vfl.defenses._substitution import Rule
 from tune_vfl.defenses.base import defense
+from tune_vfl.defenses.parts.substitution import Rule
 from tune_vfl.defenses.sgsub import Sgsub
 from tune_vfl.spec import Strict
 

@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tune_vfl.defenses._critic import Critic, LastPass
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.critic import Critic, LastPass
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.protocol.losses import class_probabilities

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tune_vfl.defenses.base import defense
 from tune_vfl.defenses.gafm import Gafm, GafmParams
 from tune_vfl.defenses.marvell import Marvell, MarvellParams
-from tune_vfl.defenses.pipeline import Pipeline, combined
+from tune_vfl.defenses.parts.pipeline import Pipeline, combined
 
 
 class GafmMarvellParams(MarvellParams, GafmParams):

@@ -9,9 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.defenses._by_id import RowTable
-from tune_vfl.defenses._robust import Window
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.by_id import RowTable
+from tune_vfl.defenses.parts.robust import Window
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict

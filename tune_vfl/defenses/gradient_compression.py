@@ -7,8 +7,8 @@ import math
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.defenses._selection import Largest
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.selection import Largest
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from tune_vfl.defenses._mixing import Mixing, Signs
 from tune_vfl.defenses.base import DefenseCapabilities, defense
+from tune_vfl.defenses.parts.mixing import Mixing, Signs
 
 
 @defense("instahide")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tune_vfl.defenses._teacher_labels import TeacherLabels, TeacherLabelsParams
 from tune_vfl.defenses.base import defense
+from tune_vfl.defenses.parts.teacher_labels import TeacherLabels, TeacherLabelsParams
 
 
 class KdkParams(TeacherLabelsParams):

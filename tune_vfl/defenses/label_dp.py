@@ -9,20 +9,20 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.cell import Mode
-from tune_vfl.defenses._by_id import RowTable
-from tune_vfl.defenses._randomized_response import (
+from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.by_id import RowTable
+from tune_vfl.defenses.parts.randomized_response import (
     best_count,
     drawn_place,
     keep_probability,
     likeliest_first,
     unbiased_shares,
 )
-from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.defenses.teachers import find_teachers, recipe_of
+from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.spec import Strict
+from tune_vfl.spec.cell import Mode
 
 
 class LabelDpParams(Strict):

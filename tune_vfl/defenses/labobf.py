@@ -13,12 +13,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.cell import Mode
-from tune_vfl.defenses._by_id import RowTable
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.by_id import RowTable
 from tune_vfl.errors import SpecError
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
+from tune_vfl.spec.cell import Mode
 
 LARGEST = 200
 """Each party's random numbers are the integers from 0 to this one; its column holds them divided by it."""

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from tune_vfl.defenses._teacher_labels import TeacherLabels, TeacherLabelsParams
 from tune_vfl.defenses.base import defense
+from tune_vfl.defenses.parts.teacher_labels import TeacherLabels, TeacherLabelsParams
 
 
 class LadistillParams(TeacherLabelsParams):

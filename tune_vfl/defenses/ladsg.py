@@ -5,7 +5,7 @@ from __future__ import annotations
 from tune_vfl.defenses.base import defense
 from tune_vfl.defenses.geno import Geno, GenoParams
 from tune_vfl.defenses.ladistill import Ladistill, LadistillParams
-from tune_vfl.defenses.pipeline import Pipeline, combined
+from tune_vfl.defenses.parts.pipeline import Pipeline, combined
 from tune_vfl.defenses.sgsub import Sgsub, SgsubParams
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.defenses._marvell_solver import Numbers, solve
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.marvell_solver import Numbers, solve
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
@@ -101,10 +101,11 @@ def class_statistics(grad: Tensor, y: Tensor) -> _Classes:
 class Marvell(Defense):
     """Adds Gaussian noise whose covariance minimises the divergence of the two classes' gradients at a given power.
 
-    The power is ``budget`` times the squared distance of the batch's class means, shared out between the classes and
-    between the direction of that distance and all others (:mod:`tune_vfl.defenses._marvell_solver`). The mean of each
-    class stays. A batch that lacks a class reuses the party's last solution; before there is one it gets noise of all
-    directions with standard deviation sqrt(budget) * max_i ||g_i|| / sqrt(d). Class means that coincide need no noise.
+    The power is ``budget`` times the squared distance of the batch's class means, shared out between the classes
+    and between the direction of that distance and all others (:mod:`tune_vfl.defenses.parts.marvell_solver`). The
+    mean of each class stays. A batch that lacks a class reuses the party's last solution; before there is one it
+    gets noise of all directions with standard deviation sqrt(budget) * max_i ||g_i|| / sqrt(d). Class means that
+    coincide need no noise.
     Source: Li et al. 2022. The bound holds for each step; noise averages out over many.
     """
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tune_vfl.defenses._mixing import Mixing
 from tune_vfl.defenses.base import DefenseCapabilities, defense
+from tune_vfl.defenses.parts.mixing import Mixing
 
 
 @defense("mixup")

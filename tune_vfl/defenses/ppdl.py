@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.defenses._sparse_vector import accepted_places
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.sparse_vector import accepted_places
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 

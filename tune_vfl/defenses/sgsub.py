@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.defenses._substitution import Rule, substitute
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.defenses.parts.substitution import Rule, substitute
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 

@@ -125,7 +125,7 @@ class Bert(Architecture[BertOptions]):
 
 def auto() -> Any:
     """Return transformers, imported at the first use: it takes seconds."""
-    from tune_vfl.vision import import_torchvision
+    from tune_vfl.machine.vision import import_torchvision
 
     import_torchvision()  # transformers imports torchvision itself
     return importlib.import_module("transformers")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import nn
 
+from tune_vfl.machine.vision import import_torchvision
 from tune_vfl.models.base import model
 from tune_vfl.models.images import BatchNorm, DeepNet, PretrainedOptions
-from tune_vfl.vision import import_torchvision
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from tune_vfl.errors import NotGrantedError
-from tune_vfl.protocol.seen import FirstBatch, Pairs, Received
+from tune_vfl.protocol.granted import FirstBatch, Pairs, Received
 from tune_vfl.seeds import Streams
 
 Instant = Literal["first_batch", "epoch0", "last"]

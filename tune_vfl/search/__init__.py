@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tune_vfl.ledger.study import Study
     from tune_vfl.search.api import load_study, resume, search, studies
-    from tune_vfl.search.study import Study
 
 __all__ = ["Study", "load_study", "resume", "search", "studies"]
 
@@ -22,7 +22,7 @@ _HOME = {
     "resume": "tune_vfl.search.api",
     "load_study": "tune_vfl.search.api",
     "studies": "tune_vfl.search.api",
-    "Study": "tune_vfl.search.study",
+    "Study": "tune_vfl.ledger.study",
 }
 
 

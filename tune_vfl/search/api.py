@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SpecError
-from tune_vfl.raw_spec import expand, read_yaml
-from tune_vfl.search.ledger import Ledger, study_names
+from tune_vfl.ledger.ledger import Ledger, study_names
+from tune_vfl.ledger.study import Study
 from tune_vfl.search.runner import Work, run_study
-from tune_vfl.search.spaces import space_of
-from tune_vfl.search.study import Study
+from tune_vfl.spaces.named import space_of
 from tune_vfl.spec import StudySpec, parse
+from tune_vfl.spec.raw import expand, read_yaml
 
 if TYPE_CHECKING:
     from tune_vfl.search.listeners import Listener
@@ -45,7 +45,7 @@ def search(
         SpecError: with every problem of the spec.
         StudyError: when the name belongs to a study of another spec.
     """
-    from tune_vfl.resolve import resolve
+    from tune_vfl.evaluation.resolving import resolve
 
     ready = _with(_parsed(spec), trials, name)
     cell = resolve(ready)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tune_vfl.search.records import StudyRecord, TrialRecord
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 # How long the end of a search waits for listeners that lag behind.
 PATIENCE_SECONDS = 120.0

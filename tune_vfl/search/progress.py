@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tune_vfl.metrics.pareto import front, hypervolume
 
 if TYPE_CHECKING:
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
-    from tune_vfl.search.records import StudyRecord, TrialRecord
 
 LINE_EVERY_SECONDS = 60.0
 

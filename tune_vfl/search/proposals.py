@@ -11,17 +11,17 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.search.ledger_trials import params_of
+from tune_vfl.ledger.trials import params_of
 from tune_vfl.search.samplers import make_sampler, sampler_seed
-from tune_vfl.search.space import point_key
+from tune_vfl.spaces.space import point_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from optuna.trial import FrozenTrial
 
-    from tune_vfl.search.ledger import Ledger
-    from tune_vfl.search.records import TrialRecord
+    from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.ledger.records import TrialRecord
 
 # After so many repeated proposals in a row the sampler has nothing new to say about a finite space.
 _PATIENCE = 20

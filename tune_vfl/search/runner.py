@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import TuneVflError, UnreachableError
-from tune_vfl.search import cluster
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.storage import ledger_url, study_lock
+from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.interrupt import on_interrupt
-from tune_vfl.search.ledger import Ledger
 from tune_vfl.search.listeners import Dispatcher, Listener
 from tune_vfl.search.packs import pack_size, worker_count
 from tune_vfl.search.progress import ProgressReport
-from tune_vfl.search.storage import ledger_url, study_lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trainables.base import PackTrainable
-    from tune_vfl.cell import Cell, References
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
-    from tune_vfl.search.records import StudyRecord, TrialRecord
     from tune_vfl.search.searcher import LedgerSearcher, Plan, Watcher
-    from tune_vfl.search.space import Space
+    from tune_vfl.spaces.space import Space
     from tune_vfl.spec import StudySpec
+    from tune_vfl.spec.cell import Cell, References
 
 # A baseline of one of these outcomes says nothing about the model: the next run measures it again.
 _MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
@@ -246,6 +246,6 @@ def _trial_id(trial: Any) -> str:
 
 
 def _measured(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> tuple[References, float]:
-    from tune_vfl.cell import Cell
+    from tune_vfl.spec.cell import Cell
 
     return trainable.measure(Cell.model_validate_json(cell), options)

@@ -13,18 +13,18 @@ from weakref import WeakValueDictionary
 
 from ray.tune.search.searcher import Searcher
 
-from tune_vfl.cell import Cell, References
 from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.ledger.finite import read_outcome
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.outcome import Outcome
-from tune_vfl.search.clean import read_outcome
-from tune_vfl.search.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.search.packs import shortened
 from tune_vfl.search.proposals import Proposals
+from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tune_vfl.search.records import TrialRecord
+    from tune_vfl.ledger.records import TrialRecord
 
 # So many packs lost in a row, without one that answered, mean that no worker can live here.
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES

@@ -10,34 +10,18 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import TuneVflError, UnreachableError
-from tune_vfl.runtime import usable_cpus
+from tune_vfl.machine.runtime import usable_cpus
+from tune_vfl.service.checks import Check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Status = Literal["ok", "finding", "unreachable"]
 GIB = 1024**3
 LEAST_MEMORY, LEAST_DISK = 3 * GIB, 2 * GIB
 PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "transformers")
-
-
-class Check(NamedTuple):
-    """What one check found.
-
-    Attributes:
-        name: what was looked at.
-        status: ``finding`` is something to mend, ``unreachable`` something that does not answer.
-        detail: what is there.
-        advice: what to do; empty when all is well.
-    """
-
-    name: str
-    status: Status
-    detail: str
-    advice: str = ""
 
 
 def examine() -> list[Check]:
@@ -106,7 +90,7 @@ def _version(name: str) -> str | None:
 def torchvision() -> Check:
     """Torch and torchvision built for the same device: a CUDA torchvision beside a CPU torch breaks its import."""
     code = (
-        "from tune_vfl.vision import import_torchvision, is_mended; import torch; tv = import_torchvision(); "
+        "from tune_vfl.machine.vision import import_torchvision, is_mended; import torch; tv = import_torchvision(); "
         "print(torch.__version__, tv.__version__, torch.cuda.is_available(), is_mended())"
     )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -150,7 +134,7 @@ def _memory() -> tuple[int | None, int | None]:
 
 def disk() -> Check:
     """``TUNE_VFL_HOME`` can be written and has room."""
-    from tune_vfl.search.storage import home
+    from tune_vfl.machine.places import home
 
     folder = home()
     standing = next(p for p in (folder, *folder.parents) if p.exists())
@@ -167,7 +151,7 @@ def disk() -> Check:
 
 def data() -> Check:
     """Which data sets can be loaded from here; those that need files are looked for under the data root."""
-    from tune_vfl.data.root import data_root
+    from tune_vfl.machine.places import data_root
 
     root = data_root()
     folders = sorted(p.name for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
@@ -179,7 +163,7 @@ def data() -> Check:
 
 def ledger() -> Check:
     """The ledger opens, answers, and (sqlite) writes ahead."""
-    from tune_vfl.search.storage import SQLITE, hide_password, ledger_url
+    from tune_vfl.ledger.storage import SQLITE, hide_password, ledger_url
 
     url = ledger_url()
     path = Path(url.removeprefix(SQLITE))
@@ -207,7 +191,8 @@ def ledger() -> Check:
 
 def tracking() -> Check:
     """The tracking store answers; the embedded one is not made by looking at it."""
-    from tune_vfl.tracking.store import client, embedded_uri, is_damaged, resolve_uri
+    from tune_vfl.machine.places import embedded_uri, resolve_uri
+    from tune_vfl.tracking.store import client, is_damaged
 
     uri = resolve_uri(None)
     if uri == embedded_uri() and not Path(uri.removeprefix("sqlite:///")).exists():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
-from tune_vfl.search.ledger import Ledger, study_names
-from tune_vfl.search.storage import study_lock
-from tune_vfl.service.health import Check
+from tune_vfl.ledger.ledger import Ledger, study_names
+from tune_vfl.ledger.storage import study_lock
+from tune_vfl.service.checks import Check
 from tune_vfl.service.studies import ledger_exists
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def repair(say: Callable[[str], None]) -> list[Check]:
 
 
 def _mended_tracking() -> list[Check]:
-    from tune_vfl.tracking.store import move_damaged_away, resolve_uri
+    from tune_vfl.machine.places import resolve_uri
+    from tune_vfl.tracking.store import move_damaged_away
 
     moved = move_damaged_away(resolve_uri(None))
     return [Check("repair mlflow", "ok", f"it was damaged: moved to {moved} and built anew")] if moved else []

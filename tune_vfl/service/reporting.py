@@ -28,7 +28,7 @@ def report_studies(names: Sequence[str], out: Path | None = None, storage: str |
         SpecError: when the folder cannot be written.
     """
     from reports.page import write_report
-    from tune_vfl.search.storage import home
+    from tune_vfl.machine.places import home
 
     records = [open_study(name, storage).record() for name in names]
     folder = out if out is not None else home() / "reports" / "+".join(names)[:150]

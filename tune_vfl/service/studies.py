@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, UnknownNameError
-from tune_vfl.search.storage import SQLITE, hide_password, ledger_url
+from tune_vfl.ledger.storage import SQLITE, hide_password, ledger_url
 
 if TYPE_CHECKING:
-    from tune_vfl.search.records import StudyRecord
-    from tune_vfl.search.study import Study
+    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.ledger.study import Study
 
 
 def ledger_exists(storage: str | None = None) -> bool:
@@ -40,7 +40,7 @@ def open_study(name: str, storage: str | None = None) -> Study:
 
 def all_studies(storage: str | None = None) -> list[Study]:
     """Return every study of a ledger, by name; none where there is no ledger."""
-    from tune_vfl.search.ledger import study_names
+    from tune_vfl.ledger.ledger import study_names
 
     return [open_study(name, storage) for name in study_names(storage)] if ledger_exists(storage) else []
 
@@ -59,7 +59,7 @@ def known_attack(record: StudyRecord, attack: str) -> str:
 
 def finished(name: str, storage: str | None = None) -> bool:
     """Say whether a study exists and owes nothing."""
-    from tune_vfl.search.ledger import study_names
+    from tune_vfl.ledger.ledger import study_names
 
     if not ledger_exists(storage) or name not in study_names(storage):
         return False

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from tune_vfl.cell import Mode
 from tune_vfl.models.base import Head
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.seeds import generator
+from tune_vfl.spec.cell import Mode
 
 ROWS = 61
 BATCH_SCALE = 32

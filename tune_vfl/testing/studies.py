@@ -6,10 +6,10 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.cell import Cell
+from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.outcome import AttackScore, Outcome, OutcomeName, Score
-from tune_vfl.search.records import StudyRecord, TrialRecord
 from tune_vfl.spec import Named, StudySpec, Training
+from tune_vfl.spec.cell import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

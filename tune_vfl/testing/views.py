@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from tune_vfl.granting import parameter_gradient
+from tune_vfl.evaluation.granting import parameter_gradient
 from tune_vfl.models.layers import select_member, stack_of
+from tune_vfl.protocol.granted import FirstBatch, Pairs, Received
 from tune_vfl.protocol.members import gather_rows
-from tune_vfl.protocol.seen import FirstBatch, Pairs, Received
 from tune_vfl.protocol.view import Auxiliary, Average, ClassOracle, Features, Grant, Moment, Recording, View
 from tune_vfl.seeds import Streams
 

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.ledger.standing import Standing, growth, standing
+from tune_vfl.machine.places import resolve_uri
 from tune_vfl.tracking import payload
 from tune_vfl.tracking.outbox import Outbox
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
-from tune_vfl.tracking.standing import Standing, growth, standing
-from tune_vfl.tracking.store import resolve_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tune_vfl.search.records import StudyRecord, TrialRecord
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 _log = logging.getLogger("tune_vfl.tracking")
 

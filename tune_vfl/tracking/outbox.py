@@ -10,9 +10,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.ledger.records import TrialRecord
+from tune_vfl.machine.places import home
 from tune_vfl.outcome import Outcome
-from tune_vfl.search.records import TrialRecord
-from tune_vfl.search.storage import home
 
 if TYPE_CHECKING:
     from pathlib import Path

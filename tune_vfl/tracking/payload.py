@@ -7,15 +7,15 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tune_vfl.cell import qualified
+from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.cell import Cell
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.ledger.standing import Standing
     from tune_vfl.outcome import Outcome
-    from tune_vfl.search.records import StudyRecord, TrialRecord
-    from tune_vfl.tracking.standing import Standing
+    from tune_vfl.spec.cell import Cell
 
 STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
 PARETO, RANK, KNEE = "tune_vfl.pareto", "tune_vfl.rank", "tune_vfl.knee"

@@ -10,24 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.search.storage import DAMAGED, home
+from tune_vfl.ledger.storage import DAMAGED
+from tune_vfl.machine.places import embedded_uri, home
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-
-def embedded_uri() -> str:
-    """Return the tracking URI used when nobody names another: a sqlite file under the home."""
-    return f"sqlite:///{home() / 'mlflow.db'}"
-
-
-def resolve_uri(tracking: str | None) -> str:
-    """Return the tracking URI of a study.
-
-    Args:
-        tracking: the spec's ``tracking``; it stands over ``MLFLOW_TRACKING_URI``, and that over the embedded default.
-    """
-    return tracking or os.environ.get("MLFLOW_TRACKING_URI") or embedded_uri()
 
 
 def artifact_folder(uri: str, study: str) -> str | None:

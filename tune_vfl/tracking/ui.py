@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from tune_vfl.errors import SpecError, TuneVflError
+from tune_vfl.machine.places import resolve_uri
 from tune_vfl.tracking import store
 
 
@@ -41,7 +42,7 @@ def serve(uri: str | None = None, port: int = 5000) -> int:
         TuneVflError: when the port is taken.
         UnreachableError: when the database cannot be opened.
     """
-    chosen = store.resolve_uri(uri)
+    chosen = resolve_uri(uri)
     arguments = command(chosen, port)
     _check_free(port)
     store.client(chosen)

@@ -1,0 +1,154 @@
+"""Measure the structure of the code: rooms, arrows between them, circles, arrows that run up, sizes.
+
+A room is a folder of ``tune_vfl``, a module beside those folders, or another shipped package; the doors
+``tune_vfl/__init__.py`` belongs to none, because it opens on every floor. An arrow leads from a room to another one
+that it imports, inside of functions and for type checking too.
+
+    python -m benchmarks.house [CHECKOUT]
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = ("tune_vfl", "trainables", "reports")
+
+Graph = Mapping[str, set[str]]
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Parse a file, once a process."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def files(root: Path = ROOT) -> list[Path]:
+    """Return the shipped files of a checkout."""
+    return sorted(p for package in SHIPPED for p in (root / package).rglob("*.py"))
+
+
+def module_of(path: Path, root: Path = ROOT) -> str:
+    """Return a file's module: ``tune_vfl.spec`` for its ``__init__.py``."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str | None:
+    """Return a module's room: ``search`` for tune_vfl.search.runner; None for the door ``tune_vfl``."""
+    package, _, rest = module.partition(".")
+    return (rest.partition(".")[0] or None) if package == "tune_vfl" else package
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the full name of everything imported, inside of functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ValueError(f"line {node.lineno}: imports are absolute here")
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def file_arrows(root: Path = ROOT) -> dict[str, set[str]]:
+    """Return, by module, the shipped modules that it imports."""
+    known = {module_of(p, root): p for p in files(root)}
+
+    def home(name: str) -> str | None:
+        return name if name in known else (name.rpartition(".")[0] if name.rpartition(".")[0] in known else None)
+
+    return {
+        module: {h for _, name in imported(tree_of(path)) if (h := home(name)) and h != module}
+        for module, path in known.items()
+    }
+
+
+def room_arrows(arrows: Graph) -> dict[str, set[str]]:
+    """Return, by room, the rooms that it imports."""
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for module, others in arrows.items():
+        if (room := room_of(module)) is not None:
+            rooms[room] |= {r for o in others if (r := room_of(o)) is not None and r != room}
+    return dict(rooms)
+
+
+def circles(arrows: Graph) -> list[list[str]]:
+    """Return the groups of nodes that reach each other, each sorted (Tarjan's strongly connected components)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in arrows.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            group = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in arrows:
+        if node not in index:
+            visit(node)
+    return sorted(found)
+
+
+def upward(arrows: Graph) -> int:
+    """Return how few arrows between rooms must be cut to leave none that runs up, whatever order is chosen."""
+    total = 0
+    for group in circles(arrows):
+        inside = [(a, b) for a in group for b in arrows.get(a, ()) if b in group]
+        orders = itertools.permutations(group) if len(group) <= 8 else [tuple(group)]
+        total += min(sum(order.index(a) > order.index(b) for a, b in inside) for order in orders)
+    return total
+
+
+def lengths(root: Path = ROOT) -> tuple[list[int], list[int]]:
+    """Return the lines of every file, and those of every function."""
+    paths = files(root)
+    functions = [
+        (n.end_lineno or n.lineno) - n.lineno + 1
+        for p in paths
+        for n in ast.walk(tree_of(p))
+        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    return [len(p.read_text(encoding="utf-8").splitlines()) for p in paths], functions
+
+
+def _spread(values: Iterable[int]) -> str:
+    ordered = sorted(values)
+    return f"{statistics.median(ordered):g} / {ordered[int(0.9 * len(ordered))]} / {ordered[-1]}"
+
+
+def main(root: Path) -> None:
+    """Print the figures of a checkout."""
+    arrows = file_arrows(root)
+    rooms = room_arrows(arrows)
+    loose = sorted(m for m in arrows if m.count(".") == 1 and (root / (m.replace(".", "/") + ".py")).exists())
+    of_files, of_functions = lengths(root)
+    print(f"rooms {len(rooms)}, of them single modules of tune_vfl {len([m for m in loose if 'tune_vfl' in m])}")
+    print(f"arrows between rooms {sum(map(len, rooms.values()))}, upward {upward(rooms)}")
+    print(f"circles of rooms {len(circles(rooms))}, circles of files {len(circles(arrows))}")
+    for group in circles(arrows):
+        print("  circle:", ", ".join(group))
+    print(f"files {len(of_files)}, lines {sum(of_files)}, median / p90 / max {_spread(of_files)}")
+    print(f"functions {len(of_functions)}, lines median / p90 / max {_spread(of_functions)}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else ROOT)

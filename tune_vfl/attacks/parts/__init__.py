@@ -1,0 +1,1 @@
+"""What several attacks are made of."""

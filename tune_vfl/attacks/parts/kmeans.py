@@ -1,0 +1,94 @@
+"""Spherical k-means for many members at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from tune_vfl.attacks.parts.heads import take
+
+if TYPE_CHECKING:
+    from tune_vfl.seeds import Streams
+
+ROUNDS = 50
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Scale rows ``(..., d)`` to length 1; rows of length 0, or with entries that are not finite, become 0.
+
+    Scaling by the largest entry first keeps rows whose squares would be too small or too large for their precision.
+    """
+    finite = torch.where(torch.isfinite(rows).all(-1, keepdim=True), rows, 0.0)
+    largest = finite.abs().amax(-1, keepdim=True)
+    scaled = torch.where(largest > 0, finite / largest, 0.0)
+    lengths = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    return torch.where(lengths > 0, scaled / lengths, 0.0)
+
+
+def spherical_kmeans(rows: Tensor, clusters: int, *, streams: Streams, restarts: int, rounds: int = ROUNDS) -> Tensor:
+    """Find directions that rows of length 1 gather around (Dhillon and Modha 2001, started as k-means++ does).
+
+    Each row belongs to the center with which its product is largest, each center is the direction of the sum of its
+    rows; a center without rows stays where it is. The start with the largest sum of products wins.
+
+    Args:
+        rows: ``(*trials, M, d)`` of length 1 or 0.
+        clusters: C; there may be fewer different rows, then some centers coincide.
+        streams: where the random starts come from, the same alone or in a pack.
+        restarts: how many starts.
+        rounds: most rounds of assigning and averaging.
+
+    Returns:
+        ``(*trials, C, d)`` centers.
+    """
+    # Double precision: an assignment must not depend on how a product was rounded, alone or in a pack.
+    exact = rows.double()
+    draws = streams["kmeans"].uniform(restarts, clusters).to(exact)
+    best, most = (
+        exact.new_zeros(*rows.shape[:-2], clusters, rows.shape[-1]),
+        exact.new_full(rows.shape[:-2], -torch.inf),
+    )
+    for draw in draws.unbind(-2):  # one by one: all starts at once would take their number times the memory
+        centers = _settle(exact, _start(exact, draw), rounds)
+        within = (exact @ centers.transpose(-1, -2)).amax(-1).sum(-1)
+        best = torch.where((within > most)[..., None, None], centers, best)
+        most = torch.maximum(within, most)
+    return best.to(rows.dtype)
+
+
+def _start(rows: Tensor, draws: Tensor) -> Tensor:
+    """Pick rows as centers, each with a chance that grows with its distance from the ones before (k-means++).
+
+    Args:
+        rows: ``(*trials, M, d)``.
+        draws: ``(*trials, C)`` uniform numbers.
+
+    Returns:
+        ``(*trials, C, d)``.
+    """
+    far = torch.ones(rows.shape[:-1], dtype=rows.dtype, device=rows.device)
+    centers: list[Tensor] = []
+    for draw in draws.unbind(-1):
+        upto = far.cumsum(-1)
+        at = torch.searchsorted(upto, (draw.unsqueeze(-1) * upto[..., -1:]).contiguous(), right=True)
+        center = take(rows, at.clamp_max(rows.shape[-2] - 1))
+        away = (1 - (rows @ center.transpose(-1, -2)).squeeze(-1)).clamp_min(0.0)
+        far = torch.minimum(far, away) if centers else away
+        centers.append(center)
+    return torch.cat(centers, -2)
+
+
+def _settle(rows: Tensor, centers: Tensor, rounds: int) -> Tensor:
+    """Move centers to the directions of their rows' sums until none moves; a member that has settled stays so."""
+    for _ in range(rounds):
+        nearest = (rows @ centers.transpose(-1, -2)).argmax(-1)
+        member = one_hot(nearest, centers.shape[-2]).to(rows.dtype)
+        total = unit(member.transpose(-1, -2) @ rows)
+        moved = torch.where(total.abs().amax(-1, keepdim=True) > 0, total, centers)
+        if torch.equal(moved, centers):
+            break
+        centers = moved
+    return centers

@@ -1,0 +1,1 @@
+"""Reading files: formats, text, pictures, and what loaders of one kind share."""

@@ -1,0 +1,105 @@
+"""Where data files are, and a record of which ones a data set was read from."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_opened: ContextVar[list[Path] | None] = ContextVar("opened", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Path]]:
+    """Collect the files that :func:`find` and :func:`locate` hand out meanwhile, and what :func:`holds` misses."""
+    opened: list[Path] = []
+    token = _opened.set(opened)
+    try:
+        yield opened
+    finally:
+        _opened.reset(token)
+
+
+def _record(path: Path) -> Path:
+    opened = _opened.get()
+    if opened is not None:
+        opened.append(path)
+    return path
+
+
+def find(root: Path, relative: str, hint: str = "") -> Path:
+    """Return the file ``relative`` under the data root.
+
+    Args:
+        root: the data root.
+        relative: the file's place under it, with forward slashes.
+        hint: where the file can be had.
+
+    Raises:
+        DataError: saying which file to put where.
+    """
+    path = root / relative
+    if not path.is_file():
+        told = f" It can be had from {hint}." if hint else ""
+        raise DataError(
+            f"{path}: no such file; put {path.name} there, or point TUNE_VFL_DATA at the folder that holds "
+            f"{relative}.{told}"
+        )
+    return _record(path)
+
+
+def find_one(root: Path, relatives: Sequence[str], hint: str = "") -> Path:
+    """Return the first of several places of one file that exists; see :func:`find`, which speaks where none does."""
+    return find(root, next((r for r in relatives if holds(root, r)), relatives[0]), hint)
+
+
+def holds(root: Path, relative: str) -> bool:
+    """Whether a file or folder is there. That it is not is recorded: put there later, it must be noticed."""
+    path = root / relative
+    there = path.exists()
+    if not there:
+        _record(path)
+    return there
+
+
+def find_folder(root: Path, relatives: Sequence[str], hint: str) -> Path:
+    """Return the first of several places of one folder under the data root that exists; not recorded as read.
+
+    Raises:
+        DataError: where none does, saying which archive to unpack where.
+    """
+    for relative in relatives:
+        if holds(root, relative) and (root / relative).is_dir():
+            return root / relative
+    raise DataError(
+        f"{root / relatives[0]}: no such folder; unpack the archive there, or point TUNE_VFL_DATA at the folder that "
+        f"holds {relatives[0]}. It can be had from {hint}."
+    )
+
+
+def absolute(path: str, root: Path, *, folder: bool = False) -> Path:
+    """Return the place of a user's file or folder: as given from the working directory, else under the data root.
+
+    Raises:
+        DataError: when neither exists.
+    """
+    given = Path(path).expanduser()
+    wanted, other = (Path.is_dir, Path.is_file) if folder else (Path.is_file, Path.is_dir)
+    for candidate in (Path.cwd() / given, root / given):
+        if wanted(candidate):
+            return candidate.resolve()
+    kinds = ("folder", "file") if folder else ("file", "folder")
+    kind = f"is a {kinds[1]}, not a {kinds[0]}" if other(Path.cwd() / given) else f"no such {kinds[0]}"
+    under = "" if given.is_absolute() else f" (looked in {Path.cwd()} and in {root})"
+    raise DataError(f"{given}: {kind}{under}; give the path of an existing {kinds[0]}")
+
+
+def locate(path: str, root: Path, *, folder: bool = False) -> Path:
+    """Return :func:`absolute`, and record the file or folder as read."""
+    return _record(absolute(path, root, folder=folder))

@@ -1,0 +1,160 @@
+"""One file a party, joined on an id: rows in any order, rows without a partner left out."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tune_vfl.data.encode import MISSING
+from tune_vfl.data.partition import check_listed, shown
+from tune_vfl.data.reading.table import left_out, read_table
+from tune_vfl.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class PartyTable:
+    """One party's file.
+
+    Attributes:
+        path: where it is.
+        frame: its rows as text, the index counting the file's rows from 0.
+        columns: its features.
+    """
+
+    path: Path
+    frame: pd.DataFrame
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """The parties' files, cut down to the ids that all of them have, in the order of the label party's file."""
+
+    tables: dict[str, PartyTable]
+    label_party: str
+    notes: tuple[str, ...]
+
+
+def require(frame: pd.DataFrame, column: str, role: str, path: Path) -> None:
+    """Check that a file has a column.
+
+    Raises:
+        DataError: with the nearest column, and those that there are.
+    """
+    if column in frame.columns:
+        return
+    header = [str(c) for c in frame.columns]
+    by_lower = {name.lower(): name for name in header}
+    near = difflib.get_close_matches(column.lower(), by_lower, n=1)
+    hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ";"
+    alone = "; if these are several, separate columns by , ; or tab" if len(header) == 1 else ""
+    raise DataError(f"{path}: the header has no column {column!r}, {role}{hint} it has: {shown(header)}{alone}")
+
+
+def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: str, label: str) -> Joined:
+    """Read and join one file a party.
+
+    Args:
+        files: path and listed columns by party; None takes all columns but the id and the label.
+        id_column: the column that joins them; a row without an id has no partner. Where all of a file's ids end in
+            ``.0``, as pandas writes whole numbers of which some are missing, that ending does not count.
+        label: the label column; the party whose file has it is the label party.
+
+    Raises:
+        DataError: when no file or two files have the label, a file lacks the id or repeats one, a passive party is
+            without columns, or no id is in all files.
+    """
+    frames = {name: read_table(path) for name, (path, _) in files.items()}
+    paths = {name: path for name, (path, _) in files.items()}
+    label_party = _label_party(frames, paths, label)
+    for name, frame in frames.items():
+        require(frame, id_column, "the id", paths[name])
+        frame[id_column] = _ids(frame[id_column])
+        _check_unique(frame[id_column], paths[name], id_column)
+    shared = set.intersection(*(set(frame[id_column]) - {""} for frame in frames.values()))
+    if not shared:
+        found = "; ".join(f"{paths[n].name} has {shown(list(f[id_column]), 3)}" for n, f in frames.items())
+        raise DataError(f"{paths[label_party]}: no id of column {id_column!r} is in every party's file ({found})")
+    order = [i for i in frames[label_party][id_column] if i in shared]
+    reserved = {id_column: "the id", label: "the label"}
+    tables = {
+        name: PartyTable(
+            path=paths[name],
+            frame=_in_order(frame, id_column, order),
+            columns=_features(name, frame, files[name], reserved, may_be_empty=name == label_party),
+        )
+        for name, frame in frames.items()
+    }
+    notes = [note for frame in frames.values() for note in left_out(frame)]
+    return Joined(tables, label_party, (*notes, *_dropped(frames, paths, id_column, len(order))))
+
+
+def _label_party(frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], label: str) -> str:
+    holders = [name for name, frame in frames.items() if label in frame.columns]
+    listed = ", ".join(str(path) for path in paths.values())
+    if not holders:
+        raise DataError(f"{listed}: none of these headers has the label column {label!r}; correct label, or the files")
+    if len(holders) > 1:
+        raise DataError(
+            f"{' and '.join(str(paths[h]) for h in holders)}: both hold the label column {label!r}, which only one "
+            "party may know; remove it from all files but one"
+        )
+    if len(frames) == 1:
+        raise DataError(f"{listed}: no passive party; give at least one party beside the label party a file of its own")
+    return holders[0]
+
+
+def _ids(column: pd.Series[str]) -> pd.Series[str]:
+    ids = column.where(~column.isin(list(MISSING)), "")
+    known = ids[ids != ""]
+    return ids.str.removesuffix(".0") if known.str.fullmatch(r"[0-9]+\.0").all() else ids
+
+
+def _check_unique(ids: pd.Series[str], path: Path, id_column: str) -> None:
+    repeated = ids[ids.duplicated() & (ids != "")]
+    if len(repeated):
+        raise DataError(
+            f"{path}: column {id_column!r} repeats {repeated.nunique()} ids (such as {repeated.iloc[0]!r} in row "
+            f"{repeated.index[0] + 1}); an id must name one row"
+        )
+
+
+def _features(
+    name: str,
+    frame: pd.DataFrame,
+    file: tuple[Path, Sequence[str] | None],
+    reserved: Mapping[str, str],
+    *,
+    may_be_empty: bool,
+) -> tuple[str, ...]:
+    path, listed = file
+    header = [str(c) for c in frame.columns]
+    columns = [c for c in header if c not in reserved] if listed is None else list(listed)
+    check_listed(name, columns, header, reserved, str(path))
+    if not columns and not may_be_empty:
+        raise DataError(f"{path}: party {name!r} has no columns beside the id; a passive party needs at least one")
+    return tuple(columns)
+
+
+def _in_order(frame: pd.DataFrame, id_column: str, order: Sequence[str]) -> pd.DataFrame:
+    place = {i: row for row, i in enumerate(frame[id_column])}
+    return frame.iloc[[place[i] for i in order]]
+
+
+def _dropped(
+    frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], id_column: str, kept: int
+) -> tuple[str, ...]:
+    def said(name: str, frame: pd.DataFrame) -> str:
+        nameless = int((frame[id_column] == "").sum())
+        why = f" ({nameless} of them without an id)" if nameless else ""
+        dropped = f"{len(frame) - kept} of {len(frame)} rows"
+        return f"{paths[name].name}: {dropped} have no partner in every file{why} and are left out"
+
+    return tuple(said(name, frame) for name, frame in frames.items() if len(frame) > kept)

@@ -1,0 +1,121 @@
+"""Read a Parquet file as the text that a csv of the same table would hold, so that both are encoded alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+MAGIC = b"PAR1"
+SUFFIXES = frozenset({".parquet", ".pq"})
+# Where pandas puts an index that has no name.
+_INDEX = "__index_level_0__"
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file claims to be Parquet: by its ending, or by its first four bytes.
+
+    Raises:
+        DataError: when it cannot be read.
+    """
+    if path.suffix.lower() in SUFFIXES:
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror or error}); check the file and its permissions"
+        ) from error
+
+
+def read_parquet(path: Path) -> pd.DataFrame:
+    """Read a Parquet file, as text.
+
+    Args:
+        path: the file.
+
+    Returns:
+        A frame of strings as :func:`tune_vfl.data.reading.table.read_table` returns it: numbers in the shortest form
+        that reads back as the same number, ``True`` and ``False``, an empty string for what is missing. The
+        nameless index that pandas writes is left out, and ``attrs["left_out"]`` says so.
+
+    Raises:
+        DataError: when it is no Parquet file, is cut off, is empty, names a column twice, or holds a column of lists,
+            structures or bytes.
+    """
+    import pandas as pd
+
+    table = _table(path)
+    names = [str(name).strip() for name in table.column_names]
+    if table.num_rows == 0:
+        raise DataError(f"{path}: holds {len(names)} columns and no rows; a data set needs rows")
+    texts = {name: _texts(path, name, column) for name, column in zip(names, table.columns, strict=True)}
+    frame = pd.DataFrame({name: text for name, text in texts.items() if name != _INDEX})
+    if _INDEX in texts:
+        frame.attrs["left_out"] = (f"{path.name}: the nameless index that pandas writes is left out",)
+    return frame
+
+
+def _table(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with path.open("rb") as file:
+            first = file.read(len(MAGIC))
+            if first != MAGIC:
+                found = "it is empty" if not first else f"it begins with {first!r}"
+                raise DataError(
+                    f"{path}: is not a Parquet file ({found}); write it as Parquet, or name a csv so that it ends in "
+                    ".csv"
+                )
+            file.seek(0)
+            opened = pq.ParquetFile(file)
+            _check_names(path, [str(name).strip() for name in opened.schema_arrow.names])
+            return opened.read()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        told = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: is corrupt or cut off ({told}); fetch or write the file again") from error
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    for name in names:
+        if not name or names.count(name) > 1:
+            said = "has no name" if not name else f"is there {names.count(name)} times"
+            raise DataError(f"{path}: column {name!r} {said}; give every column a name of its own")
+
+
+def _texts(path: Path, name: str, column: Any) -> pd.Series[str]:
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    try:
+        if pa.types.is_nested(kind) or any(binary(kind) for binary in _binaries()):
+            raise TypeError
+        if pa.types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        if pa.types.is_boolean(column.type):
+            column = pc.if_else(column, "True", "False")
+        texts = pc.fill_null(column.cast(pa.string()), "").to_pylist()
+    except (pa.ArrowException, TypeError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: column {name!r} holds {kind} values; give one number or text a row, or remove the column"
+        ) from error
+    return pd.Series(texts, dtype=str).str.strip()
+
+
+def _binaries() -> tuple[Callable[[Any], bool], ...]:
+    import pyarrow as pa
+
+    return pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary

@@ -1,0 +1,162 @@
+"""Read a text table strictly: every row as long as the header, no repeated header, and no error that names no file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import lzma
+import zlib
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from tune_vfl.data.reading.parquet import is_parquet, read_parquet
+from tune_vfl.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+DELIMITERS = ",;\t"
+
+
+def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a Parquet file, or a ``,``-, ``;``- or tab-separated text file, packed where it ends in ``.gz`` or ``.xz``.
+
+    Args:
+        path: the file; text is in UTF-8.
+        names: the columns of a text file without a header; by default its first line names them.
+
+    Returns:
+        A frame of strings, stripped of surrounding blanks; a missing value is the text that stands there. A nameless
+        first column that only counts the rows, as pandas writes its index, is left out, and ``left_out`` says so.
+
+    Raises:
+        DataError: naming the file, and the line and the column where there is one.
+    """
+    if names is None and is_parquet(path):
+        return read_parquet(path)
+    with readable(path):
+        delimiter, header = _head(path, names)
+        rows = _check_rows(path, delimiter, header, skip=0 if names else 1)
+    if not rows:
+        raise DataError(f"{path}: holds a header and no rows; a data set needs rows")
+    return _without_count(_parse(path, delimiter, header, has_header=names is None), path)
+
+
+def left_out(frame: pd.DataFrame) -> list[str]:
+    """Return what :func:`read_table` left out of a file, as notes for whoever reads the results."""
+    return list(frame.attrs.get("left_out", ()))
+
+
+def _without_count(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    if "" not in frame.columns:
+        return frame
+    # Row numbers are no feature: in a file sorted by its label they would even give the label away.
+    if not (frame[""].str.fullmatch(r"[0-9]+").all() and frame[""].is_unique):
+        raise _nameless(path, 1)
+    kept = frame.drop(columns="")
+    kept.attrs["left_out"] = (f"{path.name}: the nameless first column only numbers the rows and is left out",)
+    return kept
+
+
+def _nameless(path: Path, place: int) -> DataError:
+    return DataError(
+        f"{path}: column {place} of the header has no name; name it, or remove it if it only counts the rows "
+        "(pandas writes such a column unless told index=False)"
+    )
+
+
+def open_text(path: Path) -> IO[str]:
+    """Open a text file, packed where its name ends in ``.gz`` or ``.xz``."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    if path.suffix == ".xz":
+        return lzma.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open("rt", encoding="utf-8-sig", newline="")
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a text file is read into errors that name the file.
+
+    Raises:
+        DataError: when it is corrupt, cut off, no text or not to be read.
+    """
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path}: is corrupt or cut off ({error}); fetch the file again") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 text ({error.reason}); is it a csv? save it as csv in UTF-8") from error
+    except csv.Error as error:
+        raise DataError(f"{path}: is not a well-formed csv ({error}); check its quotes") from error
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror or error}); check the file and its permissions"
+        ) from error
+
+
+def _head(path: Path, names: Sequence[str] | None) -> tuple[str, list[str]]:
+    with open_text(path) as file:
+        first = next((line for line in file if line.strip()), "")
+    if not first:
+        raise DataError(f"{path}: is empty; expected a csv with a header and rows")
+    if "\x00" in first:
+        raise DataError(f"{path}: is not a csv (its first line holds binary data); save the table as csv in UTF-8")
+    delimiter = max(DELIMITERS, key=lambda d: _outside_quotes(first).count(d))
+    if names is not None:
+        return delimiter, list(names)
+    with open_text(path) as file:
+        header = [name.strip() for name in next(row for row in csv.reader(file, delimiter=delimiter) if row)]
+    _check_header(path, header)
+    return delimiter, header
+
+
+def _outside_quotes(line: str) -> str:
+    return "".join(line.split('"')[::2])
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    for place, name in enumerate(header, start=1):
+        if not name and (place > 1 or len(header) == 1):
+            raise _nameless(path, place)
+        if name and header.count(name) > 1:
+            raise DataError(f"{path}: the header names column {name!r} {header.count(name)} times; rename all but one")
+
+
+def _check_rows(path: Path, delimiter: str, header: list[str], skip: int) -> int:
+    rows = -skip
+    with open_text(path) as file:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        for row in reader:
+            if not row:
+                continue
+            rows += 1
+            if rows > 0 and len(row) != len(header):
+                raise DataError(
+                    f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns ({header[0]!r} "
+                    f"to {header[-1]!r}) are expected; check its separators and quotes, or whether the file is cut off"
+                )
+    return rows
+
+
+def _parse(path: Path, delimiter: str, header: list[str], *, has_header: bool) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(
+            path,
+            sep=delimiter,
+            header=0 if has_header else None,
+            names=header,
+            index_col=False,
+            dtype=str,
+            na_filter=False,
+            encoding="utf-8-sig",
+            compression="infer",
+        )
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path}: cannot be read as a csv: {error}") from error
+    return pd.DataFrame({name: frame[name].str.strip() for name in header})

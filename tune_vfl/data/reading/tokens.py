@@ -1,0 +1,99 @@
+"""Texts as tokens, cut into consecutive parts for the parties."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from tune_vfl.data.base import Columns
+from tune_vfl.data.partition import ACTIVE, cut_points, passive_names
+from tune_vfl.data.reading.words import words_of
+from tune_vfl.data.sample import SampledOptions
+from tune_vfl.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PADDING, UNKNOWN, START = 0, 1, 2
+"""Tokens of the vocabulary made here: after a text's end, a word that is not in it, the start of a party's part."""
+
+
+class TextOptions(SampledOptions):
+    """How texts become tokens: words of a vocabulary of their own, or the pieces of a pretrained model's tokenizer."""
+
+    tokens: int = Field(64, ge=2, description="length that texts are cut or filled to, all parties' parts together")
+    vocabulary: int = Field(8000, ge=10, description="how many of the most frequent words have a token of their own")
+    tokenizer: str | None = Field(
+        None,
+        description="folder or hub name of a transformers tokenizer instead: that of model.pretrained",
+    )
+
+
+def by_words(texts: Sequence[str], counted: np.ndarray[Any, np.dtype[np.bool_]], options: TextOptions) -> Tensor:
+    """Return the tokens ``(N, tokens)`` of texts as words; the vocabulary is counted on the ``counted`` texts."""
+    words = [words_of(text) for text in texts]
+    counts = Counter(w for said, c in zip(words, counted, strict=True) if c for w in said)
+    ranked = sorted(counts, key=lambda w: (-counts[w], w))[: options.vocabulary - START - 1]
+    number = {word: START + 1 + k for k, word in enumerate(ranked)}
+    return _filled([[number.get(w, UNKNOWN) for w in said] for said in words], options.tokens)
+
+
+def by_tokenizer(texts: Sequence[str], options: TextOptions) -> tuple[Tensor, int]:
+    """Return the tokens ``(N, tokens)`` of a pretrained tokenizer, and the one that starts a text.
+
+    Raises:
+        DataError: when it cannot be loaded, or fills with another token than 0.
+    """
+    from tune_vfl.machine.vision import import_torchvision
+
+    import_torchvision()
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(options.tokenizer)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"dataset.tokenizer {options.tokenizer!r}: no tokenizer can be loaded from it "
+            f"({str(error).splitlines()[0]}); give the folder that holds one, or a hub name that this machine can reach"
+        ) from error
+    if tokenizer.pad_token_id != PADDING:
+        raise DataError(
+            f"dataset.tokenizer {options.tokenizer!r}: fills with token {tokenizer.pad_token_id}, expected 0 as BERT "
+            "and DistilBERT do"
+        )
+    encoded = tokenizer(list(texts), add_special_tokens=False, truncation=True, max_length=options.tokens)
+    return _filled(encoded["input_ids"], options.tokens), int(tokenizer.cls_token_id)
+
+
+def _filled(rows: Sequence[Sequence[int]], length: int) -> Tensor:
+    x = np.full((len(rows), length), PADDING, dtype=np.int64)
+    for k, row in enumerate(rows):
+        kept = row[:length]
+        x[k, : len(kept)] = kept
+    return torch.from_numpy(x)
+
+
+def text_parties(
+    x: Tensor, start: int, share: float, parties: int, where: str
+) -> tuple[tuple[Columns, ...], Columns | None]:
+    """Share out consecutive positions of the tokens ``(N, L)``; each party's part begins with ``start``."""
+    cuts = [*cut_points(x.shape[1], share, parties, f"{where}: tokens"), x.shape[1]]
+    labels = [*passive_names(parties), ACTIVE]
+    begin = torch.full((len(x), 1), start)
+    held = [
+        Columns(party, torch.cat([begin, x[:, a:b]], 1))
+        for party, a, b in zip(labels, cuts, cuts[1:], strict=False)
+        if b > a
+    ]
+    return tuple(held[:parties]), held[parties] if len(held) > parties else None
+
+
+def at_home(tokenizer: str | None) -> str | None:
+    """Return a tokenizer's folder as an absolute path, a hub name as it is."""
+    return str(Path(tokenizer).resolve()) if tokenizer and Path(tokenizer).is_dir() else tokenizer

@@ -1,0 +1,37 @@
+"""Breast Cancer Wisconsin: 30 measurements of cell nuclei, malignant or benign."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.options import PartyOptions
+from tune_vfl.data.reading.bundled import bundled_table
+from tune_vfl.spec import Named, Training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataset("breast_cancer")
+class BreastCancer(Loader[PartyOptions]):
+    """569 x 30, bundled with scikit-learn; the positive class is ``malignant``, the other way round than there."""
+
+    summary = "569 tumours x 30 measurements, binary, bundled with scikit-learn"
+    reference = "Wolberg, Mangasarian, Street 1995, UCI Breast Cancer Wisconsin (Diagnostic)"
+    Options = PartyOptions
+
+    def load(self, options: PartyOptions, root: Path) -> Dataset:
+        """Load it; the data root is not needed."""
+        from sklearn.datasets import load_breast_cancer
+
+        bunch = load_breast_cancer()
+        recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=32, lr=1e-3))
+        return bundled_table(
+            "breast_cancer",
+            bunch,
+            y=1 - bunch.target,
+            class_names=("benign", "malignant"),
+            options=options,
+            recipe=recipe,
+        )

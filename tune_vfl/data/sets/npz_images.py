@@ -1,0 +1,220 @@
+"""A user's own images: one npz file, cut along the width."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from tune_vfl.data.assemble import assemble
+from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.options import PartyOptions
+from tune_vfl.data.partition import image_parties, shown
+from tune_vfl.data.reading.files import absolute, locate
+from tune_vfl.data.reading.labels import encode_labels
+from tune_vfl.errors import DataError
+from tune_vfl.spec import Named, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_MEDICAL = ("train_images", "train_labels", "val_images", "val_labels", "test_images", "test_labels")
+# Images and their labels in turn; the last pair of several is the test part.
+_LAYOUTS = (("x", "y"), ("x_train", "y_train", "x_test", "y_test"), _MEDICAL, (*_MEDICAL[:2], *_MEDICAL[4:]))
+_MOST_CHANNELS = 4
+_CNN_FROM = 16
+
+
+class NpzOptions(PartyOptions):
+    """Where the images are and how they are cut."""
+
+    path: str = Field(description="the npz file, from the working directory or the data root")
+    positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
+
+
+@dataset("npz")
+class NpzImages(Loader[NpzOptions]):
+    """Arrays ``x`` and ``y``, or ``x_train, y_train, x_test, y_test`` with the test rows as the official ones.
+
+    MedMNIST's names will do too: ``train_images, train_labels, test_images, test_labels``, and ``val_images,
+    val_labels``, whose rows join the training rows. Images are ``(N, H, W)`` or ``(N, H, W, C)`` with at most 4
+    channels: whole numbers 0..255, or floats in [0, 1].
+    """
+
+    summary = "your own images in one npz file"
+    reference = "-"
+    Options = NpzOptions
+
+    def located(self, options: NpzOptions, root: Path) -> NpzOptions:
+        """Make the path absolute."""
+        return options.model_copy(update={"path": str(absolute(options.path, root))})
+
+    def load(self, options: NpzOptions, root: Path) -> Dataset:
+        """Read the file."""
+        import pandas as pd
+
+        path = locate(options.path, root)
+        arrays = read_arrays(path, *_LAYOUTS)
+        names = list(arrays)
+        x, y, test_rows = _concatenated(path, arrays, list(zip(names[::2], names[1::2], strict=True)))
+        extra = [name for name in names if name == "val_images"]
+        return own_images(
+            "npz",
+            path,
+            x,
+            pd.Series(y.tolist()),
+            options,
+            positive=options.positive,
+            test_rows=test_rows,
+            where=f"{path}: label array{'' if test_rows is None else 's'} {', '.join(names[1::2])}",
+            notes=[f"{path.name}: {len(arrays[name])} rows of {name} join the training rows" for name in extra],
+        )
+
+
+def own_images(
+    name: str,
+    path: Path,
+    pixels: Array,
+    labels: pd.Series[Any],
+    options: PartyOptions,
+    *,
+    positive: str | float | bool | None,
+    test_rows: torch.Tensor | None,
+    where: str,
+    notes: Sequence[str],
+) -> Dataset:
+    """Build the data set of a user's images, for a convolutional net where a party's part is large enough for one.
+
+    Args:
+        name: the data set's registered name.
+        path: the file or folder, for messages.
+        pixels: ``(N, H, W)`` or ``(N, H, W, C)``.
+        labels: N labels as they stand there.
+        options: how the width is cut, and the metric.
+        positive: the positive one of two classes.
+        test_rows: the official test rows, where there are any.
+        where: names the labels, for messages.
+        notes: what a reader must know.
+
+    Raises:
+        DataError: for pixels out of range, labels that are no classes, or fewer pixel columns than parties.
+    """
+    y, class_names = encode_labels(labels, where, positive)
+    images = to_images(path, pixels)
+    model = "cnn" if min(images.shape[2:]) >= _CNN_FROM else "mlp"
+    return assemble(
+        name,
+        image_parties(images, options.split, options.passive_parties, str(path)),
+        y,
+        class_names,
+        metric=options.metric,
+        recipe=Recipe(model=Named(name=model), training=Training(epochs=20, batch_size=128, lr=1e-3)),
+        test_rows=test_rows,
+        where=where,
+        notes=notes,
+    )
+
+
+def read_arrays(path: Path, *layouts: Sequence[str]) -> dict[str, Array]:
+    """Read the arrays of an npz file, without unpickling anything.
+
+    Args:
+        path: the file.
+        layouts: names that belong together; the first layout that is all there is read.
+
+    Raises:
+        DataError: when it is no npz file, is cut off, lacks arrays, or holds Python objects.
+    """
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path}: is not an npz file, or is cut off; write it with numpy.savez")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = list(file.files)
+            wanted = next((names for names in layouts if set(names) <= set(found)), None)
+            if wanted is None:
+                told = ", or ".join(f"{', '.join(names[:-1])} and {names[-1]}" for names in layouts)
+                raise DataError(f"{path}: expected arrays {told}; it has: {shown(found)}")
+            return {name: _read(path, file, name) for name in wanted}
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise DataError(f"{path}: is corrupt or cut off ({error}); fetch or write the file again") from error
+
+
+def _read(path: Path, file: Any, name: str) -> Array:
+    try:
+        return np.asarray(file[name])
+    except ValueError as error:
+        raise DataError(
+            f"{path}: array {name!r} cannot be read ({error}); give plain numbers or text, not objects"
+        ) from error
+
+
+def check_pair(path: Path, x_name: str, x: Array, y_name: str, y: Array) -> None:
+    """Check an array of images and the array of their labels.
+
+    Raises:
+        DataError: naming the array whose shape or type is wrong.
+    """
+    if x.ndim not in (3, 4):
+        raise DataError(f"{path}: array {x_name!r} has shape {x.shape}; expected (N, H, W) or (N, H, W, C)")
+    if x.ndim == 4 and x.shape[3] > _MOST_CHANNELS:
+        hint = "; move the channels to the end" if x.shape[1] <= _MOST_CHANNELS else ""
+        raise DataError(
+            f"{path}: array {x_name!r} has shape {x.shape}, so {x.shape[3]} channels; expected (N, H, W, C) with at "
+            f"most {_MOST_CHANNELS}{hint}"
+        )
+    if y.shape not in {(len(x),), (len(x), 1)}:
+        raise DataError(
+            f"{path}: array {y_name!r} has shape {y.shape}; expected ({len(x)},), a label for each row of {x_name!r}"
+        )
+    if 0 in x.shape:
+        raise DataError(f"{path}: array {x_name!r} is empty (shape {x.shape}); a data set needs rows and pixels")
+    if x.dtype.kind not in "uifb":
+        raise DataError(f"{path}: array {x_name!r} has type {x.dtype}; expected numbers")
+
+
+def _concatenated(
+    path: Path, arrays: dict[str, Array], pairs: Sequence[tuple[str, str]]
+) -> tuple[Array, Array, torch.Tensor | None]:
+    """Return images and labels of all parts, and the rows of the last one where there are several."""
+    for x_name, y_name in pairs:
+        check_pair(path, x_name, arrays[x_name], y_name, arrays[y_name])
+    images, labels = [arrays[x] for x, _ in pairs], [arrays[y].ravel() for _, y in pairs]
+    for (x_name, _), part in zip(pairs, images, strict=True):
+        if part.shape[1:] != images[0].shape[1:] or part.dtype != images[0].dtype:
+            raise DataError(
+                f"{path}: arrays {pairs[0][0]!r} and {x_name!r} differ: {images[0].shape[1:]} {images[0].dtype} and "
+                f"{part.shape[1:]} {part.dtype}; give both the same image shape and type"
+            )
+    rows = sum(len(part) for part in images)
+    test_rows = None if len(pairs) == 1 else torch.arange(rows - len(images[-1]), rows)
+    return np.concatenate(images), np.concatenate(labels), test_rows
+
+
+def to_images(path: Path, x: Array) -> torch.Tensor:
+    """Return images ``(N, C, H, W)`` float32 in [0, 1].
+
+    Raises:
+        DataError: for numbers that are not finite, or outside 0..255 (whole) or [0, 1] (floats).
+    """
+    low, high = float(x.min()), float(x.max())
+    whole = x.dtype.kind != "f"
+    most = 255.0 if whole else 1.0
+    if x.dtype.kind == "b":
+        most = 1.0
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise DataError(f"{path}: the images hold numbers that are not finite; correct or remove these rows")
+    if low < 0 or high > most:
+        raise DataError(
+            f"{path}: pixels are {low:g} to {high:g}; expected "
+            f"{'whole numbers 0 to 255' if whole else 'floats from 0 to 1'}"
+        )
+    images = torch.from_numpy(np.ascontiguousarray(x).astype(np.float32)) / most
+    return images.unsqueeze(1) if x.ndim == 3 else images.permute(0, 3, 1, 2).contiguous()

@@ -1,0 +1,1 @@
+"""What several defenses are made of."""

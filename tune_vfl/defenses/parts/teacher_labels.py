@@ -1,0 +1,156 @@
+"""Training labels softened over the k classes that a teacher finds likeliest: what KDk and LADistill share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from tune_vfl.defenses.base import Defense, DefenseCapabilities
+from tune_vfl.defenses.parts.by_id import RowTable
+from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
+from tune_vfl.errors import SpecError
+from tune_vfl.spec import Strict
+from tune_vfl.spec.cell import Mode
+
+
+class TeacherLabelsParams(Strict):
+    """Parameters of :class:`TeacherLabels`."""
+
+    k: int = Field(
+        3, ge=2, description="classes that share the probability, the anchor included; at most K (2 for two classes)"
+    )
+    epsilon: float = Field(
+        0.45, ge=0, lt=1, description="probability that leaves the anchor; above (k-1)/k the anchor is the least likely"
+    )
+    anchor: Literal["true_label", "teacher_argmax"] = Field(
+        "true_label", description="the class that keeps 1 - epsilon: the true one, or the teacher's likeliest"
+    )
+    teacher_lr: float = Field(1e-3, gt=0, allow_inf_nan=False, description="the teacher's learning rate (Adam)")
+    teacher_epochs: int = Field(20, ge=1, description="the teacher's epochs")
+    teacher_batch_size: int = Field(128, ge=1, description="rows a step of the teacher's training")
+    teacher_hidden: tuple[int, ...] = Field((64, 64), description="widths of the teacher's hidden layers")
+    teacher_view: Literal["active", "full"] = Field(
+        "active", description="what the teacher sees: the label party's own features, or those of all parties"
+    )
+
+
+def class_ranks(probabilities: Tensor, first: Tensor | None = None) -> Tensor:
+    """Rank the classes of each row from the likeliest, 0, downwards; of equal ones the lower class comes first.
+
+    Args:
+        probabilities: ``(..., K)`` in [0, 1].
+        first: ``(...)`` classes that come first whatever their probability; the others keep their order.
+
+    Returns:
+        ``(..., K)`` int16.
+    """
+    if first is not None:
+        probabilities = probabilities.scatter(-1, first.unsqueeze(-1), 2.0)
+    likeliest_first = probabilities.argsort(dim=-1, descending=True, stable=True)
+    return likeliest_first.argsort(dim=-1).to(torch.int16)
+
+
+def soft_labels(ranks: Tensor, k: float | Tensor, epsilon: float | Tensor) -> Tensor:
+    """Return rows with 1 - epsilon at rank 0, epsilon / (k - 1) at the ranks up to k, and 0 beyond.
+
+    Args:
+        ranks: ``(*trials, B, K)``.
+        k: a number or ``(T, 1, 1)``.
+        epsilon: a number or ``(T, 1, 1)``.
+
+    Returns:
+        ``(*trials, B, K)`` float32, rows summing to 1.
+    """
+    epsilon = torch.as_tensor(epsilon, dtype=torch.float32, device=ranks.device)
+    k = torch.as_tensor(k, device=ranks.device)
+    shared = torch.where(ranks < k, epsilon / (k - 1), 0.0)
+    return torch.where(ranks == 0, 1 - epsilon, shared)
+
+
+class TeacherLabels(Defense):
+    """Soft labels: 1 - epsilon for the anchor, epsilon / (k - 1) for each of the next likeliest k - 1 classes.
+
+    The teacher is a small network on the label party's own features and true labels, trained once and frozen; every
+    row's soft label stays the same in all epochs.
+    """
+
+    capabilities = DefenseCapabilities(protects=("labels",))
+    weakest = {"epsilon": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
+
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], *, num_classes: int) -> dict[str, Any]:
+        """Fill in k: 3, or 2 for two classes, as the paper picks it."""
+        return {"k": min(3, num_classes), **given}
+
+    @classmethod
+    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+        """Return what is wrong with k, and with a teacher that would have nothing to look at."""
+        given: dict[str, Any] = params.model_dump()
+        found = []
+        if given["k"] > num_classes:
+            found.append(
+                f"{cls.name}: k must be at most the number of classes, {num_classes}, got {given['k']}; lower k"
+            )
+        if mode == "label_only" and given["teacher_view"] == "active":
+            found.append(
+                f"{cls.name}: the label party has no features for its teacher; set teacher_view: full to let it see "
+                "the features of all parties"
+            )
+        return found
+
+    @property
+    def wants_full_view(self) -> bool:
+        """Whether the teacher looks at the features of all parties."""
+        return any(getattr(p, "teacher_view", "active") == "full" for p in self.members)
+
+    def setup(
+        self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
+    ) -> None:
+        """H0: train the teachers, or find them, and rank every row's classes.
+
+        Raises:
+            SpecError: without features for the teacher.
+        """
+        super().setup(y, ids, active_features=active_features, seed=seed)
+        if active_features is None:
+            raise SpecError(f"{self.name} trains a teacher on features, got none; pass active_features to setup")
+        x, labels = (active_features, y) if self.stacked else (active_features.unsqueeze(0), y.unsqueeze(0))
+        seeds = [seed] if isinstance(seed, int) else list(seed)
+        recipes = [recipe_of(p) for p in self.members]
+        teachers, own = find_teachers(x, labels, seeds, recipes, self.num_classes)
+        self._accuracy = [teachers[slot].accuracy for slot in own]
+        true_first = getattr(self.members[0], "anchor", "") == "true_label"
+        # Ranks per distinct teacher, not soft labels per member: a tenth of the memory in a pack of many trials.
+        self._ranks = torch.cat(
+            [class_ranks(t.probabilities, labels[own.index(i)] if true_first else None) for i, t in enumerate(teachers)]
+        )
+        self._rows = RowTable(ids)
+        starts = torch.tensor(own, device=self._device) * self._rows.count
+        self._starts = starts.view(-1, 1) if self.stacked else starts
+
+    def labels(self, y: Tensor, ids: Tensor) -> Tensor:
+        """H1: return the soft labels ``(*trials, B, K)`` of these rows."""
+        places = self._rows.positions(ids) + self._starts
+        ranks = self._ranks.index_select(0, places.reshape(-1)).view(*ids.shape, -1)
+        return soft_labels(ranks, self.number("k"), self.number("epsilon"))
+
+    def logged(self) -> dict[str, Sequence[float]]:
+        """Return ``teacher_accuracy``, on the training rows."""
+        return {"teacher_accuracy": self._accuracy}
+
+    def notes(self, member: int = 0) -> list[str]:
+        """Return a note where the anchor becomes the least likely of the k classes, and on what the teacher saw."""
+        k, epsilon = int(self.values("k")[member]), self.values("epsilon")[member]
+        found = []
+        if epsilon > (k - 1) / k:
+            found.append(
+                f"{self.name}: with k={k}, epsilon={epsilon:g} is above (k-1)/k: the anchor class is the least likely "
+                "of the k"
+            )
+        if self.wants_full_view:
+            found.append(f"{self.name}: teacher_view is full: the teacher saw the features of all parties")
+        return found

@@ -1,0 +1,271 @@
+"""The ledger: one Optuna study in one database, the only record of what was asked, what came back and why.
+
+It holds no opinion on what to ask next (:mod:`tune_vfl.search.proposals`). Every asked trial is written, with its
+parameters and its owner in one transaction, before anybody works on it; so a kill at any moment loses no more than
+the work in flight.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from tune_vfl.ledger import heads as studies
+from tune_vfl.ledger.finite import clean
+from tune_vfl.ledger.owner import end_session, is_alive, new_session, this_owner
+from tune_vfl.ledger.records import StudyRecord, TrialRecord
+from tune_vfl.ledger.storage import ledger_url, open_storage
+from tune_vfl.ledger.trials import not_repeated, params_of, repeats, to_record
+from tune_vfl.outcome import Outcome
+from tune_vfl.spec.cell import Cell, References
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial
+
+    from tune_vfl.spaces.space import Space
+    from tune_vfl.spec import StudySpec
+
+# A trial whose worker died this often is not asked again: it ends as an error.
+MAX_WORKER_LOSSES = 3
+
+Lost = Literal["driver", "worker"]
+
+
+class Ledger:
+    """One study's ledger, open in this process.
+
+    Use :meth:`create_or_open` to run a study and :meth:`open` to read one.
+    """
+
+    def __init__(self, storage: BaseStorage, study_id: int, url: str, head: studies.Head) -> None:
+        self._storage = storage
+        self._study_id = study_id
+        self._head = head
+        self._records: dict[int, TrialRecord] = {}
+        self._ids: dict[int, int] = {}
+        self.url = url
+        self.session = new_session()
+
+    @classmethod
+    def create_or_open(cls, spec: StudySpec, cell: Cell, space: Space) -> Ledger:
+        """Open the study of this spec, or make it.
+
+        Raises:
+            StudyError: when a study of this name exists with another spec; the message lists what differs.
+            UnreachableError: when the database does not answer.
+        """
+        url = ledger_url(spec.storage)
+        storage = studies.cached(open_storage(url))
+        study_id, head = studies.create_or_open(storage, studies.Head.of(spec, cell, space))
+        return cls(storage, study_id, url, head)
+
+    @classmethod
+    def open(cls, name: str, storage: str | None = None) -> Ledger:
+        """Open a study that exists.
+
+        Raises:
+            StudyError: when there is none of this name; the message names the nearest.
+        """
+        url = ledger_url(storage)
+        opened = studies.cached(open_storage(url))
+        study_id, head = studies.find(opened, name)
+        return cls(opened, study_id, url, head)
+
+    def close(self) -> None:
+        """End this session: what it has left running counts as lost from now on."""
+        end_session(self.session)
+        self._storage.remove_session()
+
+    @property
+    def spec(self) -> StudySpec:
+        """The spec as the user gave it."""
+        return self._head.spec
+
+    @property
+    def cell(self) -> Cell:
+        """The spec as it was resolved."""
+        return self._head.cell
+
+    @property
+    def space(self) -> Space:
+        """What is searched, as it was when the study began."""
+        return self._head.space
+
+    @property
+    def budget(self) -> int:
+        """How many finished trials the study is to have."""
+        return int(self._attrs().get("trials", self.spec.budget.trials))
+
+    def extend(self, trials: int) -> None:
+        """Set the budget of finished trials."""
+        self._set("trials", trials)
+
+    @property
+    def references(self) -> References | None:
+        """What attacks are compared with; None before it was measured."""
+        raw = self._attrs().get("references")
+        return None if raw is None else References.model_validate(raw)
+
+    @property
+    def reference_point(self) -> tuple[float, float] | None:
+        """``(utility, leakage)`` for the hypervolume; None before it was measured."""
+        raw = self._attrs().get("reference_point")
+        return None if raw is None else (float(raw[0]), float(raw[1]))
+
+    def set_references(self, references: References, reference_point: tuple[float, float]) -> None:
+        """Keep what is measured once a study."""
+        self._set("reference_point", list(reference_point))
+        self._set("references", references.model_dump(mode="json"))
+
+    @property
+    def baseline(self) -> Outcome | None:
+        """The undefended model's outcome; None before it was measured."""
+        raw = self._attrs().get("baseline")
+        return None if raw is None else Outcome.model_validate(raw)
+
+    def set_baseline(self, outcome: Outcome) -> None:
+        """Keep the undefended model's outcome."""
+        self._set("baseline", clean(outcome).model_dump(mode="json"))
+
+    def _attrs(self) -> dict[str, Any]:
+        return self._storage.get_study_user_attrs(self._study_id)
+
+    def _set(self, key: str, value: Any) -> None:
+        self._storage.set_study_user_attr(self._study_id, key, value)
+
+    def trials(self) -> list[FrozenTrial]:
+        """Return all trials as Optuna holds them, by number; not copies."""
+        return self._storage.get_all_trials(self._study_id, deepcopy=False)
+
+    def begin(
+        self,
+        params: Mapping[str, Any],
+        *,
+        pack: str = "",
+        retry_of: int | None = None,
+        sampler_attrs: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Write a trial as running, with everything that is known of it, in one transaction.
+
+        Args:
+            params: the searched parameters.
+            pack: the pack it runs in.
+            retry_of: the lost trial that it repeats.
+            sampler_attrs: what the sampler wants to remember of it.
+
+        Returns:
+            Its number.
+        """
+        from optuna.trial import TrialState, create_trial
+
+        marks = {"owner": this_owner(self.session), "pack": pack}
+        template = create_trial(
+            state=TrialState.RUNNING,
+            params=dict(params),
+            distributions=self.space.distributions(),
+            user_attrs=marks if retry_of is None else {**marks, "retry_of": retry_of},
+            system_attrs=dict(sampler_attrs or {}),
+        )
+        trial_id = self._storage.create_new_trial(self._study_id, template)
+        number = self._storage.get_trial_number_from_id(trial_id)
+        self._ids[number] = trial_id
+        return number
+
+    def tell(self, number: int, outcome: Outcome, lost: Lost | None = None) -> TrialRecord | None:
+        """Finish a trial. Only ``ok`` becomes COMPLETE, with (utility, leakage); everything else becomes FAIL.
+
+        Args:
+            number: which.
+            outcome: how it ended; what is not finite is kept out, see :func:`tune_vfl.ledger.finite.clean`.
+            lost: who died, for a preempted trial.
+
+        Returns:
+            Its record, or None when it was finished before: telling twice changes nothing.
+        """
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState
+
+        final = clean(outcome)
+        state = TrialState.COMPLETE if final.outcome == "ok" else TrialState.FAIL
+        trial_id = self._id_of(number)
+        try:
+            if lost is not None:
+                self._storage.set_trial_user_attr(trial_id, "lost", lost)
+            self._storage.set_trial_user_attr(trial_id, "outcome", final.model_dump(mode="json"))
+            self._storage.set_trial_state_values(trial_id, state, final.objectives if final.outcome == "ok" else None)
+        except UpdateFinishedTrialError:
+            return None
+        return self._record(self._storage.get_trial(trial_id))
+
+    def lose(self, number: int, lost: Lost, reason: str) -> TrialRecord | None:
+        """Finish a trial whose process died: ``preempted``, or ``error`` when its worker has died too often."""
+        before = repeats(self.trials(), number)
+        losses = sum(t.user_attrs.get("lost") == "worker" for t in before) + (lost == "worker")
+        if losses >= MAX_WORKER_LOSSES:
+            return self.tell(number, Outcome.failed("error", f"{reason} ({losses} times with these parameters)"), lost)
+        return self.tell(number, Outcome.failed("preempted", reason), lost)
+
+    def recover(self) -> list[TrialRecord]:
+        """Finish every running trial whose owner is dead. Call it with the study's lock held.
+
+        A trial whose outcome was written already is finished with it, any other is lost and will be asked again.
+        """
+        from optuna.trial import TrialState
+
+        finished = []
+        for trial in self.trials():
+            if trial.state not in (TrialState.RUNNING, TrialState.WAITING) or is_alive(trial.user_attrs.get("owner")):
+                continue
+            told = trial.user_attrs.get("outcome")
+            record = (
+                self.lose(trial.number, "driver", "the search was stopped before it answered")
+                if told is None
+                else self.tell(trial.number, Outcome.model_validate(told))
+            )
+            finished += [record] if record else []
+        return finished
+
+    def owed_retries(self) -> list[FrozenTrial]:
+        """Return the lost trials that have not been asked again, by number."""
+        return [t for t in not_repeated(self.trials()) if self.space.holds(params_of(t))]
+
+    def record(self) -> StudyRecord:
+        """Return the study as it stands."""
+        from optuna.trial import TrialState
+
+        held = self.trials()
+        records = tuple(self._record(t) for t in held if t.state.is_finished())
+        running = sum(t.state == TrialState.RUNNING for t in held)
+        counted = sum(r.outcome.outcome != "preempted" for r in records)
+        return StudyRecord(
+            spec=self.spec,
+            cell=self.cell,
+            baseline=self.baseline,
+            reference_point=self.reference_point or (0.0, 1.0),
+            trials=records,
+            running=running,
+            waiting=max(0, int(min(self.budget, self.most())) - counted - running),
+        )
+
+    def most(self) -> float:
+        """Return how many different points there are to try; infinite with a float range."""
+        if self.spec.sampler.name == "grid":
+            return len(self.space.grid(self.spec.budget.trials))
+        return self.space.size
+
+    def _id_of(self, number: int) -> int:
+        if number not in self._ids:
+            self._ids[number] = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        return self._ids[number]
+
+    def _record(self, trial: FrozenTrial) -> TrialRecord:
+        if trial.number not in self._records:
+            self._records[trial.number] = to_record(trial, self.cell.fixed)
+        return self._records[trial.number]
+
+
+def study_names(storage: str | None = None) -> Sequence[str]:
+    """Return the names of all studies in a ledger, sorted."""
+    return studies.names(open_storage(ledger_url(storage)))

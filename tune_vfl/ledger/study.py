@@ -1,0 +1,163 @@
+"""A study as a person holds it: its front, its summary, its best setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.errors import SpecError
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.selecting import select as select_point
+from tune_vfl.metrics import pareto
+
+if TYPE_CHECKING:
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.outcome import Outcome
+
+STUDY_SCHEMA = "tune-vfl/study/1"
+
+
+class Study:
+    """One study, read from the ledger when it is asked.
+
+    Args:
+        name: the study.
+        storage: the ledger's database; None is the one under ``TUNE_VFL_HOME``.
+        stopped: it was stopped in this run, before its budget was used up.
+
+    Raises:
+        StudyError: when there is none of this name.
+    """
+
+    def __init__(self, name: str, storage: str | None = None, *, stopped: bool = False) -> None:
+        self.name = name
+        self.stopped = stopped
+        self._ledger = Ledger.open(name, storage)
+        # A reader asks nothing, so nothing can be lost with it.
+        self._ledger.close()
+
+    def record(self) -> StudyRecord:
+        """Return the study as it stands in the ledger."""
+        return self._ledger.record()
+
+    def front_trials(self, attack: str | None = None) -> list[TrialRecord]:
+        """Return the trials on the front, by number; equal points all stay.
+
+        Args:
+            attack: take this attack's advantage for the leakage instead of the worst attack's.
+
+        Raises:
+            SpecError: when the study has no such attack.
+        """
+        record = self.record()
+        known = [a.name for a in record.cell.attacks]
+        if attack is not None and attack not in known:
+            raise SpecError(f"study {self.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
+        points = [(_utility(t), _leakage(t, attack)) for t in record.ok]
+        return [t for t, on in zip(record.ok, pareto.front(points).tolist(), strict=True) if on]
+
+    def frontier(self, attack: str | None = None) -> list[dict[str, Any]]:
+        """Return the front as plain data, by falling utility.
+
+        Args:
+            attack: as for :meth:`front_trials`; ``leakage`` is then that attack's advantage.
+
+        Returns:
+            A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the
+            seeds, and ``attacks``, the success of each by name.
+        """
+        points = [_point(t, attack) for t in self.front_trials(attack)]
+        return sorted(points, key=lambda p: (-p["utility"], p["number"]))
+
+    def hypervolume(self) -> float:
+        """Return the area that the front dominates, from the reference point (the guess's utility, leakage 1)."""
+        record = self.record()
+        return float(pareto.hypervolume([t.outcome.objectives for t in record.ok], record.reference_point))
+
+    def knee(self) -> int | None:
+        """Return the number of the front's best compromise; None without a point."""
+        front = self.front_trials()
+        return select_point(front, "knee").number if front else None
+
+    def summary(self) -> dict[str, Any]:
+        """Return what ``search --json`` and ``status --json`` print."""
+        from tune_vfl.machine.places import resolve_uri
+
+        record = self.record()
+        return {
+            "schema": STUDY_SCHEMA,
+            "study": self.name,
+            "trials": record.by_outcome(),
+            "hypervolume": self.hypervolume(),
+            "reference_point": list(record.reference_point),
+            "baseline": _baseline(record.baseline),
+            "front": self.frontier(),
+            "knee": self.knee(),
+            "mlflow": {"experiment": self.name, "tracking_uri": resolve_uri(record.spec.tracking)},
+        }
+
+    def export(self, select: str = "knee", path: str | Path | None = None) -> Any:
+        """Choose a setting from the front and write it for other code.
+
+        Args:
+            select: ``knee``, ``max-utility``, ``min-leakage`` or a condition such as ``leakage<=0.2``.
+            path: a JSON file; None writes nothing.
+
+        Returns:
+            The configuration, as :func:`tune_vfl.load_config` gives it back.
+
+        Raises:
+            SpecError: when no point can be chosen, or the file cannot be written.
+        """
+        from tune_vfl.config import Measured, export_config, save_config
+
+        trial = select_point(self.front_trials(), select)
+        cell, params = self._ledger.cell.under(trial.params)
+        point, metric = _point(trial, None), trial.outcome.utility
+        numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
+        measured = Measured(metric=metric.metric if metric else cell.metric, **numbers)
+        config = export_config(
+            cell, study=self.name, trial=trial.number, select=select, params=params, measured=measured
+        )
+        if path is not None:
+            save_config(config, Path(path))
+        return config
+
+
+def _utility(trial: TrialRecord) -> float:
+    return trial.outcome.objectives[0]
+
+
+def _leakage(trial: TrialRecord, attack: str | None) -> float:
+    return trial.outcome.objectives[1] if attack is None else trial.outcome.attacks[attack].advantage
+
+
+def _point(trial: TrialRecord, attack: str | None) -> dict[str, Any]:
+    outcome = trial.outcome
+    spread = outcome.leakage_std if attack is None else outcome.attacks[attack].advantage_std
+    return {
+        "number": trial.number,
+        "params": trial.params,
+        "utility": _utility(trial),
+        "leakage": _leakage(trial, attack),
+        "utility_std": outcome.utility.std if outcome.utility else 0.0,
+        "leakage_std": spread or 0.0,
+        "attacks": {name: score.mean for name, score in outcome.attacks.items()},
+    }
+
+
+def _baseline(outcome: Outcome | None) -> dict[str, Any] | None:
+    """Return the undefended model's numbers; its outcome alone when it has none."""
+    if outcome is None:
+        return None
+    if outcome.outcome != "ok":
+        return {"outcome": outcome.outcome, "reason": outcome.reason, "utility": None, "leakage": None, "attacks": {}}
+    utility, leakage = outcome.objectives
+    return {
+        "outcome": "ok",
+        "utility": utility,
+        "leakage": leakage,
+        "utility_std": outcome.utility.std if outcome.utility else 0.0,
+        "leakage_std": outcome.leakage_std or 0.0,
+        "attacks": {name: score.mean for name, score in outcome.attacks.items()},
+    }

@@ -1,0 +1,68 @@
+"""A trial as the ledger writes it: what is said of it when it is asked, and how it is read back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger.records import TrialRecord
+from tune_vfl.outcome import Outcome
+from tune_vfl.spec.cell import from_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from optuna.trial import FrozenTrial
+
+
+def params_of(trial: FrozenTrial) -> dict[str, Any]:
+    """Return a trial's searched parameters, lists as texts, also of one that was only enqueued."""
+    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+
+
+def repeats(trials: Sequence[FrozenTrial], number: int) -> list[FrozenTrial]:
+    """Return the lost trials that trial ``number`` repeats, the latest first."""
+    by_number = {t.number: t for t in trials}
+    chain = []
+    before = by_number[number].user_attrs.get("retry_of")
+    while before is not None:
+        chain.append(by_number[before])
+        before = by_number[before].user_attrs.get("retry_of")
+    return chain
+
+
+def not_repeated(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Return the lost trials that have not been asked again, by number."""
+    repeated = {t.user_attrs.get("retry_of") for t in trials}
+    lost = [t for t in trials if (t.user_attrs.get("outcome") or {}).get("outcome") == "preempted"]
+    return [t for t in lost if t.number not in repeated]
+
+
+def to_record(trial: FrozenTrial, fixed: Mapping[str, Any]) -> TrialRecord:
+    """Return a finished trial's record.
+
+    Args:
+        trial: finished.
+        fixed: the parameters that the search does not touch.
+
+    Raises:
+        StudyError: when somebody else finished it.
+    """
+    raw = trial.user_attrs.get("outcome")
+    if raw is None and trial.values is not None:
+        raise StudyError(f"trial {trial.number} was not written by tune-vfl: it has values but no outcome")
+    outcome = Outcome.model_validate(raw) if raw else Outcome.failed("error", "ended without an outcome")
+    return TrialRecord(
+        number=trial.number,
+        params={**fixed, **{name: from_text(value) for name, value in params_of(trial).items()}},
+        outcome=outcome,
+        started=_utc(trial.datetime_start),
+        finished=_utc(trial.datetime_complete),
+        retry_of=trial.user_attrs.get("retry_of"),
+    )
+
+
+def _utc(moment: datetime | None) -> datetime:
+    # Optuna writes local time without a zone.
+    return moment.astimezone(UTC) if moment else datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,30 @@
+"""Where this installation keeps and looks for things: the folders and addresses that environment variables name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def home() -> Path:
+    """Return the folder of ledger, locks and everything else that a search writes (``TUNE_VFL_HOME``)."""
+    return Path(os.environ.get("TUNE_VFL_HOME") or "tune-vfl-home").absolute()
+
+
+def data_root() -> Path:
+    """Return the data root: ``TUNE_VFL_DATA``, or ``~/.cache/tune-vfl``."""
+    return Path(os.environ.get("TUNE_VFL_DATA") or "~/.cache/tune-vfl").expanduser()
+
+
+def embedded_uri() -> str:
+    """Return the tracking URI used when nobody names another: a sqlite file under the home."""
+    return f"sqlite:///{home() / 'mlflow.db'}"
+
+
+def resolve_uri(tracking: str | None) -> str:
+    """Return the tracking URI of a study.
+
+    Args:
+        tracking: the spec's ``tracking``; it stands over ``MLFLOW_TRACKING_URI``, and that over the embedded default.
+    """
+    return tracking or os.environ.get("MLFLOW_TRACKING_URI") or embedded_uri()

@@ -1,0 +1,146 @@
+"""Finding a defense's space and holding it against the defense's own parameters."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import ValidationError
+
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.errors import SpecError, UnknownNameError, did_you_mean
+from tune_vfl.spaces.recipe import dimensions, own_values
+from tune_vfl.spaces.space import Space, fitted, parse_space
+from tune_vfl.spec import Strict, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.spec import StudySpec
+    from tune_vfl.spec.cell import Cell, Mode
+
+
+@cache
+def _folders() -> tuple[Path, ...]:
+    # A folder of data without code: importlib.resources stumbles over the finder of an editable installation.
+    found = find_spec("search_spaces")
+    listed = found.submodule_search_locations if found else None
+    return tuple(p for p in map(Path, listed or ()) if p.is_dir())
+
+
+def space_files() -> list[str]:
+    """Return the defenses that have a file of spaces, sorted."""
+    return sorted({f.stem for folder in _folders() for f in folder.glob("*.yaml")})
+
+
+def named_spaces(defense: str) -> dict[str, Space]:
+    """Return the named spaces of a defense, as its file gives them.
+
+    Raises:
+        SpecError: when there is no file, or it is broken.
+    """
+    file = next((f / f"{defense}.yaml" for f in _folders() if (f / f"{defense}.yaml").is_file()), None)
+    if file is None:
+        raise SpecError(
+            f"defense {defense!r} has no file of search spaces; write the space out, such as "
+            "defense: {name: ..., space: {scale: {float: [0.001, 0.1], log: true}}}"
+        )
+    raw = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if not isinstance(raw, dict):
+        raise SpecError(f"search_spaces/{defense}.yaml: expected a mapping of named spaces")
+    return {name: parse_space(body, f"search_spaces/{defense}.yaml: {name}") for name, body in raw.items()}
+
+
+def load_space(
+    defense: str,
+    space: str | Mapping[str, Any] = "default",
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    num_classes: int,
+    mode: Mode = "split",
+) -> Space:
+    """Return the space that one study searches.
+
+    Args:
+        defense: its registered name.
+        space: a named space of the defense, or one written out.
+        fixed: the parameters that the spec fixes; they are not searched.
+        num_classes: K.
+        mode: the architecture; published settings that the defense refuses there are left out.
+
+    Raises:
+        SpecError: listing every problem: unknown names with the nearest known one, ranges that the defense does not
+        take.
+    """
+    raw = _find(defense, space)
+    params = DEFENSES[defense].Params
+    problems = _problems(raw, params)
+    if problems:
+        raise SpecError(problems)
+    ready = fitted(raw, fixed or {}, num_classes)
+    kept = tuple(p for p in ready.published if _usable(defense, {**(fixed or {}), **p.params}, num_classes, mode))
+    return ready.model_copy(update={"published": kept})
+
+
+def space_of(spec: StudySpec, cell: Cell) -> Space:
+    """Return the space of a study: that of its defense (:func:`load_space`), and the domains in training and model.
+
+    Raises:
+        SpecError: listing every problem.
+    """
+    space = load_space(
+        cell.defense, spec.defense.space, fixed=spec.defense.params, num_classes=cell.num_classes, mode=cell.mode
+    )
+    ordinary = dimensions(spec, cell)
+    return space.joined(ordinary, own_values(cell, ordinary)) if ordinary else space
+
+
+def _find(defense: str, space: str | Mapping[str, Any]) -> Space:
+    if not isinstance(space, str):
+        return parse_space(space, "defense.space")
+    known = named_spaces(defense)
+    if space not in known:
+        raise UnknownNameError(f"space of {defense}", space, sorted(known))
+    return known[space]
+
+
+def _problems(space: Space, params: type[Strict]) -> list[str]:
+    known = list(params.model_fields)
+    problems = []
+    for name, dimension in space.params.items():
+        if name not in known:
+            hint = did_you_mean(name, known)
+            problems.append(
+                f"defense.space.{name}: the defense has no such parameter.{hint} It has: {', '.join(known)}."
+            )
+            continue
+        ends = dimension.choice if dimension.choice is not None else dimension.bounds
+        outside = [v for v in dimension.grid if not dimension.holds(v)]
+        problems += [f"defense.space.{name}: grid value {v!r} is outside the range" for v in outside]
+        for value in dict.fromkeys(ends):
+            problems += _refusals(params, name, int(value) if dimension.int_ else value)  # type: ignore[arg-type]
+    return list(dict.fromkeys(problems))
+
+
+def _refusals(params: type[Strict], name: str, value: Any) -> list[str]:
+    try:
+        params.model_validate({name: value})
+    except ValidationError as error:
+        # Other fields may be required, or bound to this one by a rule of the whole: those are checked point by point.
+        own = [e for e in error.errors(include_url=False) if e["loc"][:1] == (name,)]
+        return [
+            p for p in (f"defense.space.{t}" for t in explain(error)) if own and p.startswith(f"defense.space.{name}")
+        ]
+    return []
+
+
+def _usable(defense: str, params: Mapping[str, Any], num_classes: int, mode: Mode) -> bool:
+    cls = DEFENSES[defense]
+    try:
+        full = cls.Params.model_validate(cls.completed(params, num_classes=num_classes))
+        return not cls.problems(full, num_classes=num_classes, mode=mode)
+    except ValidationError:
+        return False

@@ -1,0 +1,40 @@
+"""A study's spec before and after it is parsed, and the cell that it is resolved to: plain data."""
+
+from tune_vfl.spec.cell import ALL_MODES, Cell, Mode, References
+from tune_vfl.spec.study import (
+    SCHEMA,
+    SEARCHABLE,
+    Budget,
+    DefenseSpec,
+    ModelSpec,
+    Named,
+    Resources,
+    Sampler,
+    Strict,
+    StudySpec,
+    Training,
+    explain,
+    json_schema,
+    parse,
+)
+
+__all__ = [
+    "ALL_MODES",
+    "SCHEMA",
+    "SEARCHABLE",
+    "Budget",
+    "Cell",
+    "DefenseSpec",
+    "Mode",
+    "ModelSpec",
+    "Named",
+    "References",
+    "Resources",
+    "Sampler",
+    "Strict",
+    "StudySpec",
+    "Training",
+    "explain",
+    "json_schema",
+    "parse",
+]

@@ -1,0 +1,239 @@
+"""A study's spec: its fields and how it is parsed. What is registered is not known here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import to_jsonable_python
+
+from tune_vfl.errors import SpecError, did_you_mean
+from tune_vfl.spec.raw import as_list
+
+SCHEMA = "tune-vfl/spec/1"
+
+SEARCHABLE = ("training", "model")
+"""The parts of a spec in which a domain may stand for a value."""
+
+
+class Strict(BaseModel):
+    """A model that refuses fields it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ByName(BaseModel):
+    """What may be written as its name alone: ``pmc`` for ``{name: pmc}``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class WithOptions(ByName):
+    """A name, and options that whoever has that name checks."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but the name."""
+        return dict(self.model_extra or {})
+
+
+class Named(WithOptions):
+    """A registered thing and its options: ``{name: pmc, variants: [head_only]}``, or just ``pmc``."""
+
+    name: str
+
+
+class ModelSpec(WithOptions):
+    """An architecture's name and options; without a name the options go to the data set's own architecture."""
+
+    name: str | None = None
+
+
+class Training(Strict):
+    """How the undefended parts are trained. Fields not given in a spec take the dataset's own recipe.
+
+    ``grad_scale``: ``batch_mean`` hands defenses the gradient of the batch-mean loss, as the reference codes do;
+    ``per_sample`` multiplies it by the batch size before the defense and divides after it.
+    ``protect_own_bottom``: the defense also touches the label party's own bottom model.
+    """
+
+    epochs: int = Field(30, ge=1)
+    batch_size: int = Field(256, ge=2)
+    optimizer: Literal["adam", "sgd"] = "adam"
+    lr: float = Field(1e-3, gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+    lr_schedule: Literal["constant", "inverse_sqrt", "multistep"] = "constant"
+    milestones: tuple[int, ...] = ()
+    lr_decay: float = Field(0.1, gt=0, le=1)
+    grad_scale: Literal["batch_mean", "per_sample"] = "batch_mean"
+    protect_own_bottom: bool = False
+
+    def over(self, recipe: Training) -> Training:
+        """Return ``recipe`` with the fields that were given here laid over it."""
+        return recipe.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
+
+
+class DefenseSpec(ByName, Strict):
+    """A defense, the space to search (a named space of search_spaces/, or one written out), and fixed parameters."""
+
+    name: str
+    space: str | dict[str, Any] = "default"
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class Budget(Strict):
+    """How much to spend: finished trials, seeds a trial, minutes in all, minutes a trial."""
+
+    trials: int = Field(40, ge=1)
+    seeds: int = Field(3, ge=1)
+    minutes: float | None = Field(None, gt=0)
+    trial_minutes: float | None = Field(None, gt=0)
+
+
+class Sampler(ByName, Strict):
+    """Which Optuna sampler proposes settings, and its seed."""
+
+    name: Literal["tpe", "nsga2", "random", "grid", "gp"] = "tpe"
+    seed: int = Field(0, ge=0)
+
+
+class Resources(Strict):
+    """What one pack of trials takes, how many packs run at once, and how many trials a pack holds."""
+
+    cpu: float = Field(1, gt=0)
+    gpu: float = Field(0, ge=0)
+    concurrency: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    pack: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+
+
+class StudySpec(Strict):
+    """One study: one dataset, one defense, any number of attacks.
+
+    In ``training`` and ``model`` a domain may stand for a value: ``{lr: {float: [1.0e-4, 1.0e-2], log: true}}``. Such a
+    field counts as not given, so that the data set's recipe fills it; what is to be searched stands in ``searched``.
+    """
+
+    study: str = Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    dataset: Named
+    model: ModelSpec = Field(default_factory=ModelSpec)
+    training: Training = Field(default_factory=Training)
+    defense: DefenseSpec
+    attacks: Annotated[tuple[Named, ...], BeforeValidator(as_list)] = Field(min_length=1)
+    budget: Budget = Field(default_factory=Budget)
+    sampler: Sampler = Field(default_factory=Sampler)
+    resources: Resources = Field(default_factory=Resources)
+    storage: str | None = None
+    tracking: str | None = None
+    _searched: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def searched(self) -> dict[str, Any]:
+        """The domains as they were given, by name: ``training.lr``. No field takes a mapping for its value."""
+        return dict(self._searched)
+
+    def at(self, name: str, value: Any) -> StudySpec:
+        """Return the spec with a value in the place of a domain.
+
+        Raises:
+            SpecError: when the field does not take it.
+        """
+        part, _, field = name.partition(".")
+        raw = self.model_dump(exclude_unset=True)
+        return parse({**raw, part: {**raw.get(part, {}), field: value}})
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _take_domains_out(cls, raw: Any, handler: ModelWrapValidatorHandler[StudySpec]) -> StudySpec:
+        if not isinstance(raw, Mapping):
+            return handler(raw)
+        searched: dict[str, Any] = {}
+        rest = dict(raw)
+        for part in SEARCHABLE:
+            if isinstance(given := raw.get(part), Mapping):
+                searched |= {f"{part}.{k}": to_jsonable_python(v) for k, v in given.items() if isinstance(v, Mapping)}
+                rest[part] = {k: v for k, v in given.items() if not isinstance(v, Mapping)}
+        spec = handler(rest)
+        spec._searched = searched
+        return spec
+
+    @model_serializer(mode="wrap")
+    def _put_domains_back(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        for name, domain in self._searched.items():
+            part, _, field = name.partition(".")
+            plain.setdefault(part, {})[field] = domain
+        return plain
+
+    @model_validator(mode="after")
+    def _each_attack_once(self) -> StudySpec:
+        names = [a.name for a in self.attacks]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise ValueError(f"attack listed more than once: {', '.join(twice)}; put its variants into one entry")
+        return self
+
+
+def explain(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
+    """Turn a pydantic error into one sentence a problem, with the nearest known field for an unknown one."""
+    problems = []
+    for item in error.errors(include_url=False):
+        place = ".".join(str(p) for p in item["loc"]) or "spec"
+        if item["type"] == "extra_forbidden":
+            known = _fields_at(model, item["loc"][:-1]) if model else []
+            hint = did_you_mean(str(item["loc"][-1]), known)
+            problems.append(f"{place}: no such field.{hint}" + (f" Known: {', '.join(known)}." if known else ""))
+        elif item["type"] == "missing":
+            problems.append(f"{place}: is required and missing")
+        else:
+            message = item["msg"].removeprefix("Value error, ")
+            problems.append(f"{place}: {message[0].lower()}{message[1:]}, got {item['input']!r}")
+    return problems
+
+
+def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    for key in path:
+        field = model.model_fields.get(str(key))
+        annotation = field.annotation if field else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)
+
+
+def parse(raw: Mapping[str, Any]) -> StudySpec:
+    """Parse one study.
+
+    Raises:
+        SpecError: listing every problem.
+    """
+    try:
+        return StudySpec.model_validate(dict(raw))
+    except ValidationError as error:
+        raise SpecError(explain(error, StudySpec)) from error
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a study's spec, for editors."""
+    schema = {"$id": SCHEMA, **StudySpec.model_json_schema()}
+    fields = schema["$defs"]["Training"]["properties"]
+    domain = {"type": "object", "description": "a domain to search: float: [low, high], int: [low, high] or choice: []"}
+    fields.update({name: {"anyOf": [field, domain]} for name, field in fields.items()})
+    return schema
