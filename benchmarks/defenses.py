@@ -15,19 +15,19 @@ import argparse
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from unittest.mock import patch
 
 from benchmarks.problem import ROWS, TRAINING, cpu_seconds
-from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.defenses.base import DEFENSES, defense_params
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation import stacks, training
-from tune_vfl.evaluation.resolving import defense_params, resolve
+from tune_vfl.evaluation import training
+from tune_vfl.evaluation.resolving import open_task
+from tune_vfl.evaluation.task import Task
 from tune_vfl.machine.runtime import prepare_process
-from tune_vfl.protocol.loop import SplitTraining, Trained
+from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import parse
-from tune_vfl.spec.cell import Cell
 
 SEEDS, TRIALS = (0, 1, 2), 6
 ALONE, STACKED = Pack((0,), None), Pack(SEEDS, TRIALS)
@@ -50,7 +50,7 @@ class Problem(NamedTuple):
     rows: int = ROWS
     epochs: int = TRAINING.epochs
 
-    def cell(self, defense: str, network: dict[str, Any]) -> Cell:
+    def task(self, defense: str, network: dict[str, Any]) -> Task:
         """Return the cell of a defense on one of the networks.
 
         Raises:
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
             "defense": {"name": defense},
             "attacks": ["norm"],
         }
-        return resolve(parse(spec))
+        return open_task(parse(spec))
 
 
 class Timing(NamedTuple):
@@ -74,20 +74,20 @@ class Timing(NamedTuple):
     train: float
 
 
-def timed(cell: Cell, pack: Pack) -> Timing:
-    """Train a pack under the cell's defense at its default parameters."""
+def timed(task: Task, pack: Pack) -> Timing:
+    """Train a pack under the task's defense at its default parameters."""
     loops: list[float] = []
 
     class Timed(SplitTraining):
-        def run(self, *, deadline: float | None = None) -> Trained:
+        def run(self, *, deadline: float | None = None) -> Self:
             start = time.process_time()
             trained = super().run(deadline=deadline)
             loops.append(time.process_time() - start)
             return trained
 
-    params = defense_params(cell.defense, {}, num_classes=cell.num_classes)
+    params = defense_params(task.cell.defense, {}, num_classes=task.cell.num_classes)
     with patch.object(training, "SplitTraining", Timed):
-        whole = cpu_seconds(lambda: training.train_pack(cell, [params] * (pack.trials or 1), pack, ()))
+        whole = cpu_seconds(lambda: training.train_pack(task, [params] * (pack.trials or 1), pack))
     (loop,) = loops
     return Timing(whole - loop, loop)
 
@@ -100,7 +100,7 @@ class Row(NamedTuple):
     setup: float
 
 
-def measure(plain: Cell, defended: Cell, pack: Pack, repeats: int) -> Row:
+def measure(plain: Task, defended: Task, pack: Pack, repeats: int) -> Row:
     """Time ``none`` and a defense in turns."""
     setup = timed(defended, pack).setup - timed(plain, pack).setup
     times = [(timed(plain, pack).train, timed(defended, pack).train) for _ in range(repeats)]
@@ -108,7 +108,7 @@ def measure(plain: Cell, defended: Cell, pack: Pack, repeats: int) -> Row:
     return Row(statistics.median(none for none, _ in times), ratio, max(setup, 0.0))
 
 
-def cells_of(name: str, problem: Problem) -> tuple[Cell, Cell]:
+def tasks_of(name: str, problem: Problem) -> tuple[Task, Task]:
     """Return ``none`` and the defense on the first network that the defense can be used with.
 
     Raises:
@@ -117,7 +117,7 @@ def cells_of(name: str, problem: Problem) -> tuple[Cell, Cell]:
     reasons = []
     for network in NETWORKS:
         try:
-            return problem.cell("none", network), problem.cell(name, network)
+            return problem.task("none", network), problem.task(name, network)
         except SpecError as error:
             reasons.append(error)
     raise reasons[0]
@@ -131,12 +131,12 @@ def table(names: Sequence[str], problem: Problem, repeats: int) -> Iterator[str]
     left_out = []
     for name in names:
         try:
-            plain, defended = cells_of(name, problem)
+            plain, defended = tasks_of(name, problem)
         except SpecError as error:
             left_out.append(f"{name}: not here: {error}")
             continue
         alone = measure(plain, defended, ALONE, repeats)
-        together = measure(plain, defended, STACKED, repeats) if stacks(defended) else None
+        together = measure(plain, defended, STACKED, repeats) if defended.stacks else None
         seconds += [(alone.none, together.none)] if together else []
         pack = f"{together.ratio:.2f}" if together else "does not stack"
         yield f"| {name} | {alone.ratio:.2f} | {pack} | {alone.setup:.2f} |"

@@ -145,9 +145,8 @@ def _is_weak(outcome: Outcome, name: str) -> bool:
 
 def _blind(record: StudyRecord) -> list[str]:
     """Say what was not looked at: a defense of gradients, tried by attacks on gradients alone."""
-    from tune_vfl.attacks.base import ATTACKS
+    from tune_vfl.attacks.base import ATTACKS, build_attack
     from tune_vfl.defenses.base import DEFENSES
-    from tune_vfl.evaluation.resolving import build_attack
 
     names = [a.name for a in record.cell.attacks]
     if record.cell.defense not in DEFENSES or any(n not in ATTACKS for n in names):

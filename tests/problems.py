@@ -8,7 +8,7 @@ from tune_vfl.data.base import Split
 from tune_vfl.models.base import VflNetwork, build
 from tune_vfl.models.mlp import Mlp, MlpOptions
 from tune_vfl.protocol.hooks import Hooks
-from tune_vfl.protocol.loop import SplitTraining, Trained
+from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Training
@@ -49,7 +49,7 @@ def network_for(split: Split, pack: Pack, *, classes: int = 2, **options: object
 
 def train(
     split: Split, pack: Pack, training: Training, hooks: list[Hooks], *, classes: int = 2, **options: object
-) -> Trained:
+) -> SplitTraining:
     """Train a small network through the real loop."""
     network = network_for(split, pack, classes=classes, **options)
     return SplitTraining(network, Rows(split, pack), training, hooks, pack.lead).run()

@@ -14,7 +14,7 @@ from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.parts.malicious import MaliciousOptimizer
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack, measure_references
-from tune_vfl.evaluation import packs as module
+from tune_vfl.evaluation import measuring as module
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.spec import Training, parse
@@ -112,7 +112,7 @@ def test_only_the_first_party_cheats_and_it_follows_the_schedule():
 def test_answers_are_those_of_model_completion():
     world, quick = make_world([0, 1]), {"variants": ["logreg", "head_only"], "epochs": 5}
     mine, theirs = (ATTACKS[n](ATTACKS[n].Params(**quick)) for n in ("active", "pmc"))
-    answers, expected = (a.run(world.view(a.name, a.sees())) for a in (mine, theirs))
+    answers, expected = (a.run(world.view(a)) for a in (mine, theirs))
     assert answers.keys() == expected.keys()
     assert all(torch.equal(answers[v].scores, expected[v].scores) for v in answers)
 
@@ -127,7 +127,7 @@ def test_whoever_acts_gets_a_training_of_its_own_and_disturbs_nobody(monkeypatch
     acting: list[str | None] = []
 
     def noticing(*args: Any, **named: Any) -> Any:
-        acting.append(named["acting"].name if named["acting"] else None)
+        acting.append(next((a.name for a in args[3] if a.capabilities.acts), None))
         return train_pack(*args, **named)
 
     monkeypatch.setattr(module, "train_pack", noticing)

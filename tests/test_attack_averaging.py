@@ -8,8 +8,10 @@ import torch
 from tests.problems import made_up_split, train
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.data.base import Split
-from tune_vfl.evaluation import evaluate_pack, trials_that_fit
+from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.packs import trials_that_fit
 from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.task import Task
 from tune_vfl.metrics.leakage import leak_auc
 from tune_vfl.protocol import recorder as recorder_module
 from tune_vfl.protocol.hooks import Hooks
@@ -171,5 +173,8 @@ def test_only_true_class_medians_are_an_oracle():
 
 
 def test_a_mean_takes_the_room_of_an_epoch():
+    def room(cell):
+        return trials_that_fit(Task.open(cell))
+
     assert recording_bytes(2, 100, 10, {"last", Average(7)}) == 2 * recording_bytes(2, 100, 10, {"last"})
-    assert trials_that_fit(cell_of(5)) == pytest.approx(trials_that_fit(cell_of(0)) / 2, abs=1)
+    assert room(cell_of(5)) == pytest.approx(room(cell_of(0)) / 2, abs=1)

@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from tune_vfl.attacks.bli import BatchLabelInference, BliParams
+from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
-from tune_vfl.evaluation.granting import parameter_gradient
-from tune_vfl.evaluation.resolving import defense_params, resolve
+from tune_vfl.evaluation.grants.parameter_gradient import UntrainedBottom, parameter_gradient
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.models.layers import stack_of
 from tune_vfl.protocol.members import Pack
@@ -91,11 +93,13 @@ def test_a_made_up_top_model_tells_no_classes():
 def test_the_bottom_model_is_the_one_before_the_first_step():
     cell = cell_of(WITHOUT_TOP)
     params = [defense_params("none", {}, num_classes=10)]
-    plain = train_pack(cell, params, Pack((0, 1), 1), [])
-    kept = train_pack(cell, params, Pack((0, 1), 1), ["first_batch"], keep_untrained=True)
-    assert plain.untrained_bottom is None
-    assert torch.equal(plain.test_scores, kept.test_scores)
-    state, trained = kept.untrained_bottom.state_dict(), kept.network.bottoms[0].state_dict()
+    task = Task.open(cell)
+    plain, kept = (train_pack(task, params, Pack((0, 1), 1), attacks) for attacks in ([], task.attacks))
+    assert UntrainedBottom not in plain.keepers
+    assert plain.table["utility",] == kept.table["utility",]
+    for a, b in zip(plain.network.parameters(), kept.network.parameters(), strict=True):
+        assert torch.equal(a, b)
+    state, trained = kept.kept(UntrainedBottom).bottom.state_dict(), kept.network.bottoms[0].state_dict()
     assert all(not torch.equal(state[k], trained[k]) for k in state)
 
 
@@ -112,7 +116,7 @@ def test_variants_that_do_not_fit_are_left_out_or_refused():
     with pytest.raises(SpecError, match="head does not fit"):
         BatchLabelInference(BliParams(variants="head")).run(view)
     joined = dataclasses.replace(view.first_batch, aggregation="concat", top=lambda stream: nn.Linear(6, 3))
-    view = dataclasses.replace(view, held_first_batch=joined)
+    view = view.holding(parameter_gradient=joined)
     assert set(BatchLabelInference(BliParams(iterations=1)).run(view)) == {"head"}
 
 

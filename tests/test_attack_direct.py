@@ -102,7 +102,7 @@ def run(gradients, moments=("first_batch", "epoch0"), classes=3, **params):
     recording = Recording(torch.arange(n), gradients, ((0, n),))
     cls = ATTACKS["direct"]
     built = cls(cls.Params(**params))
-    return built, built.run(View("direct", (), classes, Streams(0), dict.fromkeys(moments, recording)))
+    return built, built.run(View("direct", (), classes, Streams(0), {"gradients": dict.fromkeys(moments, recording)}))
 
 
 def test_variants_are_every_rule_at_every_scope():

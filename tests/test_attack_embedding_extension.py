@@ -11,10 +11,13 @@ import torch
 from torch import nn
 from torch.nn.functional import one_hot
 
+from tune_vfl.attacks.base import build_attack
 from tune_vfl.attacks.embedding_extension import EmbeddingExtension, EmbeddingExtensionParams, Extension
+from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
-from tune_vfl.evaluation.resolving import build_attack, defense_params, resolve
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.protocol.members import Pack
@@ -36,7 +39,7 @@ def extension(world: World, **params: Any) -> Extension:
     return hooks
 
 
-def labelled(world: World) -> tuple[torch.Tensor, torch.Tensor]:
+def labeled(world: World) -> tuple[torch.Tensor, torch.Tensor]:
     at = world.auxiliary.ids
     x = world.features.train.gather(-2, at.unsqueeze(-1).expand(*at.shape, world.features.train.shape[-1]))
     with torch.no_grad():
@@ -45,7 +48,7 @@ def labelled(world: World) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_columns_stand_beside_the_embedding_and_hide_its_labels():
     world = make_world([0, 1])
-    e, y = labelled(world)
+    e, y = labeled(world)
     (weak, strong) = (extension(world, inner_steps=n, inner_lr=0.1).send_embedding(e, party=0) for n in (1, 100))
     assert weak.shape == (2, 20, 6 + 4)
     assert torch.equal(weak[..., :6], e)
@@ -56,7 +59,7 @@ def test_columns_stand_beside_the_embedding_and_hide_its_labels():
 
 def test_the_fit_is_that_of_a_plain_loop():
     world = make_world(3)
-    e, y = labelled(world)
+    e, y = labeled(world)
     sent = extension(world, inner_steps=7, inner_lr=0.02, columns=2).send_embedding(e, party=0)
     plain, start = nn.Linear(6, 2), world.view(NAME).streams["extension"]
     bound = 6**-0.5
@@ -71,7 +74,7 @@ def test_the_fit_is_that_of_a_plain_loop():
 
 def test_columns_are_fitted_before_each_epoch_of_training_and_never_else():
     world = make_world(0)
-    hooks, e = extension(world), labelled(world)[0]
+    hooks, e = extension(world), labeled(world)[0]
     before = [p.clone() for p in world.bottom.parameters()]
     sent = [hooks.send_embedding(e, party=0) for _ in range(7)]
     changed = [not torch.equal(a, b) for a, b in pairwise(sent)]
@@ -85,7 +88,7 @@ def test_columns_are_fitted_before_each_epoch_of_training_and_never_else():
 
 def test_the_columns_follow_the_bottom_model_as_it_stands():
     world = make_world(0)
-    hooks, e = extension(world, inner_steps=1, inner_lr=1e-9), labelled(world)[0]
+    hooks, e = extension(world, inner_steps=1, inner_lr=1e-9), labeled(world)[0]
     first = hooks.send_embedding(e, party=0)[..., 6:]
     moved = extension(world, inner_lr=0.1)
     with torch.no_grad():
@@ -116,7 +119,7 @@ def test_gradients_flow_through_standing_columns():
 
 def test_a_pack_equals_its_members():
     world = make_world([4, 5, 4])
-    hooks, e = extension(world, inner_lr=0.01), labelled(world)[0]
+    hooks, e = extension(world, inner_lr=0.01), labeled(world)[0]
     together = [hooks.send_embedding(e, party=0) for _ in range(4)][-1]
     for i in range(3):
         alone = extension(world.member(i), inner_lr=0.01)
@@ -143,7 +146,7 @@ def test_it_gets_a_training_of_its_own_with_a_wider_top():
         np.testing.assert_allclose(alone.attacks[NAME].values, found.values, atol=5e-3)
     params = [defense_params("discorloss", settings[0], num_classes=2)]
     acting = build_attack(cell.attacks[1])
-    network = train_pack(cell, params, Pack((0,), None), (), acting=acting).network
+    network = train_pack(Task.open(cell), params, Pack((0,), None), [acting]).network
     d = network.bottoms[0](torch.zeros(1, 15)).shape[-1]
     assert network.top is not None
     assert next(network.top.parameters()).shape[-1] == 2 * d + 3

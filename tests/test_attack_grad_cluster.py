@@ -68,9 +68,9 @@ def test_unit_rows_of_any_size():
     torch.testing.assert_close(unit(rows), torch.tensor([[0.6, 0.8]] * 2 + [[0.0, 0.0]] * 3))
 
 
-def test_clusters_are_named_by_majority_then_by_the_nearest_labelled_row():
+def test_clusters_are_named_by_majority_then_by_the_nearest_labeled_row():
     # Clusters: 0 holds rows of classes 1, 1, 0; 1 holds one of each class, that of class 1 is nearer; 2 holds none, the
-    # nearest labelled row is of class 0.
+    # nearest labeled row is of class 0.
     near = torch.tensor([[0.9, 0.1, 0.1], [0.8, 0.1, 0.0], [0.99, 0.1, 0.3], [0.0, 0.7, 0.2], [0.0, 0.8, 0.1]])
     labels = torch.eye(2)[[1, 1, 0, 0, 1]].bool()
     assert named(near, labels).tolist() == [1, 1, 0]
@@ -95,8 +95,10 @@ def attacked(gradients, y, ids, known, **params):
         (),
         int(y.max()) + 1,
         Streams(0),
-        held_recordings={"last": Recording(ids, gradients, ((0, len(ids)),))},
-        held_auxiliary=Auxiliary(known, y[known]),
+        {
+            "gradients": {"last": Recording(ids, gradients, ((0, len(ids)),))},
+            "auxiliary": Auxiliary(known, y[known]),
+        },
     )
     return CLUSTER(CLUSTER.Params(**params)).run(view)["grad_cluster"]
 

@@ -10,8 +10,9 @@ import torch
 
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.parts.centers import median, nearer_positive
-from tune_vfl.data.base import Columns, Dataset, Split
-from tune_vfl.evaluation.granting import Surroundings, grant
+from tune_vfl.data.base import Split
+from tune_vfl.evaluation.grants.positive_hints import PositiveHints
+from tune_vfl.evaluation.run import Run
 from tune_vfl.metrics.leakage import leak_auc
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.view import ClassOracle, Recording, View
@@ -25,20 +26,19 @@ def attack(name, gradients, y, *, batch=None, **params):
     recording = Recording(torch.arange(n), gradients, tuple((s, min(s + batch, n)) for s in range(0, n, batch)))
 
     def of(values, ids, kind):
-        centres = []
+        centers = []
         for c in (0, 1):
             mine = values[y[ids] == c]
             nothing = torch.full((values.shape[-1],), math.nan)
-            centres.append(nothing if not len(mine) else mine.mean(0) if kind == "mean" else mine.quantile(0.5, dim=0))
-        return torch.stack(centres)
+            centers.append(nothing if not len(mine) else mine.mean(0) if kind == "mean" else mine.quantile(0.5, dim=0))
+        return torch.stack(centers)
 
     view = View(
         attack=name,
         lead=(),
         num_classes=2,
         streams=Streams(0),
-        held_recordings={"last": recording},
-        held_class_oracle=ClassOracle(of=of),
+        held={"gradients": {"last": recording}, "class_oracle": ClassOracle(of=of)},
     )
     cls = ATTACKS[name]
     return cls(cls.Params(**params)).run(view)
@@ -91,7 +91,13 @@ def attack_direction(g, hints):
 def direction_answers(g, hints):
     n, batch = len(g), len(g) // len(hints)
     recording = Recording(torch.arange(n), g, tuple((s, s + batch) for s in range(0, n, batch)))
-    view = View("direction", (), 2, Streams(0), {"last": recording}, held_positive_hints=lambda _, count: hints)
+    view = View(
+        "direction",
+        (),
+        2,
+        Streams(0),
+        {"gradients": {"last": recording}, "positive_hints": lambda _, count: hints},
+    )
     cls = ATTACKS["direction"]
     return cls(cls.Params(hints=hints.shape[-1])).run(view)
 
@@ -108,19 +114,17 @@ def test_hints_are_rows_that_received_something():
     y = torch.tensor([1, 1, 1, 0, 1, 0])
     recording = Recording(torch.arange(6), g, ((0, 4), (4, 6)))
     for seed in range(5):
-        around = surroundings_of(y, seed)
-        hints = grant(ATTACKS["direction"](ATTACKS["direction"].Params()), around).positive_hints(recording, 2)
+        hints = PositiveHints().hand_out(ATTACKS["direction"](), run_of(y, seed))(recording, 2)
         # Row 2 is the only positive of its batch that is not silent; the other batch has none but a silent one.
         assert hints.tolist() == [[2, -1], [4, -1]]
 
 
-def surroundings_of(y, seed):
-    """Surroundings that hold labels and a seed, which is all that hints are drawn from."""
+def run_of(y, seed):
+    """A training that holds labels and a seed, which is all that hints are drawn from."""
     x = torch.zeros(len(y), 1)
     rows = torch.arange(len(y))
-    dataset = Dataset("made up", (Columns("p", x),), None, y, ("no", "yes"), "auc", recipe=None, fingerprint="")
     split = Split((x,), (x,), None, None, y, y, rows, rows)
-    return Surroundings(dataset, split, Pack((seed,), None), torch.nn.Identity(), {})
+    return Run(None, Pack((seed,), None), split, None)
 
 
 def test_more_hints_help_against_noise_along_one_direction():
@@ -151,17 +155,17 @@ def test_direction_is_perfect_where_classes_point_apart():
 
 def test_nearer_positive_equals_comparing_distances():
     generator = torch.Generator().manual_seed(1)
-    values, centres = torch.randn(3, 50, 4, generator=generator), torch.randn(3, 2, 4, generator=generator)
-    scores, known = nearer_positive(values, centres)
-    to_zero, to_one = ((values.double() - centres[:, c : c + 1]).norm(dim=-1) for c in (0, 1))
+    values, centers = torch.randn(3, 50, 4, generator=generator), torch.randn(3, 2, 4, generator=generator)
+    scores, known = nearer_positive(values, centers)
+    to_zero, to_one = ((values.double() - centers[:, c : c + 1]).norm(dim=-1) for c in (0, 1))
     assert torch.equal(scores.bool(), to_one <= to_zero)
     assert known.all()
 
 
 def test_a_tie_goes_to_the_positive_class_unless_strict():
-    values, centres = torch.tensor([[0.0]]), torch.tensor([[-1.0], [1.0]])
-    assert nearer_positive(values, centres)[0].tolist() == [1.0]
-    assert nearer_positive(values, centres, strict=True)[0].tolist() == [0.0]
+    values, centers = torch.tensor([[0.0]]), torch.tensor([[-1.0], [1.0]])
+    assert nearer_positive(values, centers)[0].tolist() == [1.0]
+    assert nearer_positive(values, centers, strict=True)[0].tolist() == [0.0]
 
 
 @pytest.mark.parametrize("budget", [0.25, 1.0, 4.0, 25.0])
@@ -187,13 +191,13 @@ def test_batch_means_leak_a_lonely_positive_by_themselves():
     generator = torch.Generator().manual_seed(2)
     g, y = torch.randn(400, 8, generator=generator), torch.tensor(([1] + [0] * 9) * 40)
     pooled = leak(attack("mean", g, y, batch=10)["mean"], y)
-    by_batch = leak(attack("mean", g, y, batch=10, centres="batch")["mean"], y)
+    by_batch = leak(attack("mean", g, y, batch=10, centers="batch")["mean"], y)
     assert by_batch > 0.9 > 0.75 > pooled
 
 
 def test_batches_of_one_class_are_not_counted():
     g, y = torch.arange(6.0).unsqueeze(-1), torch.tensor([0, 0, 0, 0, 1, 0])
-    answer = attack("mean", g, y, batch=3, centres="batch")["mean"]
+    answer = attack("mean", g, y, batch=3, centers="batch")["mean"]
     assert answer.counted.tolist() == [False] * 3 + [True] * 3
     nobody = attack("median", g, torch.zeros(6, dtype=torch.long))["class_median"]
     assert not nobody.counted.any()

@@ -1,4 +1,4 @@
-"""Model completion: each part against a plain twin, the labelled rows, edges, and members that diverged."""
+"""Model completion: each part against a plain twin, the labeled rows, edges, and members that diverged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from torch import nn
 
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.parts.conditioned import Conditioned
-from tune_vfl.attacks.parts.coordinates import GROUP_WEIGHT, Holdings
-from tune_vfl.attacks.parts.heads import Head, MemberNorm, take
+from tune_vfl.attacks.parts.coordinates import GROUP_WEIGHT, RowCoordinates
+from tune_vfl.attacks.parts.inference_head import InferenceHead, MemberNorm
 from tune_vfl.attacks.parts.logistic import choose_and_fit, fit_logistic, folds_of, logits_of
 from tune_vfl.attacks.parts.mixmatch import Cycle, Fit, Pool, interleave, mixmatch, sharpen, supervised
 from tune_vfl.errors import SpecError
+from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Auxiliary, Features
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.testing.views import make_world
@@ -26,7 +27,8 @@ PMC = ATTACKS["pmc"]
 
 
 def run(world, **params):
-    return PMC(PMC.Params(**params)).run(world.view("pmc", PMC.capabilities.sees))
+    attack = PMC(PMC.Params(**params))
+    return attack.run(world.view(attack))
 
 
 def right(answer, world):
@@ -37,8 +39,8 @@ def right(answer, world):
 def test_take_equals_a_loop_over_members():
     rows, at = torch.randn(3, 9, 2, 4), torch.randint(0, 9, (3, 5))
     expected = torch.stack([rows[t][at[t]] for t in range(3)])
-    assert torch.equal(take(rows, at), expected)
-    assert torch.equal(take(rows[0], at[0]), expected[0])
+    assert torch.equal(gather_rows(rows, at), expected)
+    assert torch.equal(gather_rows(rows[0], at[0]), expected[0])
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -55,7 +57,7 @@ def test_member_norm_equals_torch_one_member_at_a_time(training):
 
 
 def test_the_head_starts_without_a_preference_and_normalises_first():
-    head = Head(4, 3, layers=2, stream=Stream(0, "head"), lead=())
+    head = InferenceHead(4, 3, layers=2, stream=Stream(0, "head"), lead=())
     assert [type(m).__name__ for m in head] == ["MemberNorm", "ReLU", "Linear"] * 2
     assert (head[2].weight == 1).all()
     assert (head[5].weight == 1).all()
@@ -94,17 +96,17 @@ def plain_mixmatch(x, at, y, rest, fit, streams, classes):
     """The step recipe in its plainest form, one member, torch's own layers."""
     model = nn.Sequential(nn.BatchNorm1d(x.shape[1]), nn.ReLU(), nn.Linear(x.shape[1], classes))
     nn.init.ones_(model[2].weight)
-    start = Head(x.shape[1], classes, layers=1, stream=streams["head"], lead=())
+    start = InferenceHead(x.shape[1], classes, layers=1, stream=streams["head"], lead=())
     model[2].bias.data = start[2].bias.data.clone()
     model.double()
     average = {k: v.clone() for k, v in model.state_dict().items() if v.is_floating_point()}
     adam = torch.optim.Adam(model.parameters(), lr=fit.lr)
-    labelled = Cycle(len(at), fit.batch_size, streams["labelled"])
-    unlabelled = Cycle(len(rest), fit.batch_size, streams["unlabelled"])
+    labeled = Cycle(len(at), fit.batch_size, streams["labelled"])
+    unlabeled = Cycle(len(rest), fit.batch_size, streams["unlabelled"])
     shares, orders = streams["mix"].uniform(256), streams["pairs"].uniform(256, 2 * fit.batch_size).argsort(-1)
     b, half = fit.batch_size, fit.batch_size // 2
     for step in range(fit.steps):
-        i, j = labelled.next(), unlabelled.next()
+        i, j = labeled.next(), unlabeled.next()
         with torch.no_grad():
             q = model(x[rest[j]]).softmax(-1) ** (1 / fit.temperature)
             q = q / q.sum(-1, keepdim=True)
@@ -141,7 +143,7 @@ def test_mixmatch_equals_its_plain_twin_member_by_member():
     rest = torch.stack([torch.tensor([r for r in range(40) if r not in a.tolist()]) for a in at])
     y = torch.arange(9).remainder(3).expand(2, 9)
     streams = Streams(seeds)
-    head = Head(5, classes, layers=1, stream=streams["head"], lead=(2,)).double()
+    head = InferenceHead(5, classes, layers=1, stream=streams["head"], lead=(2,)).double()
     targets = torch.eye(classes).double()[y]
     mixmatch(head, Pool(x, at, targets, rest), fit, streams=lambda name: streams[name])
     for t, seed in enumerate(seeds):
@@ -149,10 +151,10 @@ def test_mixmatch_equals_its_plain_twin_member_by_member():
         torch.testing.assert_close(head(x)[t], plain(x[t]), atol=1e-6, rtol=1e-6)
 
 
-def test_supervised_training_fits_the_labelled_rows():
+def test_supervised_training_fits_the_labeled_rows():
     streams = Streams([0, 1])
     x, y = torch.randn(2, 12, 6), torch.arange(12).remainder(3).expand(2, 12)
-    head = Head(6, 3, layers=1, stream=streams["head"], lead=(2,))
+    head = InferenceHead(6, 3, layers=1, stream=streams["head"], lead=(2,))
     fit = Fit(steps=300, lr=2e-2, batch_size=12)
     supervised(head, x, torch.eye(3)[y], fit, streams=lambda name: streams[name])
     assert (head(x).argmax(-1) == y).float().mean() > 0.9
@@ -196,7 +198,7 @@ def test_the_smallest_of_equally_good_strengths_is_chosen():
     torch.testing.assert_close(coefficients, only_small)
 
 
-def test_labelled_rows_are_not_counted_and_all_rows_are_answered():
+def test_labeled_rows_are_not_counted_and_all_rows_are_answered():
     world = make_world([0, 1], num_classes=3, width=3)
     for answer in run(world, steps=2, epochs=1).values():
         assert answer.scores.shape == (2, 600, 3)
@@ -214,8 +216,8 @@ def test_every_variant_reads_labels_off_good_embeddings():
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_holdings_keep_every_inner_product_with_a_labelled_row(wide):
-    """So a ridge-penalised linear model of the labelled rows is the same on them as on all the columns side by side."""
+def test_row_coordinates_keep_every_inner_product_with_a_labeled_row(wide):
+    """So a ridge-penalized linear model of the labeled rows is the same on them as on all the columns side by side."""
     width = 60 if wide else 5
     x, at = torch.randn(300, width) * 3 + 1, torch.randperm(300)[:40]
     bottom = nn.Sequential(nn.Linear(width, 7), nn.ReLU(), nn.Linear(7, 2)).eval()
@@ -224,10 +226,10 @@ def test_holdings_keep_every_inner_product_with_a_labelled_row(wide):
     spread = [torch.where(g.std(0) > 0, g.std(0), torch.inf) for g in groups]
     plain = [(g - g.mean(0)) / s * (GROUP_WEIGHT / g.shape[1]) ** 0.5 for g, s in zip(groups, spread, strict=True)]
     expected = torch.cat(plain, -1)
-    held = Holdings(bottom, x, at)(x)
+    held = RowCoordinates(bottom, x, at)(x)
     assert held.shape[-1] == (40 if wide else 5 + 7 + 2)
     torch.testing.assert_close(held @ held[at].T, expected @ expected[at].T, rtol=1e-3, atol=2e-3)
-    alone = Holdings(bottom, x, at)(x[:3])
+    alone = RowCoordinates(bottom, x, at)(x[:3])
     torch.testing.assert_close(alone, held[:3], rtol=1e-4, atol=1e-4)
 
 
@@ -275,16 +277,17 @@ def test_a_diverged_member_disturbs_no_other():
 
 
 def test_fewer_labels_than_classes_are_refused():
-    world = make_world(0, num_classes=3, width=3)
-    world = type(world)(**{**vars(world), "auxiliary": Auxiliary(torch.tensor([0, 1]), torch.tensor([0, 1]))})
-    with pytest.raises(SpecError, match="labelled"):
-        run(world)
+    view = make_world(0, num_classes=3, width=3).view("pmc")
+    two = Auxiliary(torch.tensor([0, 1]), torch.tensor([0, 1]))
+    with pytest.raises(SpecError, match="labeled"):
+        PMC().run(view.holding(auxiliary=two))
 
 
 def test_labels_for_all_rows_are_refused():
-    world = make_world(0, num_classes=3, width=3, rows=30, aux_per_class=10)
+    world = make_world(0, num_classes=3, width=3, rows=30, aux_per_class=5)
+    everything = Auxiliary(torch.arange(30), world.y_train)
     with pytest.raises(SpecError, match="all 30"):
-        run(world)
+        PMC().run(world.view("pmc").holding(auxiliary=everything))
 
 
 def test_small_label_sets_shrink_the_batch_and_narrow_embeddings_work(caplog):

@@ -1,4 +1,4 @@
-"""Model completion with several numbers of labelled rows at once: each is what it would be alone, smaller in larger."""
+"""Model completion with several numbers of labeled rows at once: each is what it would be alone, smaller in larger."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SPECTRAL = ATTACKS["spectral"]
 def of_gradients(gradients, batches=None, **params):
     n = len(gradients)
     recording = Recording(torch.arange(n), gradients, batches or ((0, n),))
-    view = View("spectral", (), 2, Streams(0), held_recordings={"last": recording})
+    view = View("spectral", (), 2, Streams(0), {"gradients": {"last": recording}})
     return SPECTRAL(SPECTRAL.Params(source="gradient", **params)).run(view)["spectral"]
 
 
@@ -81,11 +81,11 @@ def test_it_needs_only_what_its_source_needs():
     assert (embedding.moments(), gradient.moments()) == ((), ("last",))
     world = make_world(0)
     for attack, other in ((embedding, gradient), (gradient, embedding)):
-        answer = attack.run(world.view("spectral", attack.sees()))["spectral"]
+        answer = attack.run(world.view(attack))["spectral"]
         labels = world.y_train[answer.ids].numpy()
         assert leak_auc(answer.scores.numpy(), labels) > 0.75
         with pytest.raises(NotGrantedError):
-            attack.run(world.view("spectral", other.sees()))
+            attack.run(world.view(other))
 
 
 def test_embeddings_have_an_untrained_floor_and_gradients_have_none():

@@ -19,13 +19,16 @@ from tune_vfl.attacks.parts.inversion import (
     weights_to_try,
 )
 from tune_vfl.attacks.wmi import WhiteBoxInversion, WmiParams
+from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation import evaluate_pack, measure_references
-from tune_vfl.evaluation.granting import target_rows
-from tune_vfl.evaluation.resolving import defense_params, resolve
-from tune_vfl.evaluation.training import sent_embeddings, train_pack
+from tune_vfl.evaluation.grants.received import SentEmbeddings, target_rows
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.models.layers import stack_of
 from tune_vfl.protocol.hooks import Hooks
-from tune_vfl.protocol.members import Pack
+from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import Cell
@@ -56,7 +59,7 @@ def square(width: int = 5, seed: int = 0) -> nn.Linear:
     return layer.requires_grad_(False)
 
 
-def test_total_variation_equals_a_loop_over_neighbours():
+def test_total_variation_equals_a_loop_over_neighbors():
     x = torch.rand(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
     for image, value in zip(x, total_variation(x), strict=True):
         down = [(image[c, i + 1, j] - image[c, i, j]) ** 2 for c in range(3) for i in range(3) for j in range(5)]
@@ -113,7 +116,7 @@ def test_without_a_choice_of_weights_it_needs_no_known_rows():
     fixed = WhiteBoxInversion(WmiParams(tv=0.0, l2=0.0))
     assert "pairs" not in fixed.sees()
     world = make_world(0, num_classes=3, width=3, bottom_widths=(64, 6))
-    assert fixed.run(world.view("wmi", fixed.sees()))["wmi"].rows.shape == (40, 3)
+    assert fixed.run(world.view(fixed))["wmi"].rows.shape == (fixed.target_request().rows, 3)
 
 
 def test_of_several_guesses_the_nearest_match_counts():
@@ -122,9 +125,7 @@ def test_of_several_guesses_the_nearest_match_counts():
     attack = WhiteBoxInversion(WmiParams(iterations=100, tv=0.0, l2=0.0, restarts=2))
     right, view = attack.run(world.view("wmi"))["wmi"].rows, world.view("wmi")
     for good in (0, 1):
-        guesses = dataclasses.replace(
-            view, held_known_bottom=lambda name, good=good: world.bottom if name[-1] == str(good) else wrong
-        )
+        guesses = view.holding(known_bottom=lambda name, good=good: world.bottom if name[-1] == str(good) else wrong)
         assert torch.equal(attack.run(guesses)["wmi"].rows, right)
 
 
@@ -142,20 +143,24 @@ def test_targets_are_the_same_for_all_and_known_rows_are_others():
 def test_what_was_sent_passes_the_hooks_and_asking_for_it_moves_nothing():
     cell = cell_of(QUICK)
     params = [defense_params("laplace", {"scale": 1e-3}, num_classes=2)]
-    plain, kept = (train_pack(cell, params, Pack((0, 1), 1), [], keep_sent=k) for k in (False, True))
-    assert plain.sent is None
-    assert kept.sent is not None
-    assert torch.equal(plain.test_scores, kept.test_scores)
-    x = kept.split.passive_train[0]
+    task = Task.open(cell)
+    plain, kept = (train_pack(task, params, Pack((0, 1), 1), attacks) for attacks in ([], task.attacks))
+    assert SentEmbeddings not in plain.keepers
+    sent = kept.kept(SentEmbeddings).sent
+    assert plain.table["utility",] == kept.table["utility",]
+    for a, b in zip(plain.network.parameters(), kept.network.parameters(), strict=True):
+        assert torch.equal(a, b)
     with torch.no_grad():
-        torch.testing.assert_close(kept.sent, kept.network.bottoms[0](x))
+        torch.testing.assert_close(sent, kept.network.bottoms[0](kept.x_train))
 
     class Doubling(Hooks):
         def send_embedding(self, embedding, *, party):
             return embedding * 2
 
-    doubled = sent_embeddings(kept.network, [Doubling()], x, kept.pack)
-    torch.testing.assert_close(doubled, kept.sent * 2)
+    loop = SplitTraining(kept.network, Rows(kept.split, kept.pack), task.cell.training, [Doubling()], kept.pack.lead)
+    twice = SentEmbeddings(task.attacks, task.cell.training, rows=len(kept.split.y_train[0]))
+    twice.end(loop)
+    torch.testing.assert_close(twice.sent, sent * 2)
 
 
 def assert_well_scored(cell: Cell, *, images: bool) -> None:

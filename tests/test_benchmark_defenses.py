@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.defenses import Problem, cells_of, main
+from benchmarks.defenses import Problem, main, tasks_of
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
 
@@ -25,7 +25,7 @@ def test_every_registered_defense_is_measured_or_left_out_with_a_reason(capsys: 
     left_out = {}
     for name in DEFENSES:
         try:
-            cells_of(name, problem)
+            tasks_of(name, problem)
         except SpecError as error:
             left_out[name] = str(error)
     assert "two classes" in left_out["marvell"]

@@ -12,13 +12,15 @@ import pytest
 import torch
 
 from tune_vfl import load_config
+from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.config import Measured, export_config, save_config
-from tune_vfl.data import load
 from tune_vfl.data.split import split
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.defenses.parts.pipeline import Pipeline
 from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
@@ -140,7 +142,8 @@ def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(
         )
     )
     setting = type(config.build_defense(embedding_dims=[10])).Params(**config.defense.params)
-    searched = train_pack(cell, [setting], Pack((0,), 1), {"last"}).recordings["last"].gradients[0]
+    run = train_pack(Task.open(cell), [setting], Pack((0,), 1), [ATTACKS["norm"]()])
+    searched = run.kept(ReceivedGradients).recordings()["last"].gradients[0]
 
     torch.save(starting_point(cell, config.build_defense(embedding_dims=[10])), tmp_path / "given.pt")
     script = tmp_path / "loop.py"
@@ -157,15 +160,15 @@ def starting_point(cell: Any, defense: Defense) -> dict[str, Any]:
 
     The rows are as the data set has them; the weights are for those that the defense extends.
     """
-    from tune_vfl.evaluation.resolving import build_architecture
+    from tune_vfl.evaluation.task import Task
     from tune_vfl.evaluation.training import build_network, extended
     from tune_vfl.protocol.members import Pack
     from tune_vfl.seeds import Stream, Streams
 
-    dataset, pack = load(cell.dataset), Pack((0,), None)
-    rows = split(dataset, 0)
+    task, pack = Task.open(cell), Pack((0,), None)
+    rows = split(task.dataset, 0)
     wide = extended(rows, defense, pack)
-    network = build_network(wide, pack, build_architecture(cell.model), Streams(0), dataset=dataset)
+    network = build_network(task, wide, pack, Streams(0))
     order = Stream(0, "order")
     given: dict[str, Any] = {
         "x": rows.passive_train[0],

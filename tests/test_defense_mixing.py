@@ -14,7 +14,9 @@ from tune_vfl.defenses.parts import mixing as _mixing
 from tune_vfl.defenses.parts.mixing import MixingParams, draw_shares
 from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
+from tune_vfl.metrics.utility import utility
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Batch, Pack, Rows
@@ -202,10 +204,10 @@ def cell(name, **changes):
 
 @pytest.mark.parametrize("name", BOTH)
 def test_test_rows_are_read_as_they_are(name):
-    run = train_pack(cell(name), [MixingParams()], ALONE, set())
+    run = train_pack(Task.open(cell(name)), [MixingParams()], ALONE)
     with torch.no_grad():
         plain = run.network(run.split.passive_test, run.split.active_test).softmax(-1)
-    torch.testing.assert_close(run.test_scores, plain)
+    assert run.table["utility",] == [utility(run.task.cell.metric, plain.double().numpy(), run.y_test.numpy())]
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn"])

@@ -10,8 +10,10 @@ import torch
 
 from tune_vfl import evaluate
 from tune_vfl.evaluation import evaluate_pack, measure_references, stacks
-from tune_vfl.evaluation import packs as module
+from tune_vfl.evaluation import measuring as module
+from tune_vfl.evaluation import packs as packs_module
 from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.outcome import Outcome
 from tune_vfl.protocol import recorder
@@ -90,10 +92,10 @@ def test_weights_too_large_for_their_logits_are_diverged_and_no_error() -> None:
 def test_a_trial_that_raises_is_an_error_and_harms_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     real = module.train_pack
 
-    def fails_for_large_scales(cell: Cell, params: Any, *rest: Any, **named: Any) -> Any:
+    def fails_for_large_scales(task: Task, params: Any, *rest: Any, **named: Any) -> Any:
         if any(p.scale > 0.5 for p in params):
             raise RuntimeError("broken on purpose")
-        return real(cell, params, *rest, **named)
+        return real(task, params, *rest, **named)
 
     monkeypatch.setattr(module, "train_pack", fails_for_large_scales)
     good, bad = evaluate_pack(cell_of(), [{"scale": 1e-3}, {"scale": 0.9}])
@@ -123,14 +125,14 @@ def test_large_recordings_shrink_the_pack_then_go_to_disk(monkeypatch: pytest.Mo
     usual = evaluate_pack(cell, settings)
     trials: list[int] = []
 
-    def noticing(cell: Cell, params: Any, *rest: Any, **more: Any) -> Any:
+    def noticing(task: Task, params: Any, *rest: Any, **more: Any) -> Any:
         trials.append(len(params))
-        return train_pack(cell, params, *rest, **more)
+        return train_pack(task, params, *rest, **more)
 
     monkeypatch.setattr(module, "train_pack", noticing)
     per_trial = recording_bytes(2, 569, 10, {"last"})
     for limit, packs in ((2 * per_trial, [2, 1]), (100, [1, 1, 1])):
-        monkeypatch.setattr(module, "IN_MEMORY_BYTES", limit)
+        monkeypatch.setattr(packs_module, "IN_MEMORY_BYTES", limit)
         monkeypatch.setattr(recorder, "IN_MEMORY_BYTES", limit)
         trials.clear()
         for a, b in zip(usual, evaluate_pack(cell, settings), strict=True):

@@ -19,7 +19,7 @@ from tune_vfl.evaluation.training import extended, wrap
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol import recorder as recorder_module
 from tune_vfl.protocol.hooks import Context, Hooks, RowsById
-from tune_vfl.protocol.loop import SplitTraining, Trained, learning_rate, overriding
+from tune_vfl.protocol.loop import SplitTraining, learning_rate, overriding
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.protocol.members import Batch, Pack, Rows
 from tune_vfl.protocol.recorder import GradientRecorder
@@ -68,7 +68,9 @@ def test_undefended_split_training_is_training_in_one_piece(case: dict[str, Any]
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
-def train_under(name: str, params: Sequence[dict[str, Any]], pack: Pack, split: Split, training: Training) -> Trained:
+def train_under(
+    name: str, params: Sequence[dict[str, Any]], pack: Pack, split: Split, training: Training
+) -> SplitTraining:
     """Train on two classes under a defense, with the columns, layers and head that it asks for."""
     cls = DEFENSES[name]
     built = [cls.Params(**p) for p in params]

@@ -15,9 +15,11 @@ from trainables.simulated import SimulatedTrainable
 from tune_vfl import evaluate, load_config
 from tune_vfl.cli.main import main
 from tune_vfl.errors import SpecError, StudyError
-from tune_vfl.evaluation import packs
-from tune_vfl.evaluation.packs import evaluate_pack, measure_references
+from tune_vfl.evaluation import measuring
+from tune_vfl.evaluation.measuring import measure_references
+from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.task import Task
 from tune_vfl.ledger.heads import Head
 from tune_vfl.models.mlp import MlpOptions
 from tune_vfl.outcome import Outcome
@@ -26,7 +28,7 @@ from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.runner import Work, _Run
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec import json_schema, parse
-from tune_vfl.spec.cell import Cell, References, as_text, from_text
+from tune_vfl.spec.cell import References, as_text, from_text
 from tune_vfl.tracking.payload import trial_content
 
 BASE = {"study": "s", "dataset": "breast_cancer", "defense": "laplace", "attacks": ["norm"], "budget": {"seeds": 1}}
@@ -219,13 +221,14 @@ def test_a_pack_holds_one_trial_where_training_is_searched_unless_asked_otherwis
 
 def test_only_trials_that_are_trained_alike_share_a_pass(monkeypatch):
     passes = []
-    real = packs.train_pack
+    real = measuring.train_pack
 
-    def watched(cell: Cell, params, *rest, **named):
+    def watched(task: Task, params, *rest, **named):
+        cell = task.cell
         passes.append((cell.training.lr, cell.model.options["embedding_dim"], [p.scale for p in params]))
-        return real(cell, params, *rest, **named)
+        return real(task, params, *rest, **named)
 
-    monkeypatch.setattr(packs, "train_pack", watched)
+    monkeypatch.setattr(measuring, "train_pack", watched)
     _, cell, _ = planned(training={"epochs": 1})
     trials = [
         {"scale": 0.1, "training.lr": 0.01},

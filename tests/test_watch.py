@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainables.base import OutOfTimeError, PackTrainable, time_limit
+from trainables.base import PackTrainable
 from tune_vfl.errors import UnreachableError
+from tune_vfl.evaluation.attempts import OutOfTimeError, time_limit
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.outcome import Outcome
 from tune_vfl.search.watch import NodeWatch

@@ -7,30 +7,19 @@ A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``par
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ray import tune
 
 from trainables.gate import wait_at_gate
+from tune_vfl.evaluation.attempts import time_limit, together_or_alone
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec.cell import Cell, References
 
-if TYPE_CHECKING:
-    from types import FrameType
-
 Settings = Sequence[Mapping[str, Any]]
-
-_RING_AGAIN_SECONDS = 2.0
-
-
-class OutOfTimeError(BaseException):
-    """The time of a trial is over. Not an ``Exception``, so that what evaluates the trial does not swallow it."""
 
 
 class PackTrainable(tune.Trainable):  # type: ignore[misc]
@@ -66,26 +55,15 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
             references = References.model_validate_json(pack["references"])
         except ValueError as error:
             return [Outcome.failed("error", f"the pack cannot be read: {error}")] * len(params)
-        return cls._guarded(cell, params, references, pack.get("options") or {})
+        options = pack.get("options") or {}
 
-    @classmethod
-    def _guarded(
-        cls, cell: Cell, params: Settings, references: References, options: Mapping[str, Any]
-    ) -> list[Outcome]:
-        limit = cell.trial_minutes * 60 * len(params) if cell.trial_minutes else None
-        try:
+        def attempt(some: Settings) -> list[Outcome]:
             # Outside the limit: a module whose import was cut short stays broken for every later trial of this worker.
             cls.prepare_worker()
-            with time_limit(limit):
-                outcomes = cls.evaluate(cell, params, references, options)
-            if len(outcomes) != len(params):
-                raise RuntimeError(f"expected {len(params)} outcomes, got {len(outcomes)}")
-        except (Exception, OutOfTimeError) as error:
-            if len(params) == 1:
-                return [failure(error, cell.trial_minutes)]
-            # One of them brought the pack down. Alone, each gets what it would have got without the others.
-            return [o for p in params for o in cls._guarded(cell, [p], references, options)]
-        return outcomes
+            with time_limit(cell.trial_minutes * 60 * len(some) if cell.trial_minutes else None):
+                return cls.evaluate(cell, some, references, options)
+
+        return together_or_alone(attempt, params, minutes=cell.trial_minutes)
 
     @classmethod
     @abstractmethod
@@ -107,48 +85,6 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
     @classmethod
     def prepare_worker(cls) -> None:
         """Set up a worker process: called before anything heavy."""
-
-
-def failure(error: BaseException, minutes: float | None) -> Outcome:
-    """Return the outcome of a trial that raised."""
-    text = str(error).strip()
-    if isinstance(error, (OutOfTimeError, TimeoutError)):
-        return Outcome.failed("timeout", text or f"took longer than trial_minutes = {minutes}")
-    # Torch's own out-of-memory error is matched by its name: this module does not need torch.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "not enough memory" in text:
-        return Outcome.failed("oom", text or "out of memory")
-    return Outcome.failed("error", f"{type(error).__name__}: {text}")
-
-
-@contextmanager
-def time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise :class:`OutOfTimeError` inside the block after ``seconds``; works in the main thread only.
-
-    Compiled code may turn the exception into one of its own (``SystemError``) or swallow it: the first is turned back,
-    against the second the clock rings again.
-    """
-    if seconds is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    rung = False
-
-    def ring(_number: int, _frame: FrameType | None) -> None:
-        nonlocal rung
-        rung = True
-        raise OutOfTimeError
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN_SECONDS)
-    try:
-        yield
-    except Exception as error:
-        if rung:
-            raise OutOfTimeError from error
-        raise
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def nap(seconds: float) -> None:

@@ -10,18 +10,19 @@ from trainables.base import PackTrainable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tune_vfl.evaluation.task import Task
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec.cell import Cell, References
 
 
 class CellTrainable(PackTrainable):
-    """Evaluates packs through :func:`tune_vfl.evaluation.evaluate_pack`, on one thread."""
+    """Evaluates packs through :func:`tune_vfl.evaluation.packs.evaluate_task`, on one thread."""
 
     @classmethod
     def prepare_worker(cls) -> None:
         """Set this process up to train: one thread, memory that is kept between steps, and all imports done."""
         os.environ["OMP_NUM_THREADS"] = "1"
-        import tune_vfl.evaluation  # noqa: F401
+        import tune_vfl.evaluation.packs  # noqa: F401
         from tune_vfl.attacks.base import ATTACKS
         from tune_vfl.data.base import DATASETS
         from tune_vfl.defenses.base import DEFENSES
@@ -39,40 +40,44 @@ class CellTrainable(PackTrainable):
         """Train and attack."""
         import torch
 
-        from tune_vfl.evaluation import evaluate_pack
+        from tune_vfl.evaluation.packs import evaluate_task
+        from tune_vfl.evaluation.task import Task
 
         # Ray shows a worker the GPUs that it was given, and no others.
-        return evaluate_pack(cell, params, references, device="cuda" if torch.cuda.is_available() else "cpu")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return evaluate_task(Task.open(cell), params, references, device=device)
 
     @classmethod
     def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:
         """Measure R_lower of every attack that has one, and what a constant guess scores on the test labels."""
         cls.prepare_worker()
-        from tune_vfl.evaluation import measure_references
+        from tune_vfl.evaluation.measuring import references_of
+        from tune_vfl.evaluation.task import Task
 
-        return measure_references(cell), guess_utility(cell)
+        task = Task.open(cell)
+        return references_of(task), guess_utility(task)
 
     @classmethod
     def most_per_pack(cls, cell: Cell) -> int:
         """Return how many trials' recordings fit into memory, 1 where model or defense does not stack."""
-        from tune_vfl.evaluation import stacks, trials_that_fit
+        from tune_vfl.evaluation.packs import trials_that_fit
+        from tune_vfl.evaluation.task import Task
 
-        return trials_that_fit(cell) if stacks(cell) else 1
+        task = Task.open(cell)
+        return trials_that_fit(task) if task.stacks else 1
 
 
-def guess_utility(cell: Cell) -> float:
+def guess_utility(task: Task) -> float:
     """Return the utility of always answering with the training labels' shares, a mean over the seeds."""
     import numpy as np
 
-    from tune_vfl.data import load
     from tune_vfl.evaluation.training import split_of
     from tune_vfl.metrics.utility import utility
     from tune_vfl.protocol.members import Pack
 
-    dataset = load(cell.dataset)
-    values = []
+    cell, values = task.cell, []
     for seed in cell.seeds:
-        split = split_of(dataset, Pack((seed,), None))
+        split = split_of(task.dataset, Pack((seed,), None))
         shares = np.bincount(split.y_train.reshape(-1).numpy(), minlength=cell.num_classes) / split.y_train.numel()
         labels = split.y_test.reshape(-1).numpy()
         values.append(utility(cell.metric, np.tile(shares, (len(labels), 1)), labels))

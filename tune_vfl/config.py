@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from tune_vfl.defenses.base import DEFENSES, Defense
+from tune_vfl.defenses.base import DEFENSES, Defense, defense_params
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation.resolving import defense_params
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.version import VERSION
 from tune_vfl.spec import Named, Strict, Training, explain

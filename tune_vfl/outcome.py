@@ -34,7 +34,7 @@ class Score(BaseModel):
 
     @classmethod
     def of(cls, metric: str, values: Sequence[float]) -> Score:
-        """Summarise one value per seed; NaN in, NaN out."""
+        """Summarize one value per seed; NaN in, NaN out."""
         listed = [float(v) for v in values]
         mean = math.fsum(listed) / len(listed)
         squares = math.fsum((v - mean) ** 2 for v in listed)
@@ -108,7 +108,7 @@ class Outcome(BaseModel):
 
     @property
     def objectives(self) -> tuple[float, float]:
-        """``(utility, leakage)``: the first to maximise, the second to minimise.
+        """``(utility, leakage)``: the first to maximize, the second to minimize.
 
         Raises:
             ValueError: unless the outcome is ``ok``.

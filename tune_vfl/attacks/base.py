@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from tune_vfl.registry import Registry
-from tune_vfl.spec import Strict, Training
+from tune_vfl.spec import Strict, Training, validated
 from tune_vfl.spec.cell import ALL_MODES, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tune_vfl.protocol.hooks import Hooks
-    from tune_vfl.protocol.view import Answer, Grant, Moment, Reconstruction, View
+    from tune_vfl.protocol.view import Answer, Moment, Reconstruction, View
+    from tune_vfl.spec import Named
 
 # Covariant, so that an attack with its own parameters is an attack; parameters are frozen.
 P_co = TypeVar("P_co", bound=Strict, covariant=True)
@@ -45,7 +46,7 @@ class AttackCapabilities:
     goal: Literal["labels", "features"] = "labels"
     classes: Literal["binary", "any"] = "any"
     modes: frozenset[Mode] = ALL_MODES
-    sees: frozenset[Grant] = frozenset()
+    sees: frozenset[str] = frozenset()
     oracle: bool = False
     acts: bool = False
     who: Literal["passive", "active"] = "passive"
@@ -56,7 +57,7 @@ class AttackCapabilities:
 
 @dataclass(frozen=True)
 class AuxiliaryRequest:
-    """How many labelled rows an attack wants; the evaluator draws them from the training split.
+    """How many labeled rows an attack wants; the evaluator draws them from the training split.
 
     Attributes:
         how: ``per_class`` draws equally many rows of each class, ``random`` draws without looking at classes.
@@ -93,7 +94,7 @@ class Attack(ABC, Generic[P_co]):
             models then give equal answers, and both have the same floor. Its own by default.
 
     Args:
-        params: this attack's parameters, one set for all members of a pack.
+        params: this attack's parameters, one set for all members of a pack; None takes the defaults.
     """
 
     name: ClassVar[str]
@@ -104,10 +105,10 @@ class Attack(ABC, Generic[P_co]):
     quick: ClassVar[Mapping[str, Any]] = {}
     draws_as: ClassVar[str | None] = None
 
-    def __init__(self, params: P_co) -> None:
-        self.params = params
+    def __init__(self, params: P_co | None = None) -> None:
+        self.params = cast("P_co", self.Params()) if params is None else params
 
-    def sees(self) -> frozenset[Grant]:
+    def sees(self) -> frozenset[str]:
         """Return what its view must grant with these parameters; by default all that its capabilities list."""
         return self.capabilities.sees
 
@@ -137,7 +138,7 @@ class Attack(ABC, Generic[P_co]):
         return 0
 
     def auxiliary_request(self) -> AuxiliaryRequest | None:
-        """Return the labelled rows it wants; None when it uses none."""
+        """Return the labeled rows it wants; None when it uses none."""
         return AuxiliaryRequest() if "auxiliary" in self.sees() else None
 
     def target_request(self) -> TargetRequest | None:
@@ -170,3 +171,13 @@ class Attack(ABC, Generic[P_co]):
 
 ATTACKS: Registry[Attack[Strict]] = Registry("attack", "tune_vfl.attacks")
 attack = ATTACKS.register
+
+
+def build_attack(named: Named) -> Attack[Strict]:
+    """Build an attack from its entry in a spec or a cell.
+
+    Raises:
+        SpecError: for an unknown name or wrong parameters.
+    """
+    cls = ATTACKS[named.name]
+    return cls(validated(cls.Params, named.options, f"attacks.{named.name}"))

@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
-from tune_vfl.attacks.parts.heads import take
 from tune_vfl.attacks.parts.inversion import (
     InversionParams,
     as_rows,
@@ -21,6 +20,7 @@ from tune_vfl.attacks.parts.inversion import (
 )
 from tune_vfl.errors import SpecError
 from tune_vfl.models.layers import FlattenRows, Linear, stack_of
+from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Reconstruction, View
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class _Lesson:
             order = self._view.streams[f"{name}/order"].permutation(rows)
             for at in torch.split(order[..., : rows - rows % batch], batch, -1):
                 optimizer.zero_grad()
-                loss = _error(net(take(x, at)), take(y, at))
+                loss = _error(net(gather_rows(x, at)), gather_rows(y, at))
                 loss.sum().backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             after_each_pass()

@@ -11,7 +11,8 @@ from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
 from tune_vfl.errors import SpecError
-from tune_vfl.protocol.view import Answer, Instant, Moment, Recording, View
+from tune_vfl.protocol.granted import Instant, Moment, Recording
+from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import Strict
 
 Rule = Literal["first_negative", "argmin", "argmax_of_negatives", "argmax"]

@@ -11,11 +11,11 @@ from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.parts.completion import PmcParams
-from tune_vfl.attacks.parts.heads import take
 from tune_vfl.attacks.pmc import Pmc
 from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.models.layers import Linear
 from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.members import gather_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ class EmbeddingExtensionParams(PmcParams):
 class EmbeddingExtension(Pmc):
     """Sends ``[e ; g(e)]`` for the embedding e, so that a penalty on its correlation with the labels sees little.
 
-    g is affine, its shift that of its random start. Before each epoch it is fitted on the labelled rows to make the
+    g is affine, its shift that of its random start. Before each epoch it is fitted on the labeled rows to make the
     distance correlation of ``[e ; g(e)]`` and the labels small; during the epoch it stands still, and gradients flow
     through it into the bottom model. The top model is built for the added columns. Model completion (``pmc``) then
     reads e alone. It is trained apart, and the utility under attack is reported beside its success; its floor is that
@@ -60,10 +60,10 @@ class EmbeddingExtension(Pmc):
 
     @classmethod
     def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
-        """Refuse several numbers of labelled rows: its columns are fitted on one set, in one training."""
+        """Refuse several numbers of labeled rows: its columns are fitted on one set, in one training."""
         if not isinstance(getattr(params, "aux_per_class", None), tuple):
             return []
-        return [f"attack {cls.name!r} fits its columns on its labelled rows: give one aux_per_class, not a list"]
+        return [f"attack {cls.name!r} fits its columns on its labeled rows: give one aux_per_class, not a list"]
 
     @property
     def widens(self) -> int:
@@ -87,7 +87,7 @@ class Extension(Hooks):
     def __init__(self, params: EmbeddingExtensionParams, training: Training, view: View) -> None:
         rows = view.features.train.shape[len(view.lead)]
         self._params, self._uploads = params, math.ceil(rows / training.batch_size)
-        self._x = take(view.features.train, view.auxiliary.ids)
+        self._x = gather_rows(view.features.train, view.auxiliary.ids)
         self._y = one_hot(view.auxiliary.labels, view.num_classes).float()
         self._stream = view.streams["extension"]
         self._bottom: nn.Module | None = None
@@ -120,12 +120,13 @@ class Extension(Hooks):
             e = bottom.eval()(self._x.to(device))
         bottom.train()
         y = self._y.to(device)
-        # Not the bias: a shift changes no correlation, its gradient is rounding that Adam would make steps of.
+        # Not the bias: shifting a column leaves its correlation as it is, so the bias's gradient is zero up to
+        # rounding, and Adam, which divides by the gradient's size, would turn that rounding into full steps.
         weight = added.weight.requires_grad_(True)
         optimizer = torch.optim.Adam([weight], lr=self._params.inner_lr)
         for _ in range(self._params.inner_steps):
             optimizer.zero_grad()
-            # A sum over members: none moves another's columns, as Adam works entry by entry.
+            # Adding members up keeps them apart: each has columns of its own, and Adam treats every entry by itself.
             correlation = distance_correlation(torch.cat([e, added(e)], dim=-1), y)
             correlation.sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()

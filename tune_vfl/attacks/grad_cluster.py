@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
-from tune_vfl.attacks.parts.heads import take
 from tune_vfl.attacks.parts.kmeans import spherical_kmeans, unit
+from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import Strict
 
@@ -33,10 +33,10 @@ class GradClusterParams(Strict):
 
 @attack("grad_cluster")
 class GradCluster(Attack[GradClusterParams]):
-    """Clusters the directions of the last epoch's gradients; each cluster is named by most of the labelled rows in it.
+    """Clusters the directions of the last epoch's gradients; each cluster is named by most of the labeled rows in it.
 
     With a top model the entries of a cut gradient belong to no class, so its signs say nothing, but its direction still
-    depends on the class. A cluster without labelled rows, or with a tie, takes the class of the labelled row nearest to
+    depends on the class. A cluster without labeled rows, or with a tie, takes the class of the labeled row nearest to
     its center. A row's score for a class is its cosine with the nearest cluster of that name, -1 where no cluster has
     it. Rows whose label is known are not counted.
     """
@@ -50,19 +50,19 @@ class GradCluster(Attack[GradClusterParams]):
         """Return the variant ``grad_cluster``: scores ``(*trials, M, K)`` in [-1, 1], oriented."""
         seen, known = view.recording("last"), view.auxiliary
         rows = unit(seen.gradients)
-        # Where each row of the training split stands in the recording, and which ones are labelled.
+        # Where each row of the training split stands in the recording, and which ones are labeled.
         place = seen.ids.argsort(-1)
-        labelled = torch.zeros_like(seen.ids, dtype=torch.bool).scatter(-1, place.gather(-1, known.ids), True)
+        labeled = torch.zeros_like(seen.ids, dtype=torch.bool).scatter(-1, place.gather(-1, known.ids), True)
         centers = spherical_kmeans(
             spread(rows, self.params.fit_rows),
             self.params.clusters_per_class * view.num_classes,
             streams=view.streams,
             restarts=self.params.restarts,
         )
-        near = take(rows, place.gather(-1, known.ids)) @ centers.transpose(-1, -2)
+        near = gather_rows(rows, place.gather(-1, known.ids)) @ centers.transpose(-1, -2)
         names = named(near, one_hot(known.labels, view.num_classes).bool())
         scores = best_of_each_name(rows @ centers.transpose(-1, -2), names, view.num_classes)
-        return {"grad_cluster": Answer(scores=scores, ids=seen.ids, oriented=True, counted=~labelled)}
+        return {"grad_cluster": Answer(scores=scores, ids=seen.ids, oriented=True, counted=~labeled)}
 
 
 def spread(rows: Tensor, count: int) -> Tensor:
@@ -72,10 +72,10 @@ def spread(rows: Tensor, count: int) -> Tensor:
 
 
 def named(near: Tensor, labels: Tensor) -> Tensor:
-    """Name clusters by the majority of the labelled rows that they hold.
+    """Name clusters by the majority of the labeled rows that they hold.
 
     Args:
-        near: ``(*trials, A, C)`` cosine of each labelled row with each center.
+        near: ``(*trials, A, C)`` cosine of each labeled row with each center.
         labels: ``(*trials, A, K)`` bool, one-hot.
 
     Returns:
@@ -84,7 +84,8 @@ def named(near: Tensor, labels: Tensor) -> Tensor:
     inside = one_hot(near.argmax(-1), near.shape[-1]).to(near.dtype)
     votes = inside.transpose(-1, -2) @ labels.to(near.dtype)
     nearest = near.unsqueeze(-1).masked_fill(~labels.unsqueeze(-2), -1.0).amax(-3)
-    # A quarter of the cosine is less than half a vote: it decides ties, and clusters without labelled rows.
+    # A quarter of a cosine is always less than half a vote, so votes come first; the cosine decides between equal
+    # votes, and names clusters that hold no labeled row.
     return (votes + nearest / 4).argmax(-1)
 
 

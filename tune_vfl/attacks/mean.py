@@ -19,7 +19,7 @@ class MeanParams(AveragingParams):
     space: Literal["vector", "sum"] = Field(
         "vector", description="compare whole gradients (GAFM, eq. 8), or the sum of their entries (its released code)"
     )
-    centres: Literal["epoch", "batch"] = Field(
+    centers: Literal["epoch", "batch"] = Field(
         "epoch",
         description="class means over the recorded epoch, or of each batch as in GAFM's released code; in a batch with "
         "a single positive row the mean is that row, so `batch` can leak a label by itself",
@@ -31,7 +31,7 @@ class MeanAttack(AveragingAttack[MeanParams]):
     """Predicts 1 where a row's gradient is at least as near to the positive class's mean as to the negative one's.
 
     The means are computed with true labels, which makes the result an upper bound. Scores are hard, so their AUC is the
-    balanced accuracy. With ``space="sum"`` ties go to the negative class, as in the released code. Rows whose centres
+    balanced accuracy. With ``space="sum"`` ties go to the negative class, as in the released code. Rows whose centers
     lack a class are not counted.
     """
 
@@ -46,11 +46,11 @@ class MeanAttack(AveragingAttack[MeanParams]):
         of = view.class_oracle.of
         summed = self.params.space == "sum"
         values = seen.gradients.sum(-1, keepdim=True) if summed else seen.gradients
-        blocks = seen.batches if self.params.centres == "batch" else ((0, values.shape[-2]),)
+        blocks = seen.batches if self.params.centers == "batch" else ((0, values.shape[-2]),)
         parts = []
         for start, stop in blocks:
             rows = values[..., start:stop, :]
-            centres = of(rows, seen.ids[..., start:stop], "mean")
-            parts.append(nearer_positive(rows, centres, strict=summed))
+            centers = of(rows, seen.ids[..., start:stop], "mean")
+            parts.append(nearer_positive(rows, centers, strict=summed))
         scores, counted = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
         return {"mean": Answer(scores=scores, ids=seen.ids, oriented=True, counted=counted)}

@@ -48,8 +48,8 @@ class MedianAttack(AveragingAttack[MedianParams]):
         rule = self.params.rule
         answers = {}
         if rule in ("class_median", "both"):
-            centres = view.class_oracle.of(seen.gradients, seen.ids, "median")
-            scores, counted = nearer_positive(seen.gradients, centres)
+            centers = view.class_oracle.of(seen.gradients, seen.ids, "median")
+            scores, counted = nearer_positive(seen.gradients, centers)
             answers["class_median"] = Answer(scores=scores, ids=seen.ids, oriented=True, counted=counted)
         if rule in ("pooled", "both"):
             answers["pooled"] = _pooled(seen)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Pmc(Attack[PmcParams]):
     """Completes the trained bottom model with an inference head and reads labels off it; a variant per way of training.
 
-    Every variant answers class probabilities for all training rows, of which the labelled ones are not counted, and for
-    the test rows. Variants with a cross-validated accuracy on the labelled rows are those that the attacker can choose
+    Every variant answers class probabilities for all training rows, of which the labeled ones are not counted, and for
+    the test rows. Variants with a cross-validated accuracy on the labeled rows are those that the attacker can choose
     among. Frozen variants train on embeddings computed once, so their MixMatch mixes embeddings; the others mix inputs,
     and are left out where those are tokens of a text.
     Where a defense had the attacker add random columns, ``conditioned`` discounts what embeddings say of them.
@@ -31,16 +31,16 @@ class Pmc(Attack[PmcParams]):
     draws_as = "pmc"  # also of those that inherit: an attack that acts and then completes has the floor of this one
 
     def auxiliary_request(self) -> AuxiliaryRequest:
-        """Return how many labelled rows it wants and how they are drawn."""
+        """Return how many labeled rows it wants and how they are drawn."""
         p = self.params
         *smaller, most = p.aux_per_class if isinstance(p.aux_per_class, tuple) else (p.aux_per_class,)
         return AuxiliaryRequest(how=p.aux, per_class=most, total=p.aux_total, smaller=tuple(s for s in smaller if s))
 
     def run(self, view: View) -> dict[str, Answer]:
-        """Return an answer per variant, of each number of labelled rows: scores ``(*trials, N, K)``.
+        """Return an answer per variant, of each number of labeled rows: scores ``(*trials, N, K)``.
 
         Raises:
-            SpecError: with fewer labelled rows than classes, or none that is unlabelled.
+            SpecError: with fewer labeled rows than classes, or none that is unlabeled.
         """
         sizes = self.params.aux_per_class
         if not isinstance(sizes, tuple):
@@ -49,14 +49,15 @@ class Pmc(Attack[PmcParams]):
         answers: dict[str, Answer] = {}
         for rows, known in zip(sizes, sets, strict=True):
             # Streams begin again, so that an answer is the one that this number of rows alone would give.
-            seen = replace(view, held_auxiliary=known, streams=view.streams.restarted())
+            seen = replace(view.holding(auxiliary=known), streams=view.streams.restarted())
             answers |= {f"{variant}@{rows}": answer for variant, answer in self._complete(seen).items()}
         return answers
 
     def _complete(self, view: View) -> dict[str, Answer]:
         completion = Completion(view, self.params)
         asked = [v for v in dict.fromkeys(self.params.variants) if _applies(v, view.features)]
-        # Asked for alone where there is nothing to condition on, as for R_lower, it is the other that reads features.
+        # Where no defense had columns added, as for R_lower, `conditioned` has nothing to condition on. If it is the
+        # only variant asked for, logreg_all takes its place: the one nearest to it, which reads features too.
         return {variant: completion.answer(variant) for variant in asked or ["logreg_all"]}
 
 

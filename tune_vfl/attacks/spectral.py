@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
 from tune_vfl.attacks.parts.completion import in_chunks
-from tune_vfl.protocol.view import Answer, Grant, View
+from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import Strict
 
 
@@ -42,7 +42,7 @@ class Spectral(Attack[SpectralParams]):
     Params = SpectralParams
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"features", "bottom", "gradients"}))
 
-    def sees(self) -> frozenset[Grant]:
+    def sees(self) -> frozenset[str]:
         """Return the grants that the chosen source needs."""
         return frozenset({"gradients"} if self.params.source == "gradient" else {"features", "bottom"})
 

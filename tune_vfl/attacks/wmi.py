@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import torch
 from pydantic import Field
@@ -12,9 +11,6 @@ from torch import Tensor, nn
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
 from tune_vfl.attacks.parts.inversion import InversionParams, Inverted, descend, tuned, typical_row, weights_to_try
 from tune_vfl.protocol.view import Reconstruction, View
-
-if TYPE_CHECKING:
-    from tune_vfl.protocol.view import Grant
 
 
 class WmiParams(InversionParams):
@@ -46,7 +42,7 @@ class WhiteBoxInversion(Attack[WmiParams]):
     )
     quick = {"iterations": 150, "tuning_rows": 8}  # noqa: RUF012 - a constant
 
-    def sees(self) -> frozenset[Grant]:
+    def sees(self) -> frozenset[str]:
         """Return the grants it needs: known rows only where there are weights to choose among."""
         p = self.params
         choice = len({*p.tv}) * len({*p.l2}) > 1

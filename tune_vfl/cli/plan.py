@@ -154,7 +154,7 @@ def _option_problems(
     options: str = "Params",
     elsewhere: Sequence[str] = (),
 ) -> list[str]:
-    from tune_vfl.evaluation.resolving import options_of
+    from tune_vfl.spec import validated as options_of
 
     try:
         declared = getattr(registry[named.name], options)

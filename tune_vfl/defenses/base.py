@@ -20,7 +20,7 @@ from tune_vfl.models.base import Head
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict, validated
 from tune_vfl.spec.cell import ALL_MODES, Mode
 
 
@@ -209,3 +209,13 @@ class Defense(Hooks):
 
 DEFENSES: Registry[Defense] = Registry("defense", "tune_vfl.defenses")
 defense = DEFENSES.register
+
+
+def defense_params(name: str, given: Mapping[str, Any], *, num_classes: int) -> Strict:
+    """Validate a defense's parameters, completed by its defaults.
+
+    Raises:
+        SpecError: every problem, with the known parameters.
+    """
+    cls = DEFENSES[name]
+    return validated(cls.Params, cls.completed(given, num_classes=num_classes), f"defense.params ({name})")

@@ -1,21 +1,23 @@
-"""Train once, attack many: from a cell and settings of its defense to an outcome for each setting."""
+"""Train once, attack many: from a task and settings of its defense to an outcome for each setting.
 
-from tune_vfl.evaluation.packs import (
-    evaluate,
-    evaluate_pack,
-    evaluate_spec,
-    measure_references,
-    setting_of,
-    stacks,
-    trials_that_fit,
-)
+Names are imported when they are first used: what starts a worker reads :mod:`tune_vfl.evaluation.attempts` alone, which
+needs no torch.
+"""
 
-__all__ = [
-    "evaluate",
-    "evaluate_pack",
-    "evaluate_spec",
-    "measure_references",
-    "setting_of",
-    "stacks",
-    "trials_that_fit",
-]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tune_vfl.evaluation.measuring import measure_references
+    from tune_vfl.evaluation.packs import evaluate, evaluate_pack, evaluate_spec, setting_of, stacks
+
+__all__ = ["evaluate", "evaluate_pack", "evaluate_spec", "measure_references", "setting_of", "stacks"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "measuring" if name == "measure_references" else "packs"
+    return getattr(import_module(f"{__name__}.{home}"), name)

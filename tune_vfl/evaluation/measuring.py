@@ -1,200 +1,120 @@
-"""Measure a trained pack: utility, and the attacks that share its training."""
+"""Run attacks on their views of a training and score what they answer, a row a member; and what needs no training."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-
-import torch
-from torch import Tensor
+from collections.abc import Sequence
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.data import load
-from tune_vfl.evaluation.granting import Surroundings, grant
-from tune_vfl.evaluation.resolving import build_architecture, build_attack
-from tune_vfl.evaluation.scoring import VariantScore, guess_success, score_answer, score_reconstruction
-from tune_vfl.evaluation.training import Run, build_network, split_of
-from tune_vfl.metrics.utility import utility
-from tune_vfl.models.layers import select_member
+from tune_vfl.evaluation.grants.base import view_of
+from tune_vfl.evaluation.run import Run
+from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction
+from tune_vfl.evaluation.table import Numbers, Table, below, joined, put, variants_of
+from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import split_of, train_pack, untrained
+from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.protocol.members import Pack
-from tune_vfl.protocol.view import Answer, Reconstruction
-from tune_vfl.seeds import Streams
-from tune_vfl.spec import Strict, Training
-from tune_vfl.spec.cell import Cell, References
+from tune_vfl.spec import Cell, References, Strict, Training
 
 
-class Measured:
-    """Everything measured on the members of a pack, one number per member.
+def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: float | None, device: str) -> Table:
+    """Train a pack and measure all of its members: once for all who watch, and once more for each who acts.
 
-    Attributes:
-        lost: what became non-finite, empty where nothing did.
-        utility: NaN for a member that was lost.
-        attacks: by attack and variant.
-        logged, notes: what the defense says of itself.
-        seconds: wall seconds by stage, all trainings together.
+    Args:
+        task: what is evaluated.
+        params: one set of defense parameters per trial, of equal structure.
+        pack: who trains together.
+        deadline: ``time.monotonic()`` at which training stops with a TimeoutError.
+        device: where the network is trained.
     """
-
-    def __init__(self) -> None:
-        self.lost: list[str] = []
-        self.utility: list[float] = []
-        self.attacks: dict[str, dict[str, VariantScore]] = {}
-        self.logged: dict[str, list[float]] = {}
-        self.notes: list[list[str]] = []
-        self.seconds: dict[str, float] = {}
-
-    @classmethod
-    def join(cls, parts: Sequence[Measured]) -> Measured:
-        """Concatenate the members of several runs of one trial."""
-        whole = cls()
-        for part in parts:
-            whole.lost += part.lost
-            whole.utility += part.utility
-            for name, values in part.logged.items():
-                whole.logged.setdefault(name, []).extend(values)
-            whole.notes += part.notes
-            for name, value in part.seconds.items():
-                whole.seconds[name] = whole.seconds.get(name, 0.0) + value
-            for attack, variants in part.attacks.items():
-                for variant, score in variants.items():
-                    whole.attacks.setdefault(attack, {}).setdefault(variant, VariantScore()).extend(score)
-        return whole
-
-    def add_run_under(self, attack: str, run: Measured) -> None:
-        """Add what was measured in the training that an acting attack took part in.
-
-        Utility, notes and what the defense logged stay those of the training without it; the utility under attack
-        stands beside the attack's success. A member that the attack drove out of bounds is lost: that is no privacy.
-        """
-        under = f"training under attack {attack!r}"
-        self.lost = [mine or (under if its else "") for mine, its in zip(self.lost, run.lost, strict=True)]
-        for name, value in run.seconds.items():
-            self.seconds[name] = self.seconds.get(name, 0.0) + value
-        for variants in run.attacks.values():
-            for score in variants.values():
-                score.beside["utility"] = run.utility
-        self.attacks.update(run.attacks)
+    table = measured(train_pack(task, params, pack, task.watching, deadline=deadline, device=device), task.watching)
+    for attack in task.acting:
+        if not all(table["lost",]):
+            run = train_pack(task, params, pack, [attack], deadline=deadline, device=device)
+            add_acted(table, attack.name, measured(run, [attack]))
+    return table
 
 
-def measure(cell: Cell, run: Run, attacks: Sequence[Attack[Strict]]) -> Measured:
-    """Measure utility, and the attacks, on all members of a trained pack."""
-    measured = Measured()
-    measured.seconds = dict(run.seconds)
-    scores = run.test_scores.reshape(-1, *run.test_scores.shape[-2:])
-    # Weights may end finite and yet too large for the logits to be: that is a lost training, not a failed evaluation.
-    lost = run.diverged.reshape(-1) | ~torch.isfinite(scores).all(-1).all(-1)
-    measured.lost = ["training" if gone else "" for gone in lost.tolist()]
-    measured.logged = {k: [float(x) for x in v] for k, v in run.defense.logged().items()}
-    measured.notes = [run.defense.notes(member) for member in range(len(measured.lost))]
-    measured.utility = _utilities(cell, run, scores, measured.lost)
-    if all(measured.lost):
-        return measured
+def measured(run: Run, attacks: Sequence[Attack[Strict]]) -> Table:
+    """Return the table of a training, with what the attacks did on it; a pack that is lost is not attacked."""
+    table = dict(run.table)
+    if all(table["lost",]):
+        return table
     start = time.perf_counter()
-    around = Surroundings(
-        load(cell.dataset),
-        run.split,
-        run.pack,
-        run.network.bottoms[0],
-        run.recordings,
-        sent=run.sent,
-        known_bottom=run.known_bottom,
-        untrained_bottom=run.untrained_bottom,
-        architecture=build_architecture(cell.model),
-    )
     for attack in attacks:
-        measured.attacks[attack.name] = score_attack(attack, around)
-    measured.seconds["attack"] = time.perf_counter() - start
-    return measured
+        table.update(score_attack(attack, run))
+    members = len(table["lost",])
+    put(table, ("seconds",), {"attack": [(time.perf_counter() - start) / members] * members})
+    return table
 
 
-def _utilities(cell: Cell, run: Run, scores: Tensor, lost: Sequence[str]) -> list[float]:
-    labels = run.pack.spread(run.split.y_test).reshape(len(scores), -1).numpy()
-    return [
-        float("nan") if gone else utility(cell.metric, s, y)
-        for s, y, gone in zip(scores.double().numpy(), labels, lost, strict=True)
-    ]
+def add_acted(table: Table, attack: str, acted: Table) -> None:
+    """Add what was measured in the training that an acting attack took part in.
+
+    Utility, notes and what the defense logged stay those of the training without it; the utility under attack
+    stands beside the attack's success. A member that the attack drove out of bounds is lost: that is no privacy.
+    """
+    under = f"training under attack {attack!r}"
+    table["lost",] = [mine or (under if its else "") for mine, its in zip(table["lost",], acted["lost",], strict=True)]
+    for stage, spent in below(acted, "seconds").items():
+        before = table.get(("seconds", stage), [0.0] * len(spent))
+        table["seconds", stage] = [a + b for a, b in zip(before, spent, strict=True)]
+    for variant, columns in variants_of(acted, attack).items():
+        put(table, ("attack", attack, variant), {**columns, "utility": acted["utility",]})
 
 
-def score_attack(attack: Attack[Strict], around: Surroundings) -> dict[str, VariantScore]:
+def score_attack(attack: Attack[Strict], run: Run) -> Table:
     """Run an attack on its view and score each variant on every member."""
-    if around.pack.trials is not None and not attack.capabilities.stackable:
-        return _score_member_by_member(attack, around)
-    answers = attack.run(grant(attack, around))
-    return {variant: _scored(answer, around) for variant, answer in answers.items()}
+    if run.pack.trials is not None and not attack.capabilities.stackable:
+        return joined([score_attack(attack, run.member(m)) for m in range(run.pack.lead[0])])
+    table: Table = {}
+    for variant, answer in attack.run(view_of(attack, run)).items():
+        put(table, ("attack", attack.name, variant), _scored(answer, run))
+    return table
 
 
-def _scored(answer: Answer | Reconstruction, around: Surroundings) -> VariantScore:
+def _scored(answer: Answer | Reconstruction, run: Run) -> Numbers:
     if isinstance(answer, Reconstruction):
-        return score_reconstruction(answer, around.pack.spread(around.split.passive_train[0]))
-    y_test = around.pack.spread(around.split.y_test)
-    return score_answer(answer, around.y_train, y_test, around.dataset.num_classes)
+        return score_reconstruction(answer, run.x_train)
+    return score_answer(answer, run.y_train, run.y_test, run.task.dataset.num_classes)
 
 
-def _score_member_by_member(attack: Attack[Strict], around: Surroundings) -> dict[str, VariantScore]:
-    whole: dict[str, VariantScore] = {}
-    for member in range(around.pack.lead[0]):
-        for variant, score in score_attack(attack, member_of(around, member)).items():
-            whole.setdefault(variant, VariantScore()).extend(score)
-    return whole
+def guess_of(task: Task) -> float:
+    """Return the success of the best constant guess on the training labels."""
+    return guess_success(split_of(task.dataset, Pack(task.cell.seeds, 1)).y_train, task.cell.num_classes)
 
 
-def member_of(around: Surroundings, member: int) -> Surroundings:
-    """Return the surroundings of one member of a pack, without leading axes."""
-    pack = Pack((around.pack.seeds[member % len(around.pack.seeds)],), None)
-    recordings = {m: r.member(member) for m, r in around.recordings.items()}
-    split = around.split.seed(member % len(around.pack.seeds))
-    known = around.known_bottom
-    return Surroundings(
-        around.dataset,
-        split,
-        pack,
-        select_member(around.bottom, member),
-        recordings,
-        sent=None if around.sent is None else around.sent[member],
-        known_bottom=None if known is None else lambda name: select_member(known(name), member),
-        untrained_bottom=None if around.untrained_bottom is None else select_member(around.untrained_bottom, member),
-        architecture=around.architecture,
-    )
-
-
-def guess_of(cell: Cell) -> float:
-    """Return the success of the best constant guess on this cell's training labels."""
-    split = split_of(load(cell.dataset), Pack(cell.seeds, 1))
-    return guess_success(split.y_train, cell.num_classes)
-
-
-def measure_references(cell: Cell) -> References:
+def references_of(task: Task) -> References:
     """Measure R_lower: every attack that needs no gradients on an untrained bottom model, per seed."""
     lower: dict[str, list[float]] = {}
-    for attack in (build_attack(a) for a in cell.attacks):
+    for attack in task.attacks:
         if "bottom" in attack.sees() and "gradients" not in attack.sees():
-            lower[attack.name] = _best_values(_untrained_scores(cell, attack))
+            lower[attack.name] = _best_values(_untrained_scores(task, attack), attack.name)
     return References(r_lower=lower)
 
 
-def references_of(cell: Cell) -> References:
-    """Return what :func:`measure_references` measures, once a process for cells that differ in their training only."""
-    return _references(cell.model_copy(update={"training": Training()}).model_dump_json())
+def measure_references(cell: Cell) -> References:
+    """Open a cell's task and measure its :func:`references_of`."""
+    return references_of(Task.open(cell))
 
 
-@lru_cache(maxsize=32)
-def _references(cell: str) -> References:
-    return measure_references(Cell.model_validate_json(cell))
+_KNOWN_REFERENCES: dict[str, References] = {}
 
 
-def _untrained_scores(cell: Cell, attack: Attack[Strict]) -> dict[str, VariantScore]:
-    stackable = build_architecture(cell.model).stackable
-    packs = [Pack(cell.seeds, 1)] if stackable else [Pack((s,), None) for s in cell.seeds]
-    whole: dict[str, VariantScore] = {}
-    for pack in packs:
-        dataset = load(cell.dataset)
-        split, streams = split_of(dataset, pack), Streams(pack.member_seeds, prefix="untrained/")
-        network = build_network(split, pack, build_architecture(cell.model), streams, dataset=dataset).eval()
-        around = Surroundings(dataset, split, pack, network.bottoms[0], {})
-        for variant, score in score_attack(attack, around).items():
-            whole.setdefault(variant, VariantScore()).extend(score)
-    return whole
+def references_once(task: Task) -> References:
+    """Return :func:`references_of`, measured once a process for tasks that differ in their training only."""
+    key = task.cell.model_copy(update={"training": Training()}).model_dump_json()
+    if key not in _KNOWN_REFERENCES:
+        _KNOWN_REFERENCES[key] = references_of(task)
+    return _KNOWN_REFERENCES[key]
 
 
-def _best_values(variants: Mapping[str, VariantScore]) -> list[float]:
-    return max((v.success for v in variants.values()), key=lambda values: sum(values) / len(values))
+def _untrained_scores(task: Task, attack: Attack[Strict]) -> Table:
+    seeds = task.cell.seeds
+    packs = [Pack(seeds, 1)] if task.architecture.stackable else [Pack((s,), None) for s in seeds]
+    return joined([score_attack(attack, untrained(task, pack)) for pack in packs])
+
+
+def _best_values(table: Table, attack: str) -> list[float]:
+    successes = [columns["success"] for columns in variants_of(table, attack).values()]
+    return max(successes, key=lambda values: sum(values) / len(values))

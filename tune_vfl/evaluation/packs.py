@@ -1,78 +1,32 @@
-"""Train once, attack many: from a cell and settings of its defense to one outcome per setting."""
+"""Train once, attack many: from a task and settings of its defense to one outcome per setting."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from tune_vfl.attacks.base import Attack
-from tune_vfl.data import load
-from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation.measuring import Measured, guess_of, measure, measure_references, references_of
-from tune_vfl.evaluation.resolving import build_architecture, build_attack, defense_params, resolve
+from tune_vfl.evaluation.attempts import together_or_alone
+from tune_vfl.evaluation.grants.base import keepers_for
+from tune_vfl.evaluation.measuring import guess_of, measure_pack, references_of, references_once
+from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.scoring import summarize
-from tune_vfl.evaluation.training import train_pack
+from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
+from tune_vfl.evaluation.task import Task
 from tune_vfl.machine.runtime import device_for
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.protocol.members import Pack
-from tune_vfl.protocol.recorder import IN_MEMORY_BYTES, recording_bytes
-from tune_vfl.protocol.view import Moment
-from tune_vfl.spec import Strict, StudySpec, parse
-from tune_vfl.spec.cell import Cell, References, is_ordinary
+from tune_vfl.protocol.recorder import IN_MEMORY_BYTES
+from tune_vfl.spec import Cell, References, Strict, StudySpec, parse
+from tune_vfl.spec.cell import is_ordinary
 from tune_vfl.spec.raw import apply_settings
-
-__all__ = ["evaluate", "evaluate_pack", "evaluate_spec", "measure_references", "stacks", "trials_that_fit"]
 
 EVALUATION_SCHEMA = "tune-vfl/evaluation/1"
 
 Settings = Mapping[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class _Bench:
-    """What every trial of a cell is evaluated with."""
-
-    cell: Cell
-    attacks: tuple[Attack[Strict], ...]
-    references: References
-    device: str
-
-    def run(self, params: Sequence[Strict], pack: Pack, deadline: float | None) -> Measured:
-        """Train a pack and measure all of its members: once for all who watch, and once more for each who acts."""
-        measured = self._train([a for a in self.attacks if not a.capabilities.acts], None, params, pack, deadline)
-        for attack in self.attacks:
-            if attack.capabilities.acts and not all(measured.lost):
-                measured.add_run_under(attack.name, self._train([attack], attack, params, pack, deadline))
-        return measured
-
-    def _train(
-        self,
-        attacks: Sequence[Attack[Strict]],
-        acting: Attack[Strict] | None,
-        params: Sequence[Strict],
-        pack: Pack,
-        deadline: float | None,
-    ) -> Measured:
-        moments: set[Moment] = {m for a in attacks for m in a.moments()}
-        keep_sent = any(a.target_request() is not None for a in attacks)
-        run = train_pack(
-            self.cell,
-            params,
-            pack,
-            moments,
-            acting=acting,
-            keep_sent=keep_sent,
-            keep_untrained=any("parameter_gradient" in a.sees() for a in attacks),
-            deadline=deadline,
-            device=self.device,
-        )
-        return measure(self.cell, run, attacks)
 
 
 def evaluate_pack(
@@ -91,125 +45,108 @@ def evaluate_pack(
     Returns:
         One outcome per setting, in order. A setting that fails does not touch the others.
     """
+    task = Task.open(cell)
+    return together_or_alone(
+        lambda some: evaluate_task(task, some, references, device=device), params, minutes=cell.trial_minutes
+    )
+
+
+def evaluate_task(
+    task: Task, params: Sequence[Settings], references: References | None = None, *, device: str = "cpu"
+) -> list[Outcome]:
+    """Do what :func:`evaluate_pack` does for a task that is open; raises where a training or an attack does."""
     alike: dict[str, list[int]] = {}
     for i, given in enumerate(params):
         alike.setdefault(json.dumps({n: v for n, v in given.items() if is_ordinary(n)}, sort_keys=True), []).append(i)
     outcomes: dict[int, Outcome] = {}
     for members in alike.values():
         try:
-            trained, _ = cell.under(params[members[0]])
-            build_architecture(trained.model)
+            trained, _ = task.under(params[members[0]])
         except SpecError as error:
             outcomes.update(dict.fromkeys(members, Outcome.failed("infeasible", str(error))))
             continue
-        if trained.model is cell.model:
-            known = references = references if references is not None else measure_references(cell)
+        if trained.cell.model is task.cell.model:
+            known = references = references if references is not None else references_of(task)
         else:
-            known = references_of(trained)
-        bench = _Bench(trained, tuple(build_attack(a) for a in cell.attacks), known, device)
-        settings = [cell.under(params[i])[1] for i in members]
-        outcomes.update(zip(members, _evaluate_alike(bench, settings), strict=True))
+            known = references_once(trained)
+        settings = [task.under(params[i])[1] for i in members]
+        outcomes.update(zip(members, _evaluate_alike(trained, settings, known, device), strict=True))
     return [outcomes[i] for i in range(len(params))]
 
 
-def _evaluate_alike(bench: _Bench, params: Sequence[Settings]) -> list[Outcome]:
-    """Evaluate settings of the defense on one cell."""
-    cell = bench.cell
+def _evaluate_alike(task: Task, params: Sequence[Settings], references: References, device: str) -> list[Outcome]:
+    """Evaluate settings of the defense on one task."""
+    cell = task.cell
     outcomes: dict[int, Outcome] = {}
     ready: dict[int, Strict] = {}
-    cls = DEFENSES[cell.defense]
     for i, given in enumerate(params):
         try:
             built = defense_params(cell.defense, {**given, **cell.fixed}, num_classes=cell.num_classes)
-            problems = cls.problems(built, num_classes=cell.num_classes, mode=cell.mode)
+            problems = task.defense.problems(built, num_classes=cell.num_classes, mode=cell.mode)
         except SpecError as error:
             problems = error.problems
         if problems:
             outcomes[i] = Outcome.failed("infeasible", "; ".join(problems))
         else:
             ready[i] = built
-    for group in _groups(cell, ready):
-        outcomes.update(zip(group, _evaluate_group(bench, [ready[i] for i in group]), strict=True))
+    for group in _groups(task, ready):
+        tables = _tables(task, [ready[i] for i in group], device)
+        outcomes.update({i: _outcome(task, table, references) for i, table in zip(group, tables, strict=True)})
     return [outcomes[i] for i in range(len(params))]
 
 
 def stacks(cell: Cell) -> bool:
     """Whether trials of this cell can be trained in one pass."""
-    return build_architecture(cell.model).stackable and DEFENSES[cell.defense].capabilities.stackable
+    return Task.open(cell).stacks
 
 
-def _groups(cell: Cell, ready: Mapping[int, Strict]) -> Iterable[list[int]]:
+def _groups(task: Task, ready: Mapping[int, Strict]) -> Iterable[list[int]]:
     """Put trials of equal structure together, as many as the recordings leave room for."""
-    if not stacks(cell):
+    if not task.stacks:
         return [[i] for i in ready]
     by_structure: dict[tuple[object, ...], list[int]] = {}
     for i, params in ready.items():
-        by_structure.setdefault(DEFENSES[cell.defense].structure(params), []).append(i)
-    room = trials_that_fit(cell)
+        by_structure.setdefault(task.defense.structure(params), []).append(i)
+    room = trials_that_fit(task)
     return [g[k : k + room] for g in by_structure.values() for k in range(0, len(g), room)]
 
 
-def trials_that_fit(cell: Cell) -> int:
+def trials_that_fit(task: Task) -> int:
     """Return how many trials' recordings stay within memory; at least 1."""
-    dataset = load(cell.dataset)
-    moments = {m for a in cell.attacks for m in build_attack(a).moments()}
-    width = int(cell.model.options.get("embedding_dim", 1))
-    per_trial = recording_bytes(len(cell.seeds), len(dataset.y), width, moments)
+    width = int(task.cell.model.options.get("embedding_dim", 1))
+    size = {"members": len(task.cell.seeds), "rows": len(task.dataset.y), "width": width}
+    per_trial = sum(keeper.bytes_needed(task.attacks, **size) for keeper in keepers_for(task.attacks))
     return max(1, IN_MEMORY_BYTES // per_trial) if per_trial else 64
 
 
-def _evaluate_group(bench: _Bench, params: list[Strict]) -> list[Outcome]:
-    """Evaluate trials of equal structure; where they fail together each is tried alone, so that one harms no other."""
-    minutes = bench.cell.trial_minutes
+def _tables(task: Task, params: list[Strict], device: str) -> list[Table]:
+    """Train and attack trials of equal structure; return each one's table, a row a seed."""
+    seeds, minutes = task.cell.seeds, task.cell.trial_minutes
     deadline = time.monotonic() + minutes * 60 * len(params) if minutes else None
-    try:
-        if stacks(bench.cell):
-            return _evaluate_stacked(bench, params, deadline)
-        return [_evaluate_seed_by_seed(bench, p, deadline) for p in params]
-    except Exception as error:
-        if len(params) > 1:
-            return [o for p in params for o in _evaluate_group(bench, [p])]
-        return [_failure(error)]
+    if not task.stacks:
+        alone = [Pack((seed,), None) for seed in seeds]
+        return [joined([measure_pack(task, [p], a, deadline=deadline, device=device) for a in alone]) for p in params]
+    table = measure_pack(task, params, Pack(seeds, len(params)), deadline=deadline, device=device)
+    return [taken(table, range(p * len(seeds), (p + 1) * len(seeds))) for p in range(len(params))]
 
 
-def _failure(error: Exception) -> Outcome:
-    if isinstance(error, TimeoutError):
-        return Outcome.failed("timeout", str(error))
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "not enough memory" in str(error):
-        return Outcome.failed("oom", str(error) or "out of memory")
-    return Outcome.failed("error", f"{type(error).__name__}: {error}")
-
-
-def _evaluate_stacked(bench: _Bench, params: list[Strict], deadline: float | None) -> list[Outcome]:
-    seeds = bench.cell.seeds
-    measured = bench.run(params, Pack(seeds, len(params)), deadline)
-    members = [range(p * len(seeds), (p + 1) * len(seeds)) for p in range(len(params))]
-    return [_outcome(bench, measured, trial, share=len(params)) for trial in members]
-
-
-def _evaluate_seed_by_seed(bench: _Bench, params: Strict, deadline: float | None) -> Outcome:
-    parts = [bench.run([params], Pack((seed,), None), deadline) for seed in bench.cell.seeds]
-    return _outcome(bench, Measured.join(parts), range(len(parts)), share=1)
-
-
-def _outcome(bench: _Bench, measured: Measured, members: Sequence[int], *, share: int) -> Outcome:
+def _outcome(task: Task, table: Table, references: References) -> Outcome:
     """Make one trial's outcome out of what was measured on its members; times are its share of the pack's."""
-    cell = bench.cell
-    seconds = {k: v / share for k, v in measured.seconds.items()}
-    lost = {cell.seeds[i]: measured.lost[m] for i, m in enumerate(members) if measured.lost[m]}
+    cell = task.cell
+    seconds = {stage: sum(spent) for stage, spent in below(table, "seconds").items()}
+    lost = {seed: why for seed, why in zip(cell.seeds, table["lost",], strict=True) if why}
     if lost:
         reason = f"{', '.join(dict.fromkeys(lost.values()))} became non-finite with seed {', '.join(map(str, lost))}"
         return Outcome(outcome="diverged", reason=reason, seconds=seconds)
-    guess = guess_of(cell)
+    guess = guess_of(task)
     scores: dict[str, AttackScore] = {}
-    for attack in bench.attacks:
+    for attack in task.attacks:
         summary = summarize(
             attack,
-            measured.attacks[attack.name],
-            members,
+            variants_of(table, attack.name),
             num_classes=cell.num_classes,
             guess=guess,
-            r_lower=bench.references.r_lower.get(attack.name),
+            r_lower=references.r_lower.get(attack.name),
         )
         if summary is None:
             return Outcome.failed("error", f"attack {attack.name!r} is undefined on this data: no seed gave a score")
@@ -217,13 +154,13 @@ def _outcome(bench: _Bench, measured: Measured, members: Sequence[int], *, share
     worst = max(scores.values(), key=lambda s: s.advantage, default=None)
     return Outcome(
         outcome="ok",
-        utility=Score.of(cell.metric, [measured.utility[m] for m in members]),
+        utility=Score.of(cell.metric, table["utility",]),
         attacks=scores,
         leakage=worst.advantage if worst else 0.0,
         leakage_std=worst.advantage_std if worst else 0.0,
         seconds=seconds,
-        notes=list(dict.fromkeys([*load(cell.dataset).notes, *(n for m in members for n in measured.notes[m])])),
-        logged={k: sum(v[m] for m in members) / len(members) for k, v in measured.logged.items()},
+        notes=list(dict.fromkeys([*task.dataset.notes, *(n for notes in table["notes",] for n in notes)])),
+        logged={name: sum(values) / len(values) for name, values in below(table, "logged").items()},
     )
 
 
@@ -243,14 +180,16 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
                 for name, d in spec.searched.items()
             ]
         )
-    cell = resolve(spec)
-    dataset = load(cell.dataset)
-    (outcome,) = evaluate_pack(cell, [{}], device=device_for(spec.resources.gpu))
+    task = open_task(spec)
+    cell, device = task.cell, device_for(spec.resources.gpu)
+    (outcome,) = together_or_alone(
+        lambda some: evaluate_task(task, some, device=device), [{}], minutes=cell.trial_minutes
+    )
     answer = outcome.model_dump()
     return {
         "schema": EVALUATION_SCHEMA,
         "dataset": cell.dataset.name,
-        "data": {"rows": len(dataset.y), "notes": list(dataset.notes)},
+        "data": {"rows": len(task.dataset.y), "notes": list(task.dataset.notes)},
         "model": cell.model.name,
         "mode": cell.mode,
         "defense": {"name": cell.defense, "params": setting_of(cell, {})},

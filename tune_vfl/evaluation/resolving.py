@@ -1,24 +1,21 @@
-"""From a parsed spec to a cell: names looked up, options completed, capabilities checked, all problems said at once."""
+"""From a parsed spec to a task: names looked up, options completed, capabilities checked, all problems said at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import ValidationError
-
-from tune_vfl.attacks.base import ATTACKS, Attack
+from tune_vfl.attacks.base import Attack, build_attack
 from tune_vfl.data import load, written_out
 from tune_vfl.data.base import Dataset
-from tune_vfl.defenses.base import DEFENSES, Defense
+from tune_vfl.defenses.base import DEFENSES, Defense, defense_params
 from tune_vfl.errors import SpecError
-from tune_vfl.models.base import MODELS, Architecture, ModelOptions
-from tune_vfl.spec import ModelSpec, Named, Strict, StudySpec, explain
+from tune_vfl.evaluation.task import Task
+from tune_vfl.models.base import MODELS, Architecture, ModelOptions, build_architecture
+from tune_vfl.spec import ModelSpec, Named, Strict, StudySpec, validated
 from tune_vfl.spec.cell import Cell, Mode
-
-S = TypeVar("S", bound=Strict)
 
 
 class _Problems(list[str]):
@@ -33,18 +30,6 @@ class _Problems(list[str]):
             return None
 
 
-def options_of(model: type[S], values: Mapping[str, Any], place: str) -> S:
-    """Validate options.
-
-    Raises:
-        SpecError: every problem, with its place in the spec and the known fields.
-    """
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        raise SpecError([f"{place}: {problem}" for problem in explain(error, model)]) from error
-
-
 def mode_of(dataset: Dataset, options: ModelOptions) -> Mode:
     """Return the architecture of a cell: derived from data and model, never asked."""
     if dataset.active is None:
@@ -53,11 +38,17 @@ def mode_of(dataset: Dataset, options: ModelOptions) -> Mode:
 
 
 def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
+    """Complete and check a spec, see :func:`open_task`, of whose task this is the plain data."""
+    return open_task(spec, root).cell
+
+
+def open_task(spec: StudySpec, root: Path | None = None, dataset: Dataset | None = None) -> Task:
     """Complete and check a spec. Where a domain stands for a value, the data set's own recipe is taken.
 
     Args:
         spec: as parsed.
         root: the data root; None takes TUNE_VFL_DATA.
+        dataset: the spec's, where it was loaded before; None loads it.
 
     Raises:
         SpecError: with every unknown name, wrong option and impossible combination.
@@ -69,7 +60,7 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     defense_class = problems.attempt(lambda: DEFENSES[spec.defense.name])
     attempted = [problems.attempt(partial(build_attack, named)) for named in spec.attacks]
     attacks: list[Attack[Strict]] = [a for a in attempted if a is not None]
-    dataset: Dataset | None = problems.attempt(lambda: load(spec.dataset, root))
+    dataset = dataset or problems.attempt(lambda: load(spec.dataset, root))
     if dataset is None:
         raise SpecError(problems)
     training = spec.training.over(dataset.recipe.training)
@@ -86,7 +77,7 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
         problems.extend(attack.training_problems(training))
     if problems:
         raise SpecError(problems)
-    return Cell(
+    cell = Cell(
         dataset=written_out(spec.dataset, root),
         model=Named(name=architecture.name, **architecture.options.model_dump(exclude_none=True)),
         training=training,
@@ -99,6 +90,7 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
         mode=mode,
         trial_minutes=spec.budget.trial_minutes,
     )
+    return Task(cell, dataset, architecture, tuple(attacks))
 
 
 def _misplaced(spec: StudySpec) -> Iterable[str]:
@@ -113,32 +105,6 @@ def _misplaced(spec: StudySpec) -> Iterable[str]:
         for name, value in options.items():
             if isinstance(value, Mapping) and len({"float", "int", "choice"} & set(value)) == 1:
                 yield f"{place}.{name}: a domain cannot stand here: {why}"
-
-
-def defense_params(name: str, given: Mapping[str, Any], *, num_classes: int) -> Strict:
-    """Validate a defense's parameters, completed by its defaults.
-
-    Raises:
-        SpecError: every problem, with the known parameters.
-    """
-    cls = DEFENSES[name]
-    return options_of(cls.Params, cls.completed(given, num_classes=num_classes), f"defense.params ({name})")
-
-
-def build_attack(named: Named) -> Attack[Strict]:
-    """Build an attack from its entry in a spec or a cell.
-
-    Raises:
-        SpecError: for an unknown name or wrong parameters.
-    """
-    cls = ATTACKS[named.name]
-    return cls(options_of(cls.Params, named.options, f"attacks.{named.name}"))
-
-
-def build_architecture(named: Named) -> Architecture[ModelOptions]:
-    """Build an architecture from a resolved cell's model."""
-    cls = MODELS[named.name]
-    return cls(options_of(cls.Options, named.options, f"model {named.name}"))
 
 
 def _architecture(
@@ -157,7 +123,7 @@ def _architecture(
             )
         options["head"] = needed
     if options.get("top") == "none":
-        outputs = MODELS[name](options_of(MODELS[name].Options, options, f"model {name}")).outputs(dataset.num_classes)
+        outputs = MODELS[name](validated(MODELS[name].Options, options, f"model {name}")).outputs(dataset.num_classes)
         wanted = asked.options.get("embedding_dim", outputs)
         if wanted != outputs:
             raise SpecError(f"model.embedding_dim: without a top model it must be the {outputs} logits, got {wanted}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,30 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
+from tune_vfl.evaluation.table import Numbers
 from tune_vfl.metrics import leakage as metric
 from tune_vfl.metrics import reconstruction
 from tune_vfl.outcome import AttackScore, Score
-from tune_vfl.protocol.view import Answer, Reconstruction
+from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.spec import Strict
 
 Array = NDArray[np.float64]
-
-
-@dataclass
-class VariantScore:
-    """One variant on every member: its success, and what was measured beside it, a value per member."""
-
-    success: list[float] = field(default_factory=list)
-    beside: dict[str, list[float]] = field(default_factory=dict)
-    validation: list[float] | None = None
-
-    def extend(self, other: VariantScore) -> None:
-        """Append the members of another run of the same trial."""
-        self.success += other.success
-        for name, values in other.beside.items():
-            self.beside.setdefault(name, []).extend(values)
-        if other.validation is not None:
-            self.validation = (self.validation or []) + other.validation
 
 
 def success_metric(num_classes: int) -> str:
@@ -45,7 +28,7 @@ def success_metric(num_classes: int) -> str:
     return "top5" if num_classes > 50 else "top1"
 
 
-def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: int) -> VariantScore:
+def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: int) -> Numbers:
     """Score one variant on every member.
 
     Args:
@@ -53,6 +36,9 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
         y_train: ``(*trials, N)`` true labels of the training rows.
         y_test: ``(*trials, n_test)`` true labels of the test rows.
         num_classes: K.
+
+    Returns:
+        ``success``, what was measured beside it, and ``validation`` where the attacker estimates its own success.
     """
     stacked = y_train.dim() == 2
     members = y_train.shape[0] if stacked else 1
@@ -61,22 +47,19 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     counted = None if answer.counted is None else _per_member(answer.counted, stacked)
     tests = None if answer.test is None else _per_member(answer.test, stacked)
     test_labels = y_test.reshape(members, -1).numpy()
-    result = VariantScore(
-        validation=None if answer.validation is None else answer.validation.reshape(-1).double().tolist()
-    )
+    result = _validation(answer)
     for i in range(members):
         keep = slice(None) if counted is None else counted[i]
         measured = _measure(scores[i][keep], labels[i][keep], num_classes, flip=not answer.oriented)
         if tests is not None:
             held_out = _measure(tests[i], test_labels[i], num_classes, flip=not answer.oriented)
             measured["test"] = held_out[success_metric(num_classes)]
-        result.success.append(measured.pop(success_metric(num_classes)))
-        for name, value in measured.items():
-            result.beside.setdefault(name, []).append(value)
+        measured["success"] = measured.pop(success_metric(num_classes))
+        _append(result, measured)
     return result
 
 
-def score_reconstruction(answer: Reconstruction, x_train: Tensor) -> VariantScore:
+def score_reconstruction(answer: Reconstruction, x_train: Tensor) -> Numbers:
     """Score one variant of an attack on features on every member: the share of the rows' variance that it recovers.
 
     Args:
@@ -85,18 +68,23 @@ def score_reconstruction(answer: Reconstruction, x_train: Tensor) -> VariantScor
     """
     stacked = answer.ids.dim() == 2
     whole, ids, found = (_per_member(x, stacked) for x in (x_train, answer.ids, answer.rows))
-    result = VariantScore(
-        validation=None if answer.validation is None else answer.validation.reshape(-1).double().tolist()
-    )
+    result = _validation(answer)
     for x, at, rows in zip(whole, ids, found, strict=True):
         true, mean = x[at], x.mean(0)
-        result.success.append(reconstruction.recovered(rows, true, mean))
         measured = {"mse": reconstruction.mse(rows, true), "mse_mean": reconstruction.mse_of_the_mean(mean, true)}
         if reconstruction.is_image(true):
             measured |= {"psnr": reconstruction.psnr(rows, true), "ssim": reconstruction.ssim(rows, true)}
-        for name, value in measured.items():
-            result.beside.setdefault(name, []).append(value)
+        _append(result, {**measured, "success": reconstruction.recovered(rows, true, mean)})
     return result
+
+
+def _validation(answer: Answer | Reconstruction) -> Numbers:
+    return {} if answer.validation is None else {"validation": answer.validation.reshape(-1).double().tolist()}
+
+
+def _append(columns: Numbers, row: Mapping[str, float]) -> None:
+    for name, value in row.items():
+        columns.setdefault(name, []).append(value)
 
 
 def _per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
@@ -131,19 +119,17 @@ def guess_success(y_train: Tensor, num_classes: int) -> float:
 
 def summarize(
     attack: Attack[Strict],
-    variants: Mapping[str, VariantScore],
-    members: Sequence[int],
+    variants: Mapping[str, Numbers],
     *,
     num_classes: int,
     guess: float,
     r_lower: Sequence[float] | None,
 ) -> AttackScore | None:
-    """Summarise one trial: the best variant's success over its seeds, and every variant beside it.
+    """Summarize one trial: the best variant's success over its seeds, and every variant beside it.
 
     Args:
         attack: whose answers they are.
-        variants: scored on all members of the pack.
-        members: the trial's members, one per seed.
+        variants: the trial's columns, a value a seed.
         num_classes: K.
         guess: success of the best constant guess at labels; that at features, the mean, succeeds by 0.
         r_lower: success of the same attack on an untrained bottom model, per seed, where that exists.
@@ -154,7 +140,7 @@ def summarize(
     on_features = attack.capabilities.goal == "features"
     name = "reconstruction" if on_features else success_metric(num_classes)
     guess = 0.0 if on_features else guess
-    scores = {v: Score.of(name, [s.success[m] for m in members]) for v, s in variants.items()}
+    scores = {v: Score.of(name, columns["success"]) for v, columns in variants.items()}
     defined = {v: s for v, s in scores.items() if all(math.isfinite(x) for x in s.values)}
     if not defined:
         return None
@@ -163,8 +149,7 @@ def summarize(
     lower = None if r_lower is None else float(np.mean(r_lower))
     floor = max(guess, lower if lower is not None else guess)
     per_seed = [(v - floor) / (1 - floor) for v in score.values] if floor < 1 else [0.0]
-    chosen = _chosen(variants, defined, members)
-    beside = {k: float(np.nanmean([v[m] for m in members])) for k, v in variants[best].beside.items()}
+    chosen = _chosen(variants, defined)
     return AttackScore(
         **score.model_dump(),
         advantage=metric.advantage(score.mean, floor),
@@ -173,25 +158,29 @@ def summarize(
         guess=guess,
         r_lower=lower,
         variant=best,
-        variants={v: {**s.model_dump(), **_beside(variants[v], members)} for v, s in defined.items()},
+        variants={v: {**s.model_dump(), **_finite(_beside(variants[v]))} for v, s in defined.items()},
         upper_bound=_is_upper_bound(attack, best, defined, chosen),
         weak_attack=lower is not None and score.mean < lower,
-        extra={**beside, **({} if chosen is None else {"chosen": chosen})},
+        extra={**_beside(variants[best]), **({} if chosen is None else {"chosen": chosen})},
     )
 
 
-def _beside(variant: VariantScore, members: Sequence[int]) -> dict[str, float]:
-    means = {k: float(np.nanmean([v[m] for m in members])) for k, v in variant.beside.items()}
-    return {k: v for k, v in means.items() if math.isfinite(v)}
+def _beside(columns: Numbers) -> dict[str, float]:
+    """Return the means of what was measured beside the success."""
+    return {k: float(np.nanmean(v)) for k, v in columns.items() if k not in ("success", "validation")}
 
 
-def _chosen(variants: Mapping[str, VariantScore], defined: Mapping[str, Score], members: Sequence[int]) -> float | None:
+def _finite(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {k: v for k, v in numbers.items() if math.isfinite(v)}
+
+
+def _chosen(variants: Mapping[str, Numbers], defined: Mapping[str, Score]) -> float | None:
     """Return the success of the variant that the attacker would choose by its own validation, a mean over seeds."""
-    able = {v: variants[v].validation for v in defined}
-    choosable = {v: val for v, val in able.items() if val is not None}
+    choosable = {v: variants[v]["validation"] for v in defined if "validation" in variants[v]}
     if not choosable:
         return None
-    picks = [max(choosable, key=lambda v, m=m: choosable[v][m]) for m in members]  # type: ignore[misc]
+    seeds = range(len(next(iter(choosable.values()))))
+    picks = [max(choosable, key=lambda v, i=i: choosable[v][i]) for i in seeds]  # type: ignore[misc]
     return float(np.mean([defined[v].values[i] for i, v in enumerate(picks)]))
 
 

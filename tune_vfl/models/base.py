@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Named, Strict, validated
 
 Aggregation = Literal["concat", "sum", "mean"]
 Head = Literal["auto", "classes", "scalar"]
@@ -91,6 +91,16 @@ class Architecture(ABC, Generic[M_co]):
 
 MODELS: Registry[Architecture[ModelOptions]] = Registry("model", "tune_vfl.models")
 model = MODELS.register
+
+
+def build_architecture(named: Named) -> Architecture[ModelOptions]:
+    """Build an architecture from a cell's model.
+
+    Raises:
+        SpecError: for an unknown name or wrong options.
+    """
+    cls = MODELS[named.name]
+    return cls(validated(cls.Options, named.options, f"model {named.name}"))
 
 
 class VflNetwork(nn.Module):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tune_vfl.seeds import Stream
+
+M = TypeVar("M", bound=nn.Module)
 
 NARROW = 16
 """A batched product whose result has fewer columns than this is 2-5x slower on a CPU than the same one transposed."""
@@ -144,7 +146,7 @@ def reseed(module: nn.Module, stream: Stream) -> nn.Module:
     return module
 
 
-def select_member(module: nn.Module, index: int) -> nn.Module:
+def select_member(module: M, index: int) -> M:
     """Return a copy of a stacked module that holds one member only, without the leading axis."""
     alone = copy.deepcopy(module)
     with torch.no_grad():

@@ -1,14 +1,111 @@
-"""What reconstructions and batch label inference see, beside the recordings of :mod:`tune_vfl.protocol.view`."""
+"""What may be granted to an attacker: recordings, labeled rows, features, oracles, embeddings. Plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from tune_vfl.seeds import Stream
+
+Instant = Literal["first_batch", "epoch0", "last"]
+
+
+@dataclass(frozen=True)
+class Average:
+    """A moment that lasts: each row's mean gradient over the last epochs, in which noise drawn anew averages out.
+
+    Attributes:
+        epochs: how many, at least 1; all of them where the training has fewer.
+    """
+
+    epochs: int
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ValueError(f"a mean is over 1 epoch or more, got {self.epochs}")
+
+
+Moment = Instant | Average
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """What the attacker received during one moment of training, in the order it was sent.
+
+    A mean over epochs has the last one's order and batches. What it averages is the gradient of a row's own loss, the
+    received one times the rows of its batch then; it is divided by the rows of its batch here, as a received one is.
+
+    Attributes:
+        ids: ``(*trials, M)`` positions in the training split.
+        gradients: ``(*trials, M, d)`` exactly the tensors that were sent to the attacker, or their means.
+        batches: ``(start, stop)`` of each batch in the M rows.
+    """
+
+    ids: Tensor
+    gradients: Tensor
+    batches: tuple[tuple[int, int], ...]
+
+    def member(self, index: int) -> Recording:
+        """Return what one member of a pack received, without the leading axis."""
+        return Recording(self.ids[index], self.gradients[index], self.batches)
+
+
+@dataclass(frozen=True, eq=False)
+class Auxiliary:
+    """Rows of the training split whose labels the attacker knows.
+
+    Attributes:
+        ids: ``(*trials, A)`` positions in the training split.
+        labels: ``(*trials, A)`` their true labels.
+        smaller: by rows a class, the sets that would have been drawn of fewer; each is a part of the next larger.
+    """
+
+    ids: Tensor
+    labels: Tensor
+    smaller: Mapping[int, Auxiliary] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The attacker's own features: ``(*trials, n, ...)`` for the training and the test rows.
+
+    Attributes:
+        added: how many of the last columns a defense had the attacker add to the data set's own.
+    """
+
+    train: Tensor
+    test: Tensor
+    added: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class ClassOracle:
+    """Per-class statistics of what was received, computed with true labels that the attacker does not have.
+
+    Attributes:
+        of: ``(values (*trials, M, d), ids (*trials, M), "mean" | "median") -> (*trials, K, d)``; NaN for a class
+            without rows.
+    """
+
+    of: Callable[[Tensor, Tensor, Literal["mean", "median"]], Tensor]
+
+    @classmethod
+    def from_labels(cls, labels: Tensor, num_classes: int) -> ClassOracle:
+        """Return the oracle of the true labels ``(*trials, N)``, which ids are positions in."""
+
+        def of(values: Tensor, ids: Tensor, statistic: Literal["mean", "median"]) -> Tensor:
+            at = labels.gather(-1, ids)
+            rows = []
+            for c in range(num_classes):
+                masked = values.masked_fill((at != c).unsqueeze(-1), float("nan"))
+                rows.append(masked.nanmean(-2) if statistic == "mean" else masked.nanquantile(0.5, dim=-2))
+            return torch.stack(rows, dim=-2)
+
+        return cls(of)
 
 
 @dataclass(frozen=True, eq=False)

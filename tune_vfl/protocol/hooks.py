@@ -1,4 +1,4 @@
-"""The hooks H0-H11 of the one training loop: what a defense or an acting attacker may do, and when.
+"""The hooks H0-H10 of the one training loop: what a defense or an acting attacker may do, and when.
 
 Every tensor has shape ``(*trials, B, d)``: ``*trials`` is empty for one trial and ``(T,)`` for a pack.
 The order within a step is fixed by :mod:`tune_vfl.protocol.loop`; a hook that a class does not override costs nothing.
@@ -116,7 +116,7 @@ class Hooks:
         """H8: the passive party receives exactly this tensor."""
 
     def local_optimizer(self, bottom: nn.Module, *, party: int) -> torch.optim.Optimizer | None:
-        """H9: the passive party's own optimiser for its bottom model; None keeps the one that everybody uses."""
+        """H9: the passive party's own optimizer for its bottom model; None keeps the one that everybody uses."""
         return None
 
     def decode(self, logits: Tensor) -> Tensor:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,28 +20,13 @@ TOLERATED_BAD_STEPS = 0.01
 """Share of steps whose sent gradient may hold non-finite entries (sent as 0) before a member counts as diverged."""
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A finished training.
-
-    Attributes:
-        network: the trained network.
-        diverged: ``(*trials,)`` bool: parameters or more than 1% of the sent gradients became non-finite.
-        epochs: epochs that were run; fewer than asked only when every member diverged.
-    """
-
-    network: VflNetwork
-    diverged: Tensor
-    epochs: int
-
-
 def overriding(hooks: Sequence[Hooks], name: str) -> list[Callable[..., Any]]:
     """Return, in order, the bound methods of the hooks that really override ``name``."""
     return [getattr(h, name) for h in hooks if getattr(type(h), name) is not getattr(Hooks, name)]
 
 
 def optimizer(parameters: Sequence[nn.Parameter], training: Training) -> torch.optim.Optimizer:
-    """Return the recipe's optimiser, fused: element-wise, hence the same alone or in a pack."""
+    """Return the recipe's optimizer, fused: element-wise, hence the same alone or in a pack."""
     if training.optimizer == "adam":
         return torch.optim.Adam(parameters, lr=training.lr, weight_decay=training.weight_decay, fused=True)
     return torch.optim.SGD(
@@ -68,12 +52,20 @@ class SplitTraining:
         training: the recipe.
         hooks: defenses and acting attackers, in order; each sees what the ones before it made.
         lead: the leading axes ``*trials``.
+
+    Attributes:
+        diverged: ``(*trials,)`` bool, once it has run: parameters or more than 1% of the sent gradients became
+            non-finite.
+        epochs: that were run; fewer than asked for only when every member diverged.
     """
+
+    diverged: Tensor
+    epochs: int = 0
 
     def __init__(
         self, network: VflNetwork, rows: Rows, training: Training, hooks: Sequence[Hooks], lead: tuple[int, ...]
     ) -> None:
-        self.network, self.rows, self.training, self.lead = network, rows, training, lead
+        self.network, self.rows, self.training, self.hooks, self.lead = network, rows, training, list(hooks), lead
         self._inputs = overriding(hooks, "inputs")
         self._labels = overriding(hooks, "labels")
         self._send = overriding(hooks, "send_embedding")
@@ -100,14 +92,13 @@ class SplitTraining:
         common = [p for p in self.network.parameters() if id(p) not in taken]
         return [optimizer(common, self.training), *own]
 
-    def run(self, *, deadline: float | None = None) -> Trained:
-        """Train for all epochs, or until every member has diverged.
+    def run(self, *, deadline: float | None = None) -> Self:
+        """Train for all epochs, or until every member has diverged; return this training, over.
 
         Raises:
             TimeoutError: when ``time.monotonic()`` passes ``deadline``, looked at once an epoch.
         """
         self.network.train()
-        epoch = 0
         for epoch in range(self.training.epochs):
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"training stopped after {epoch} of {self.training.epochs} epochs: out of time")
@@ -116,11 +107,13 @@ class SplitTraining:
             for batch in self.rows.batches(self.training.batch_size):
                 self._train_batch(batch, epoch)
                 self._step += 1
+            self.epochs = epoch + 1
             if bool(self._not_finite().all()):
                 break
         self.network.eval()
         too_many = self._bad_steps > TOLERATED_BAD_STEPS * self._step
-        return Trained(self.network, self._not_finite() | too_many, epoch + 1)
+        self.diverged = self._not_finite() | too_many
+        return self
 
     def _not_finite(self) -> Tensor:
         """Return ``(*trials,)``: whether any parameter is non-finite. A NaN loss always ends up in the parameters."""
@@ -147,7 +140,7 @@ class SplitTraining:
         untouched = [own] if own is not None and len(outgoing) == len(sent) else []
         logits = network.head(network.join([*arrived, *untouched]))  # H4
         loss: Tensor = self._loss(logits, targets, arrived[: len(sent)])  # H5
-        # Kept for the gradients per class, which are asked for after it.
+        # A defense may ask for the gradients per class (H7), which need the graph of this pass once more.
         (loss.sum() if self.lead else loss).backward(retain_graph=bool(self._cut))  # type: ignore[no-untyped-call]
         released = self._release(arrived, batch, logits, targets, epoch)
         for party in range(len(sent)):
@@ -198,7 +191,8 @@ class SplitTraining:
 
     def _finite(self, grads: list[Tensor]) -> list[Tensor]:
         """Send 0 for non-finite entries, and count the steps in which a member had any."""
-        # A finite sum has finite terms. On a device the answer would have to be waited for: there, nothing is asked.
+        # A finite sum has finite terms, so one number tells that all is well. On a GPU reading that number would stall
+        # every step until the device has caught up, so there the entries are always put right.
         if self._bad_steps.device.type == "cpu" and all(math.isfinite(float(g.sum())) for g in grads):
             return grads
         bad = torch.zeros(self.lead, dtype=torch.bool, device=self._bad_steps.device)

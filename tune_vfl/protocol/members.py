@@ -80,14 +80,18 @@ class Rows:
     """
 
     def __init__(self, split: Split, pack: Pack) -> None:
-        self._split, self._pack = split, pack
+        self._split, self.pack = split, pack
         self._order = Stream(pack.seeds[0] if pack.trials is None else pack.seeds, "order")
         self.count = split.y_train.shape[-1]
+
+    def features(self) -> list[Tensor]:
+        """Return the features ``(*trials, N, ...)`` of all rows, listed as a batch lists them."""
+        return [self.pack.spread(x) for x in self._split.features("train")]
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Yield one epoch of batches, in a fresh order; the last one may be smaller."""
         order = self._order.permutation(self.count).to(self._split.y_train.device)
-        split, spread = self._split, self._pack.spread
+        split, spread = self._split, self.pack.spread
         passive = [gather_rows(x, order) for x in split.passive_train]
         own = None if split.active_train is None else gather_rows(split.active_train, order)
         y = gather_rows(split.y_train, order)
@@ -103,10 +107,10 @@ class Rows:
     def take(self, ids: Tensor) -> list[Tensor]:
         """Return the features ``(*trials, B, ...)`` of the rows ``(*trials, B)``, listed as a batch lists them."""
         features = self._split.features("train")
-        if self._pack.trials is None:
+        if self.pack.trials is None:
             return [x[ids] for x in features]
-        seed = torch.arange(len(ids), device=ids.device).remainder(len(self._pack.seeds)).unsqueeze(-1)
+        seed = torch.arange(len(ids), device=ids.device).remainder(len(self.pack.seeds)).unsqueeze(-1)
         return [x[seed, ids] for x in features]
 
     def _cut(self, x: Tensor, start: int, stop: int) -> Tensor:
-        return x[start:stop] if self._pack.trials is None else x[:, start:stop]
+        return x[start:stop] if self.pack.trials is None else x[:, start:stop]

@@ -10,8 +10,8 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
+from tune_vfl.protocol.granted import Average, Moment, Recording
 from tune_vfl.protocol.hooks import Hooks
-from tune_vfl.protocol.view import Average, Moment, Recording
 
 IN_MEMORY_BYTES = 512 * 2**20
 

@@ -1,113 +1,52 @@
 """What an adversary may see is a type: a :class:`View` holds what an attack's threat model grants, and nothing else.
 
-The private labels stay with the evaluator, which scores the attack's :class:`Answer`.
+The private labels stay with the evaluator, which scores the attack's :class:`Answer`. In a loop of one's own,
+:meth:`View.from_gradients` and :meth:`View.from_embeddings` make a view of what a party really received or holds.
 """
 
 from __future__ import annotations
 
+import copy
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from tune_vfl.errors import NotGrantedError
-from tune_vfl.protocol.granted import FirstBatch, Pairs, Received
+from tune_vfl.protocol.answers import Answer, Reconstruction
+from tune_vfl.protocol.granted import (
+    Auxiliary,
+    Average,
+    ClassOracle,
+    Features,
+    FirstBatch,
+    Moment,
+    Pairs,
+    Received,
+    Recording,
+)
 from tune_vfl.seeds import Streams
 
-Instant = Literal["first_batch", "epoch0", "last"]
-Grant = Literal[
-    "gradients",
-    "features",
-    "bottom",
-    "auxiliary",
-    "positive_hints",
-    "class_oracle",
-    "class_prior",
-    "received",
-    "known_bottom",
-    "pairs",
-    "parameter_gradient",
+__all__ = [
+    "Answer",
+    "Auxiliary",
+    "Average",
+    "ClassOracle",
+    "Features",
+    "FirstBatch",
+    "Moment",
+    "Pairs",
+    "Received",
+    "Reconstruction",
+    "Recording",
+    "View",
 ]
 
-
-@dataclass(frozen=True)
-class Average:
-    """A moment that lasts: each row's mean gradient over the last epochs, in which noise drawn anew averages out.
-
-    Attributes:
-        epochs: how many, at least 1; all of them where the training has fewer.
-    """
-
-    epochs: int
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"a mean is over 1 epoch or more, got {self.epochs}")
-
-
-Moment = Instant | Average
-
-
-@dataclass(frozen=True, eq=False)
-class Recording:
-    """What the attacker received during one moment of training, in the order it was sent.
-
-    A mean over epochs has the last one's order and batches. What it averages is the gradient of a row's own loss, the
-    received one times the rows of its batch then; it is divided by the rows of its batch here, as a received one is.
-
-    Attributes:
-        ids: ``(*trials, M)`` positions in the training split.
-        gradients: ``(*trials, M, d)`` exactly the tensors that were sent to the attacker, or their means.
-        batches: ``(start, stop)`` of each batch in the M rows.
-    """
-
-    ids: Tensor
-    gradients: Tensor
-    batches: tuple[tuple[int, int], ...]
-
-    def member(self, index: int) -> Recording:
-        """Return what one member of a pack received, without the leading axis."""
-        return Recording(self.ids[index], self.gradients[index], self.batches)
-
-
-@dataclass(frozen=True, eq=False)
-class Auxiliary:
-    """Rows of the training split whose labels the attacker knows.
-
-    Attributes:
-        ids: ``(*trials, A)`` positions in the training split.
-        labels: ``(*trials, A)`` their true labels.
-        smaller: by rows a class, the sets that would have been drawn of fewer; each is a part of the next larger.
-    """
-
-    ids: Tensor
-    labels: Tensor
-    smaller: Mapping[int, Auxiliary] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Features:
-    """The attacker's own features: ``(*trials, n, ...)`` for the training and the test rows.
-
-    Attributes:
-        added: how many of the last columns a defense had the attacker add to the data set's own.
-    """
-
-    train: Tensor
-    test: Tensor
-    added: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class ClassOracle:
-    """Per-class statistics of the received gradients, computed with true labels by the evaluator.
-
-    Attributes:
-        of: ``(values (*trials, M, d), ids (*trials, M), "mean" | "median") -> (*trials, K, d)``.
-    """
-
-    of: Callable[[Tensor, Tensor, Literal["mean", "median"]], Tensor]
+Known = tuple[Tensor, Tensor]
+"""Rows whose labels the attacker knows: ``(A,)`` their positions, and ``(A,)`` their labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,55 +58,115 @@ class View:
         lead: the leading axes ``*trials`` of every tensor here.
         num_classes: K, a public constant.
         streams: the attack's own random streams, named below its own name.
+        held: what was handed out, by the name of the grant.
     """
 
     attack: str
     lead: tuple[int, ...]
     num_classes: int
     streams: Streams
-    held_recordings: Mapping[Moment, Recording] | None = None
-    held_features: Features | None = None
-    held_bottom: Callable[[], nn.Module] | None = None
-    held_auxiliary: Auxiliary | None = None
-    held_positive_hints: Callable[[Recording, int], Tensor] | None = None
-    held_class_oracle: ClassOracle | None = None
-    held_class_prior: Tensor | None = None
-    held_received: Received | None = None
-    held_known_bottom: Callable[[str], nn.Module] | None = None
-    held_pairs: Pairs | None = None
-    held_first_batch: FirstBatch | None = None
+    held: Mapping[str, object] = field(default_factory=dict)
 
-    def _missing(self, grant: Grant) -> NotGrantedError:
-        return NotGrantedError(
-            f"attack {self.attack!r} asked for {grant!r}, which its capabilities do not list under sees; add it there "
-            "if its threat model really grants it"
-        )
+    @classmethod
+    def from_gradients(
+        cls,
+        gradients: Tensor,
+        *,
+        batch_size: int | None = None,
+        num_classes: int = 2,
+        known: Known | None = None,
+        labels: Tensor | None = None,
+        seed: int = 0,
+    ) -> View:
+        """Return the view of a party that received ``gradients`` in a training loop of your own.
+
+        Whatever moment an attack asks for, it gets these gradients; answers carry positions in them.
+
+        Args:
+            gradients: ``(M, d)`` the cut gradients of one epoch, in the order in which they came.
+            batch_size: rows of a batch, of which the last may have fewer; None takes them for one batch.
+            num_classes: K.
+            known: rows whose labels the party knows: ``direction`` takes its hints from them, ``grad_cluster`` names.
+            labels: ``(M,)`` all true labels, which only an oracle has: ``mean`` and ``median`` ask for it.
+            seed: of whatever the attack draws.
+        """
+        rows = len(gradients)
+        size = batch_size or rows
+        batches = tuple((start, min(start + size, rows)) for start in range(0, rows, size))
+        recording = Recording(torch.arange(rows), gradients.detach(), batches)
+        held: dict[str, object] = {"gradients": defaultdict(lambda: recording)}
+        if known is not None:
+            held |= {"auxiliary": Auxiliary(*known), "positive_hints": _hints_from(known)}
+        if labels is not None:
+            shares = torch.nn.functional.one_hot(labels, num_classes).float().mean(-2)
+            held |= {"class_oracle": ClassOracle.from_labels(labels, num_classes), "class_prior": shares}
+        return cls("from_gradients", (), num_classes, Streams(seed), held)
+
+    @classmethod
+    def from_embeddings(
+        cls,
+        train: Tensor,
+        known: Known,
+        *,
+        num_classes: int,
+        test: Tensor | None = None,
+        bottom: nn.Module | None = None,
+        seed: int = 0,
+    ) -> View:
+        """Return the view of a party that holds embeddings of its rows and the labels of a few.
+
+        Args:
+            train: ``(N, d)`` embeddings, or ``(N, ...)`` what ``bottom`` reads.
+            known: rows of ``train`` whose labels the party knows.
+            num_classes: K.
+            test: other rows to say something of; the first row of ``train`` stands in where there are none.
+            bottom: the party's bottom model ``(B, ...) -> (B, d)``, copied before it is used; None where ``train``
+                holds embeddings already.
+            seed: of whatever the attack draws.
+        """
+        features = Features(train.detach(), train[:1].detach() if test is None else test.detach())
+        own = nn.Identity() if bottom is None else bottom
+        held = {"features": features, "bottom": lambda: copy.deepcopy(own), "auxiliary": Auxiliary(*known)}
+        return cls("from_embeddings", (), num_classes, Streams(seed), held)
+
+    def holding(self, **held: object) -> View:
+        """Return the view with these grants in the place of its own."""
+        return replace(self, held={**self.held, **held})
+
+    def granted(self, grant: str) -> Any:
+        """Return what was handed out under the name of a grant; its file under ``evaluation/grants`` says what it is.
+
+        Raises:
+            NotGrantedError: when it was not.
+        """
+        if grant not in self.held:
+            raise NotGrantedError(
+                f"attack {self.attack!r} asked for {grant!r}, which its capabilities do not list under sees; add it "
+                "there if its threat model really grants it"
+            )
+        return self.held[grant]
 
     def recording(self, moment: Moment) -> Recording:
         """Return the gradients received during ``moment`` (grant ``gradients``)."""
-        if self.held_recordings is None:
-            raise self._missing("gradients")
-        return self.held_recordings[moment]
+        recordings: Mapping[Moment, Recording] = self.granted("gradients")
+        return recordings[moment]
 
     @property
     def features(self) -> Features:
         """The attacker's own features (grant ``features``)."""
-        if self.held_features is None:
-            raise self._missing("features")
-        return self.held_features
+        features: Features = self.granted("features")
+        return features
 
     def bottom(self) -> nn.Module:
         """Return a fresh copy of the attacker's trained bottom model, its to change (grant ``bottom``)."""
-        if self.held_bottom is None:
-            raise self._missing("bottom")
-        return self.held_bottom()
+        copy_of_it: Callable[[], nn.Module] = self.granted("bottom")
+        return copy_of_it()
 
     @property
     def auxiliary(self) -> Auxiliary:
-        """The labelled rows (grant ``auxiliary``)."""
-        if self.held_auxiliary is None:
-            raise self._missing("auxiliary")
-        return self.held_auxiliary
+        """The rows whose labels the attacker knows (grant ``auxiliary``)."""
+        auxiliary: Auxiliary = self.granted("auxiliary")
+        return auxiliary
 
     def positive_hints(self, recording: Recording, count: int) -> Tensor:
         """Return, for each batch, ``count`` known positive rows (grant ``positive_hints``).
@@ -177,30 +176,26 @@ class View:
             positives whose received gradient is not all zeros (among all of them where there is none); -1 where
             the batch has fewer.
         """
-        if self.held_positive_hints is None:
-            raise self._missing("positive_hints")
-        return self.held_positive_hints(recording, count)
+        draw: Callable[[Recording, int], Tensor] = self.granted("positive_hints")
+        return draw(recording, count)
 
     @property
     def class_oracle(self) -> ClassOracle:
         """Per-class statistics of the gradients (grant ``class_oracle``): makes the attack an upper bound."""
-        if self.held_class_oracle is None:
-            raise self._missing("class_oracle")
-        return self.held_class_oracle
+        oracle: ClassOracle = self.granted("class_oracle")
+        return oracle
 
     @property
     def class_prior(self) -> Tensor:
         """``(*trials, K)`` class shares (grant ``class_prior``)."""
-        if self.held_class_prior is None:
-            raise self._missing("class_prior")
-        return self.held_class_prior
+        shares: Tensor = self.granted("class_prior")
+        return shares
 
     @property
     def received(self) -> Received:
         """The embeddings that the label party received for the rows under attack (grant ``received``)."""
-        if self.held_received is None:
-            raise self._missing("received")
-        return self.held_received
+        received: Received = self.granted("received")
+        return received
 
     def known_bottom(self, restart: int = 0) -> nn.Module:
         """Return a copy of a passive party's trained bottom model as the label party knows it (grant ``known_bottom``).
@@ -208,56 +203,31 @@ class View:
         Args:
             restart: what a defense keeps secret of the model is guessed anew for each.
         """
-        if self.held_known_bottom is None:
-            raise self._missing("known_bottom")
-        return self.held_known_bottom(f"known_bottom/{restart}")
+        known: Callable[[str], nn.Module] = self.granted("known_bottom")
+        return known(f"known_bottom/{restart}")
 
     @property
     def pairs(self) -> Pairs:
         """Known rows of the passive party and their embeddings (grant ``pairs``)."""
-        if self.held_pairs is None:
-            raise self._missing("pairs")
-        return self.held_pairs
+        pairs: Pairs = self.granted("pairs")
+        return pairs
 
     @property
     def first_batch(self) -> FirstBatch:
         """The first batch without gradients of single rows (grant ``parameter_gradient``)."""
-        if self.held_first_batch is None:
-            raise self._missing("parameter_gradient")
-        return self.held_first_batch
+        first: FirstBatch = self.granted("parameter_gradient")
+        return first
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What one variant of an attack says about rows.
+def _hints_from(known: Known) -> Callable[[Recording, int], Tensor]:
+    """Return what gives, for each batch, the first of the known positives in it."""
+    positives = set(known[0][known[1] == 1].tolist())
 
-    Attributes:
-        scores: ``(*trials, M)`` binary scores, larger is more positive, or ``(*trials, M, K)`` class scores.
-        ids: ``(*trials, M)`` positions in the training split (or in the test split, for ``test``).
-        oriented: the attacker knows which end of the scores is positive; False lets leak AUC take max(AUC, 1 - AUC).
-        counted: ``(*trials, M)`` bool: rows that count; None counts all.
-        test: class scores ``(*trials, n_test, K)`` for the test rows, where the attack makes them.
-        validation: ``(*trials,)`` the attacker's own estimate of this variant's success, by which it may choose.
-    """
+    def draw(recording: Recording, count: int) -> Tensor:
+        places = [
+            [at for at in range(start, stop) if int(recording.ids[at]) in positives][:count]
+            for start, stop in recording.batches
+        ]
+        return torch.tensor([[*row, *[-1] * (count - len(row))] for row in places])
 
-    scores: Tensor
-    ids: Tensor
-    oriented: bool = False
-    counted: Tensor | None = None
-    test: Tensor | None = None
-    validation: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Reconstruction:
-    """What one variant of an attack takes a passive party's rows to be.
-
-    Attributes:
-        rows: ``(*trials, M, ...)`` of the shape of the rows; pixels beyond [0, 1] are clamped when they are scored.
-        ids: ``(*trials, M)`` positions in the training split.
-        validation: ``(*trials,)`` the attacker's own estimate of this variant's success, by which it may choose.
-    """
-
-    rows: Tensor
-    ids: Tensor
-    validation: Tensor | None = None
+    return draw

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation.resolving import build_architecture, resolve
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.models.base import build_architecture
 from tune_vfl.spaces.space import Dimension, parse_space
 from tune_vfl.spec.cell import as_text, from_text
 

@@ -16,6 +16,7 @@ from tune_vfl.spec.study import (
     explain,
     json_schema,
     parse,
+    validated,
 )
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "explain",
     "json_schema",
     "parse",
+    "validated",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -32,6 +32,9 @@ class Strict(BaseModel):
     """A model that refuses fields it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+S = TypeVar("S", bound=Strict)
 
 
 class ByName(BaseModel):
@@ -216,6 +219,18 @@ def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
             return []
         model = annotation
     return list(model.model_fields)
+
+
+def validated(model: type[S], values: Mapping[str, Any], place: str) -> S:
+    """Validate the options or parameters of something registered.
+
+    Raises:
+        SpecError: every problem, with its place in the spec and the known fields.
+    """
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise SpecError([f"{place}: {problem}" for problem in explain(error, model)]) from error
 
 
 def parse(raw: Mapping[str, Any]) -> StudySpec:

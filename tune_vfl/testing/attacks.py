@@ -5,6 +5,7 @@ Inherit :class:`AttackContract` and give it a fixture ``attack_class``. Worlds a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,8 @@ from pydantic import ValidationError
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import NotGrantedError
+from tune_vfl.evaluation.grants.base import keepers_for
+from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.metrics.leakage import leak_auc, top1
 from tune_vfl.metrics.reconstruction import recovered
 from tune_vfl.protocol.loop import overriding
@@ -52,7 +55,8 @@ def world_for(cls: AttackClass, seeds: int | list[int], **options: Any) -> World
 
 def run_on(cls: AttackClass, world: World) -> dict[str, Answer | Reconstruction]:
     """Run the attack with exactly the grants that it declares."""
-    return dict(quick_attack(cls).run(world.view(cls.name, quick_attack(cls).sees())))
+    attack = quick_attack(cls)
+    return dict(attack.run(world.view(attack)))
 
 
 def said(answer: Answer | Reconstruction) -> Tensor:
@@ -103,7 +107,7 @@ class AttackContract:
     def test_it_takes_part_in_the_training_if_it_says_so(self, attack_class: AttackClass) -> None:
         """An attack that acts has hooks, which never ask for labels; one that watches has none."""
         quick = quick_attack(attack_class)
-        hooks = quick.hooks(Training(), world_for(attack_class, 0).view(attack_class.name, quick.sees()))
+        hooks = quick.hooks(Training(), world_for(attack_class, 0).view(quick))
         assert bool(hooks) == attack_class.capabilities.acts
         assert not overriding(hooks, "setup")
 
@@ -115,13 +119,13 @@ class AttackContract:
             attack_class.Params.model_validate({"no_such_parameter": 1})
 
     def test_it_asks_for_the_moments_it_reads(self, watching: AttackClass) -> None:
-        """Moments are recorded only for those who read gradients; those it named are enough."""
+        """Moments are recorded only for those who read gradients; those it named, and no others, are there."""
         attack, world = quick_attack(watching), world_for(watching, 0)
-        moments = attack.moments()
-        assert bool(moments) == bool({"gradients", "parameter_gradient"} & attack.sees())
-        for moment in set(world.recordings) - set(moments):
-            del world.recordings[moment]
-        assert attack.run(world.view(watching.name, attack.sees()))
+        assert bool(attack.moments()) == (ReceivedGradients in keepers_for([attack]))
+        view = world.view(attack)
+        if "gradients" in attack.sees():
+            assert set(view.granted("gradients")) == set(attack.moments())
+        assert attack.run(view)
 
     def test_answers_are_well_formed(self, watching: AttackClass) -> None:
         """Shapes fit, ids are positions in the training split, scores are finite."""
@@ -133,7 +137,7 @@ class AttackContract:
             assert answer.validation is None or answer.validation.shape == world.lead
             assert torch.isfinite(said(answer)).all()
             if isinstance(answer, Reconstruction):
-                assert torch.equal(answer.ids, world.view(watching.name).received.ids)
+                assert torch.equal(answer.ids, world.view(quick_attack(watching)).received.ids)
                 assert answer.rows.shape == (*answer.ids.shape, *world.features.train.shape[len(world.lead) + 1 :])
                 continue
             assert answer.scores.shape in {answer.ids.shape, (*answer.ids.shape, k)}
@@ -194,9 +198,12 @@ class AttackContract:
         """Without any one of the declared grants it is refused, so each is really used and none is got around."""
         world, sees = world_for(watching, 10), quick_attack(watching).sees()
         assert sees <= watching.capabilities.sees
+        view = world.view(quick_attack(watching))
+        assert set(view.held) == sees
         for grant in sees:
+            less = replace(view, held={name: held for name, held in view.held.items() if name != grant})
             with pytest.raises(NotGrantedError, match=watching.name):
-                quick_attack(watching).run(world.view(watching.name, sees - {grant}))
+                quick_attack(watching).run(less)
 
     def test_it_leaves_what_it_sees_as_it_is(self, watching: AttackClass) -> None:
         """Recordings, features, labels and the bottom model are the same afterwards."""
@@ -220,10 +227,10 @@ def _tensors(world: World) -> list[torch.Tensor]:
     state = list(world.bottom.state_dict().values())
     return [
         *recorded,
-        world.sent,
+        world.sent_rows,
         world.features.train,
         world.features.test,
-        world.auxiliary.ids,
-        world.auxiliary.labels,
+        world.y_train,
+        world.y_test,
         *state,
     ]

@@ -1,31 +1,67 @@
 """Worlds made up for tests: rows, labels, gradients and a bottom model, and the views that attacks get of them.
 
 A separable world gives labels away to any reader of gradients or embeddings, and features to the receiver of the
-embeddings; in the other one both are drawn apart from everything that an attacker sees.
+embeddings; in the other one both are drawn apart from everything that an attacker sees. What an attack is granted of a
+world goes through the very grants that it gets of a real training, which the world plays to whatever they keep.
 """
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from tune_vfl.evaluation.granting import parameter_gradient
+from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest
+from tune_vfl.data.base import Columns, Dataset, Recipe, Split
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.evaluation.grants.auxiliary import AuxiliaryLabels
+from tune_vfl.evaluation.grants.base import GRANTS, keepers_for, view_of
+from tune_vfl.evaluation.run import Run
+from tune_vfl.evaluation.task import Task
+from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.layers import select_member, stack_of
-from tune_vfl.protocol.granted import FirstBatch, Pairs, Received
-from tune_vfl.protocol.members import gather_rows
-from tune_vfl.protocol.view import Auxiliary, Average, ClassOracle, Features, Grant, Moment, Recording, View
+from tune_vfl.models.mlp import Mlp, MlpOptions
+from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.protocol.view import Answer, Auxiliary, Features, Moment, Recording, View
 from tune_vfl.seeds import Streams
+from tune_vfl.spec import Cell, Named, Strict, Training
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 TARGETS, KNOWN = 40, 200
-"""Rows under attack where features are the goal, and rows known with their embeddings."""
-EVERYTHING: frozenset[Grant] = frozenset(get_args(Grant))
+"""Rows under attack where features are the goal, and rows known with their embeddings, of who asks for no number."""
+TRAINING = Training(epochs=1)
+
+
+class Everyone(Attack[Strict]):
+    """Stands in for an attack where a view is asked for by name: it sees everything."""
+
+    capabilities = AttackCapabilities()
+
+    def __init__(self, name: str, grants: Collection[str]) -> None:
+        super().__init__()
+        self.name = name  # type: ignore[misc]
+        self._grants = frozenset(grants)
+
+    def sees(self) -> frozenset[str]:
+        """Return what it was made for."""
+        return self._grants
+
+    def moments(self) -> tuple[Moment, ...]:
+        """Return every instant."""
+        return ("first_batch", "epoch0", "last")
+
+    def target_request(self) -> TargetRequest:
+        """Return the world's own numbers."""
+        return TargetRequest(TARGETS, KNOWN)
+
+    def run(self, view: View) -> Mapping[str, Answer]:
+        """Answer nothing."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +74,9 @@ class World:
         y_train, y_test: ``(*trials, n)`` true labels.
         features: the attacker's.
         bottom: the attacker's bottom model.
-        recordings: what it received.
-        auxiliary: rows whose labels it knows.
-        sent: ``(*trials, N, d)`` the embeddings that the label party received for the training rows.
+        recordings: what it received in the one epoch that there was, by moment; ``last`` is what is played to keepers.
+        aux_per_class: how many rows a class have labels that an attacker may know.
+        sent_rows: ``(*trials, N, ...)`` the rows whose embeddings the label party receives.
     """
 
     seeds: int | tuple[int, ...]
@@ -50,62 +86,92 @@ class World:
     features: Features
     bottom: nn.Module
     recordings: dict[Moment, Recording]
-    auxiliary: Auxiliary
-    sent: Tensor
+    aux_per_class: int
+    sent_rows: Tensor
 
     @property
     def lead(self) -> tuple[int, ...]:
         """The leading axes of every tensor."""
         return () if isinstance(self.seeds, int) else (len(self.seeds),)
 
-    def view(self, attack: str, grants: Collection[Grant] = EVERYTHING) -> View:
-        """Return the view of an attack that is granted ``grants``."""
-        return View(
-            attack=attack,
-            lead=self.lead,
-            num_classes=self.num_classes,
-            streams=Streams(self.seeds if isinstance(self.seeds, int) else list(self.seeds)),
-            held_recordings=self.recordings if "gradients" in grants else None,
-            held_features=self.features if "features" in grants else None,
-            held_bottom=(lambda: copy.deepcopy(self.bottom)) if "bottom" in grants else None,
-            held_auxiliary=self.auxiliary if "auxiliary" in grants else None,
-            held_positive_hints=self._hints if "positive_hints" in grants else None,
-            held_class_oracle=ClassOracle(of=self._statistics) if "class_oracle" in grants else None,
-            held_class_prior=self._shares() if "class_prior" in grants else None,
-            held_received=self._received() if "received" in grants else None,
-            held_known_bottom=(lambda _: copy.deepcopy(self.bottom)) if "known_bottom" in grants else None,
-            held_pairs=self._pairs() if "pairs" in grants else None,
-            held_first_batch=self._first_batch() if "parameter_gradient" in grants else None,
-        )
+    @property
+    def pack(self) -> Pack:
+        """Who trains together."""
+        return Pack((self.seeds,), None) if isinstance(self.seeds, int) else Pack(self.seeds, 1)
 
-    def _first_batch(self) -> FirstBatch | None:
-        """The first batch at a label party that adds one other embedding up with this one; None where widths differ."""
-        seen = self.recordings["first_batch"]
-        x = gather_rows(self.features.train, seen.ids)
+    @property
+    def auxiliary(self) -> Auxiliary:
+        """The rows whose labels an attacker knows that requests no number of them."""
+        drawn = AuxiliaryLabels().hand_out(Everyone("everyone", {"auxiliary"}), self._before())
+        assert drawn is not None
+        return drawn
+
+    def view(self, attack: str | Attack[Strict]) -> View:
+        """Return the view of an attack; by its name alone, one that is granted everything that the world has."""
+        asked = Everyone(attack, self._grants()) if isinstance(attack, str) else attack
+        return view_of(asked, self.played([asked]))
+
+    def played(self, attacks: Sequence[Attack[Strict]]) -> Run:
+        """Return the world as a training that is over, with everything kept that these attacks are granted."""
+        before, epoch = self._before(), self.recordings["last"]
+        keepers = {kind: kind(attacks, TRAINING, self.y_train.shape[-1]) for kind in keepers_for(attacks)}
+        none = DEFENSES["none"](Strict(), num_classes=self.num_classes, embedding_dims=[1])
+        sent = replace(before.split, passive_train=(self.sent_rows,))
+        loop = SplitTraining(before.network, Rows(sent, self.pack), TRAINING, [none, *keepers.values()], self.lead)
+        for keeper in keepers.values():
+            keeper.begin(loop)
+            for step, (start, stop) in enumerate(epoch.batches):
+                received, ids = epoch.gradients[..., start:stop, :], epoch.ids[..., start:stop]
+                keeper.gradient_received(received, party=0, ids=ids, epoch=0, step=step)
+            keeper.end(loop)
+        return replace(before, keepers=keepers)
+
+    def _grants(self) -> set[str]:
+        """All grants; that of the parameters' gradient only where embeddings are as wide as what was received."""
         with torch.no_grad():
-            if self.bottom(x).shape != seen.gradients.shape:
-                return None
-        gradient = parameter_gradient(self.bottom, x, seen.gradients)
-        return FirstBatch(seen.ids, x, gradient, lambda: copy.deepcopy(self.bottom), 1, "sum", None)
+            fits = self.bottom(self.features.train).shape[-1] == self.recordings["last"].gradients.shape[-1]
+        return set(GRANTS.names()) - (set() if fits else {"parameter_gradient"})
 
-    def _received(self) -> Received:
-        """The first ``TARGETS`` training rows are under attack: rows are in random order already."""
-        axis = len(self.lead)
-        ids = torch.arange(TARGETS).expand(*self.lead, TARGETS)
-        return Received(ids, self.sent.narrow(axis, 0, TARGETS), tuple(self.features.train.shape[axis + 1 :]))
+    def _before(self) -> Run:
+        """The world as a training before its first step."""
+        train, test = self.features.train, self.features.test
+        own = self.y_train.unsqueeze(-1).float()
+        rows = torch.arange(self.y_train.shape[-1]).expand(self.y_train.shape)
+        tests = torch.arange(self.y_test.shape[-1]).expand(self.y_test.shape)
+        split = Split((train,), (test,), own, self.y_test.unsqueeze(-1).float(), self.y_train, self.y_test, rows, tests)
+        network = VflNetwork([self.bottom], nn.Linear(1, self.num_classes), None, "sum")
+        return Run(self._task(), self.pack, split, network)
 
-    def _pairs(self) -> Pairs:
-        axis = len(self.lead)
-        return Pairs(*(x.narrow(axis, TARGETS, KNOWN) for x in (self.features.train, self.sent)))
+    def _task(self) -> Task:
+        model, width = Named(name="mlp"), self.features.train.shape[-1]
+        architecture = Mlp(MlpOptions.model_validate({"top": "none", "aggregation": "sum"}))
+        dataset = Dataset(
+            name="made_up",
+            passive=(Columns("passive", torch.zeros(1, width)),),
+            active=Columns("active", torch.zeros(1, 1)),
+            y=self.y_train,
+            class_names=tuple(str(k) for k in range(self.num_classes)),
+            metric="accuracy",
+            recipe=Recipe(model, TRAINING, self.aux_per_class),
+            fingerprint="",
+        )
+        cell = Cell(
+            dataset=Named(name="made_up"),
+            model=model,
+            training=TRAINING,
+            defense="none",
+            attacks=(),
+            seeds=self.pack.seeds,
+            metric="accuracy",
+            num_classes=self.num_classes,
+            mode="nosplit",
+        )
+        return Task(cell, dataset, architecture, ())
 
     def member(self, index: int) -> World:
         """Return one member of a pack, without leading axes."""
         if isinstance(self.seeds, int):
             raise TypeError("a single world has no members")
-
-        def recorded(r: Recording) -> Recording:
-            return Recording(r.ids[index], r.gradients[index], r.batches)
-
         return World(
             seeds=self.seeds[index],
             num_classes=self.num_classes,
@@ -113,31 +179,10 @@ class World:
             y_test=self.y_test[index],
             features=replace(self.features, train=self.features.train[index], test=self.features.test[index]),
             bottom=select_member(self.bottom, index),
-            recordings={m: recorded(r) for m, r in self.recordings.items()},
-            auxiliary=Auxiliary(self.auxiliary.ids[index], self.auxiliary.labels[index]),
-            sent=self.sent[index],
+            recordings={m: r.member(index) for m, r in self.recordings.items()},
+            aux_per_class=self.aux_per_class,
+            sent_rows=self.sent_rows[index],
         )
-
-    def _shares(self) -> Tensor:
-        return torch.nn.functional.one_hot(self.y_train, self.num_classes).float().mean(-2)
-
-    def _statistics(self, values: Tensor, ids: Tensor, kind: Literal["mean", "median"]) -> Tensor:
-        labels = self.y_train.gather(-1, ids)
-        centres = []
-        for c in range(self.num_classes):
-            mine = values.masked_fill((labels != c).unsqueeze(-1), torch.nan)
-            centres.append(mine.nanmean(-2) if kind == "mean" else mine.nanquantile(0.5, dim=-2))
-        return torch.stack(centres, -2)
-
-    def _hints(self, recording: Recording, count: int) -> Tensor:
-        """The first ``count`` positives of each batch: rows are in random order already."""
-        positive = self.y_train.gather(-1, recording.ids) == 1
-        hints = []
-        for start, stop in recording.batches:
-            block = positive[..., start:stop]
-            at = torch.where(block, torch.arange(start, stop), recording.ids.shape[-1]).sort(-1).values[..., :count]
-            hints.append(torch.where(at < recording.ids.shape[-1], at, -1))
-        return torch.stack(hints, -2)
 
 
 def make_world(
@@ -163,15 +208,15 @@ def make_world(
         rows: training rows.
         test_rows: test rows.
         batch: rows in a batch.
-        aux_per_class: labelled rows a class.
+        aux_per_class: labeled rows a class.
         bottom_widths: hidden widths of the bottom model, which is not trained, and that of its embeddings.
     """
     many = [seeds] if isinstance(seeds, int) else list(seeds)
     known = num_classes * aux_per_class
     drawn = [_labels(s, num_classes, rows + test_rows, known) for s in many]
     sent = [_rows(g, y, num_classes=num_classes, separable=separable, width=width, rows=rows) for g, y in drawn]
-    columns = zip(*((y, *row, torch.arange(known)) for (_, y), row in zip(drawn, sent, strict=True)), strict=True)
-    y, x, gradients, order, at = (c[0] if isinstance(seeds, int) else torch.stack(c) for c in columns)
+    columns = zip(*((y, *row) for (_, y), row in zip(drawn, sent, strict=True)), strict=True)
+    y, x, gradients, order = (c[0] if isinstance(seeds, int) else torch.stack(c) for c in columns)
     whole = seeds if isinstance(seeds, int) else tuple(seeds)
     stream = Streams(seeds)["bottom"]
     batches = tuple((s, min(s + batch, rows)) for s in range(0, rows, batch))
@@ -180,8 +225,6 @@ def make_world(
     first = Recording(order[..., :batch], gradients[..., :batch, :], batches[:1])
     bottom = nn.Sequential(*stack_of([x.shape[-1], *bottom_widths], nn.ReLU, stream=stream))
     x_train = x[..., :rows, :]
-    with torch.no_grad():
-        sent = bottom(x_train if separable else x_train.roll(rows // 2, -2))
     return World(
         seeds=whole,
         num_classes=num_classes,
@@ -189,9 +232,9 @@ def make_world(
         y_test=y[..., rows:],
         features=Features(x_train, x[..., rows:, :]),
         bottom=bottom,
-        recordings={"first_batch": first, "epoch0": epoch, "last": epoch, Average(2): epoch},
-        auxiliary=Auxiliary(at, y_train.gather(-1, at)),
-        sent=sent,
+        recordings={"first_batch": first, "epoch0": epoch, "last": epoch},
+        aux_per_class=aux_per_class,
+        sent_rows=x_train if separable else x_train.roll(rows // 2, -2),
     )
 
 

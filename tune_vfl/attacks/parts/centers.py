@@ -1,4 +1,4 @@
-"""What the mean and the median attack share: the nearer of two class centres, decided for all rows at once."""
+"""What the mean and the median attack share: the nearer of two class centers, decided for all rows at once."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import torch
 from torch import Tensor
 
 
-def nearer_positive(values: Tensor, centres: Tensor, *, strict: bool = False) -> tuple[Tensor, Tensor]:
-    """Predict 1 where a row is nearer to the positive class's centre.
+def nearer_positive(values: Tensor, centers: Tensor, *, strict: bool = False) -> tuple[Tensor, Tensor]:
+    """Predict 1 where a row is nearer to the positive class's center.
 
     The difference of squared distances equals ``2 (v - midpoint) . (mu1 - mu0)``, which keeps its precision where both
     distances are large beside their difference.
 
     Args:
         values: ``(*trials, M, d)``.
-        centres: ``(*trials, 2, d)``; NaN for a class without rows.
+        centers: ``(*trials, 2, d)``; NaN for a class without rows.
         strict: whether a tie goes to the negative class.
 
     Returns:
         ``(*trials, M)`` scores 0.0 or 1.0, and ``(*trials, M)`` bool, False where a class had no rows.
     """
-    negative, positive = centres[..., :1, :], centres[..., 1:, :]
-    known = torch.isfinite(centres).all(-1).all(-1, keepdim=True)
+    negative, positive = centers[..., :1, :], centers[..., 1:, :]
+    known = torch.isfinite(centers).all(-1).all(-1, keepdim=True)
     side = ((values - (positive + negative) / 2) * (positive - negative)).sum(-1)
     scores = (side > 0 if strict else side >= 0).to(values.dtype)
     return scores, known.expand(scores.shape)

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.parts.conditioned import Conditioned
-from tune_vfl.attacks.parts.coordinates import Holdings
-from tune_vfl.attacks.parts.heads import Head, take
+from tune_vfl.attacks.parts.coordinates import RowCoordinates
+from tune_vfl.attacks.parts.inference_head import InferenceHead
 from tune_vfl.attacks.parts.logistic import choose_and_fit, folds_of, logits_of
 from tune_vfl.attacks.parts.mixmatch import Fit, Pool, mixmatch, supervised
 from tune_vfl.errors import SpecError
+from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Strict
 
@@ -76,21 +77,21 @@ class PmcParams(Strict):
     lr: float = Field(2e-3, gt=0, description="learning rate of Adam")
     batch_size: int = Field(16, ge=2, description="rows of each kind in a step; fewer where there are fewer")
     head_layers: int = Field(1, ge=1, le=5, description="linear layers of the head")
-    epochs: int = Field(200, ge=1, description="passes over the labelled rows of head_only and supervised")
+    epochs: int = Field(200, ge=1, description="passes over the labeled rows of head_only and supervised")
     validate_folds: int = Field(
         0,
         ge=0,
         le=10,
-        description="cross-validate every variant on the labelled rows with this many folds (costs as many trainings); "
+        description="cross-validate every variant on the labeled rows with this many folds (costs as many trainings); "
         "0: only the regressions, which do so anyway",
     )
-    aux: Literal["per_class", "random"] = Field("per_class", description="how the labelled rows are drawn")
+    aux: Literal["per_class", "random"] = Field("per_class", description="how the labeled rows are drawn")
     aux_per_class: PerClass | None = Field(
         None,
-        description="labelled rows a class; none: the data set's recipe; a list: every variant with each of these "
+        description="labeled rows a class; none: the data set's recipe; a list: every variant with each of these "
         "numbers of rows, as variant@rows",
     )
-    aux_total: int | None = Field(None, ge=2, description="labelled rows in all for aux: random")
+    aux_total: int | None = Field(None, ge=2, description="labeled rows in all for aux: random")
 
     @model_validator(mode="after")
     def _sizes_are_by_class(self) -> Self:
@@ -114,14 +115,14 @@ def in_chunks(model: Callable[[Tensor], Tensor], x: Tensor, axis: int) -> Tensor
 
 
 class Completion:
-    """Embeddings, labelled and unlabelled rows of one view.
+    """Embeddings, labeled and unlabeled rows of one view.
 
     Args:
         view: what the attacker sees.
         params: the attack's parameters.
 
     Raises:
-        SpecError: with fewer labelled rows than classes, or none that is unlabelled.
+        SpecError: with fewer labeled rows than classes, or none that is unlabeled.
     """
 
     def __init__(self, view: View, params: PmcParams) -> None:
@@ -131,7 +132,7 @@ class Completion:
         self._rows, known = self._x.shape[self._axis], self._y.shape[-1]
         if known < view.num_classes:
             raise SpecError(
-                f"attack {view.attack!r} needs at least {view.num_classes} labelled rows, one a class, got {known}; "
+                f"attack {view.attack!r} needs at least {view.num_classes} labeled rows, one a class, got {known}; "
                 "raise aux_per_class or aux_total"
             )
         if self._rows <= known:
@@ -139,8 +140,8 @@ class Completion:
                 f"attack {view.attack!r} got labels for all {self._rows} training rows; lower aux_per_class or "
                 "aux_total"
             )
-        labelled = torch.zeros(*view.lead, self._rows, dtype=torch.bool, device=self._at.device)
-        self._hidden = ~labelled.scatter(-1, self._at, True)
+        labeled = torch.zeros(*view.lead, self._rows, dtype=torch.bool, device=self._at.device)
+        self._hidden = ~labeled.scatter(-1, self._at, True)
         self._rest = self._hidden.int().argsort(dim=-1, descending=True, stable=True)[..., : self._rows - known]
         bottom = view.bottom().eval()
         self._e, self._e_test = (self._embed(bottom, x) for x in (self._x, self._x_test))
@@ -175,16 +176,16 @@ class Completion:
         return folds_of(self._y, self._view.streams[stream].uniform(self._y.shape[-1]), count)
 
     def _logreg(self) -> Answer:
-        spread, centre = torch.std_mean(self._e, dim=-2, keepdim=True)
+        spread, center = torch.std_mean(self._e, dim=-2, keepdim=True)
         spread = torch.where(spread > 0, spread, 1.0)
-        train, test = (self._e - centre) / spread, (self._e_test - centre) / spread
-        coefficients, validation = self._regression(take(train, self._at), _STRENGTHS)
+        train, test = (self._e - center) / spread, (self._e_test - center) / spread
+        coefficients, validation = self._regression(gather_rows(train, self._at), _STRENGTHS)
         return self._answer(logits_of(train, coefficients), logits_of(test, coefficients), validation)
 
     def _logreg_all(self) -> Answer:
-        held = Holdings(self._view.bottom().eval(), self._x, self._at)
+        held = RowCoordinates(self._view.bottom().eval(), self._x, self._at)
         coefficients, validation = self._regression(
-            held(take(self._x, self._at)), _STRENGTHS_OF_ALL, "logreg_all/folds"
+            held(gather_rows(self._x, self._at)), _STRENGTHS_OF_ALL, "logreg_all/folds"
         )
         train, test = (
             in_chunks(lambda part: logits_of(held(part), coefficients), x, self._axis) for x in (self._x, self._x_test)
@@ -194,13 +195,13 @@ class Completion:
     def _conditioned(self) -> Answer:
         held = Conditioned(self._x, self._e, self._view.features.added)
         train, test = held(self._x, self._e), held(self._x_test, self._e_test)
-        coefficients, validation = self._regression(take(train, self._at), _STRENGTHS, "conditioned/folds")
+        coefficients, validation = self._regression(gather_rows(train, self._at), _STRENGTHS, "conditioned/folds")
         return self._answer(logits_of(train, coefficients), logits_of(test, coefficients), validation)
 
     def _regression(
         self, known: Tensor, strengths: tuple[float, ...], stream: str = "logreg/folds"
     ) -> tuple[Tensor, Tensor]:
-        """Fit the labelled rows ``(*trials, A, width)``; return coefficients and the cross-validated accuracy."""
+        """Fit the labeled rows ``(*trials, A, width)``; return coefficients and the cross-validated accuracy."""
         count = min(_FOLDS, self._y.shape[-1])
         folds = self._folds(stream, count)
         strength = torch.tensor(strengths, device=known.device)
@@ -217,10 +218,10 @@ class Completion:
         return Fit(p.steps or steps, p.lr, batch, decay if p.ema_decay is None else p.ema_decay)
 
     def _train(self, variant: str, name: str, at: Tensor, y: Tensor, rest: Tensor) -> Callable[[bool], Tensor]:
-        """Train on the labelled rows ``at``; return the logits of all training rows, or of all test rows."""
+        """Train on the labeled rows ``at``; return the logits of all training rows, or of all test rows."""
         view, streams = self._view, self._view.streams
         frozen = variant in ("head_only", "mixmatch_frozen")
-        head = Head(
+        head = InferenceHead(
             self._e.shape[-1],
             view.num_classes,
             layers=self._params.head_layers,
@@ -232,13 +233,13 @@ class Completion:
         fit = self._fit(variant, at.shape[-1], rest.shape[-1])
         targets = one_hot(y, view.num_classes).to(x.dtype)
         if variant in ("head_only", "supervised"):
-            supervised(model, take(x, at), targets, fit, streams=lambda s: streams[f"{name}/{s}"])
+            supervised(model, gather_rows(x, at), targets, fit, streams=lambda s: streams[f"{name}/{s}"])
         else:
             mixmatch(model, Pool(x, at, targets, rest), fit, streams=lambda s: streams[f"{name}/{s}"])
         return lambda test: in_chunks(model, x_test if test else x, self._axis)
 
     def _validated(self, variant: str) -> Tensor | None:
-        """Cross-validated accuracy on the labelled rows ``(*trials,)``, where it is asked for."""
+        """Cross-validated accuracy on the labeled rows ``(*trials,)``, where it is asked for."""
         count = min(self._params.validate_folds, self._y.shape[-1])
         if count < 2:
             return None
@@ -247,9 +248,9 @@ class Completion:
         right = []
         for f, held_out in enumerate(folds):
             kept = torch.cat([part for g, part in enumerate(folds) if g != f], -1)
-            at, y = take(self._at, kept), take(self._y, kept)
-            rest = torch.cat([self._rest, take(self._at, held_out)], -1)
+            at, y = gather_rows(self._at, kept), gather_rows(self._y, kept)
+            rest = torch.cat([self._rest, gather_rows(self._at, held_out)], -1)
             score = self._train(variant, f"{variant}/fold{f}", at, y, rest)
-            said = take(score(False), take(self._at, held_out)).argmax(-1)
-            right.append((said == take(self._y, held_out)).float())
+            said = gather_rows(score(False), gather_rows(self._at, held_out)).argmax(-1)
+            right.append((said == gather_rows(self._y, held_out)).float())
         return torch.cat(right, -1).mean(-1)

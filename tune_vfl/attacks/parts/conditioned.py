@@ -16,7 +16,7 @@ class Conditioned:
 
     A random column that the top model needs fills most of an embedding, and a penalty on coefficients then drowns what
     little else there is. The mean is fitted to all rows, which needs no labels: least squares on lines between
-    :data:`KNOTS` values of each column, added up. Features and embeddings are standardised.
+    :data:`KNOTS` values of each column, added up. Features and embeddings are standardized.
 
     Args:
         x: ``(*trials, n, d)`` the attacker's features, the added columns last.
@@ -29,7 +29,8 @@ class Conditioned:
         low, high = x[..., -added:].aminmax(dim=-2, keepdim=True)
         self._low, self._range = low, torch.where(high > low, high - low, 1.0)
         hats = self._hats(x)
-        # A ridge of a row in ten thousand: hats of several columns add up to the same constant, and some hold no row.
+        # A little ridge, a row in ten thousand: the hats of each column add up to 1, so those of several columns are
+        # linearly dependent, and a hat may hold no row at all.
         ridge = 1e-4 * hats.shape[-2] * torch.eye(hats.shape[-1], dtype=hats.dtype, device=hats.device)
         self._means = torch.linalg.solve(hats.mT @ hats + ridge, hats.mT @ e)
         self._x, self._rest = _Scaler(x), _Scaler(e - hats @ self._means)
@@ -48,8 +49,8 @@ class Conditioned:
 
 class _Scaler:
     def __init__(self, rows: Tensor) -> None:
-        spread, self._centre = torch.std_mean(rows, dim=-2, keepdim=True)
+        spread, self._center = torch.std_mean(rows, dim=-2, keepdim=True)
         self._spread = torch.where(spread > 0, spread, 1.0)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return (rows - self._centre) / self._spread
+        return (rows - self._center) / self._spread

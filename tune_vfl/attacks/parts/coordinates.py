@@ -5,43 +5,43 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tune_vfl.attacks.parts.heads import take
 from tune_vfl.models.layers import Linear
+from tune_vfl.protocol.members import gather_rows
 
 GROUP_WEIGHT = 32.0
 """Summed variance of each group of columns: a wide group must not drown a narrow one in a ridge penalty."""
 _SAMPLED = 4096
 
 
-class Holdings:
-    """Maps rows to coordinates in which a ridge-penalised linear model of the labelled rows can be fitted.
+class RowCoordinates:
+    """Maps rows to coordinates in which a ridge-penalized linear model of the labeled rows can be fitted.
 
-    Columns are standardised by a sample of the rows and weighted so that each group counts as much as any other. Such a
-    model's coefficients lie in the span of the labelled rows, so rows are expressed in an orthonormal basis of it: the
-    same model, with as many columns as there are labelled rows at most.
+    Columns are standardized by a sample of the rows and weighted so that each group counts as much as any other. Such a
+    model's coefficients lie in the span of the labeled rows, so rows are expressed in an orthonormal basis of it: the
+    same model, with as many columns as there are labeled rows at most.
 
     Args:
         bottom: the attacker's bottom model, in eval mode.
         x: ``(*trials, n, ...)`` its features.
-        labelled: ``(*trials, A)`` which rows have labels.
+        labeled: ``(*trials, A)`` which rows have labels.
     """
 
-    def __init__(self, bottom: nn.Module, x: Tensor, labelled: Tensor) -> None:
-        self._bottom, self._axis = bottom, labelled.dim() - 1
+    def __init__(self, bottom: nn.Module, x: Tensor, labeled: Tensor) -> None:
+        self._bottom, self._axis = bottom, labeled.dim() - 1
         count = x.shape[self._axis]
         rows = torch.arange(0, count, max(1, count // _SAMPLED), device=x.device)
         sample = self._groups(x.index_select(self._axis, rows))
-        self._centres = [g.mean(-2, keepdim=True) for g in sample]
+        self._centers = [g.mean(-2, keepdim=True) for g in sample]
         self._scales = [_scale(g) for g in sample]
         self._basis: Tensor | None = None
-        known = self(take(x, labelled))
+        known = self(gather_rows(x, labeled))
         if known.shape[-1] > known.shape[-2]:
             self._basis = torch.linalg.svd(known, full_matrices=False).Vh.transpose(-1, -2)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map rows ``(*trials, n, ...)`` to ``(*trials, n, width)``."""
-        parts = zip(self._groups(x), self._centres, self._scales, strict=True)
-        held = torch.cat([(group - centre) * scale for group, centre, scale in parts], -1)
+        parts = zip(self._groups(x), self._centers, self._scales, strict=True)
+        held = torch.cat([(group - center) * scale for group, center, scale in parts], -1)
         return held if self._basis is None else held @ self._basis
 
     @torch.no_grad()
@@ -52,7 +52,8 @@ class Holdings:
         embedding = self._bottom(x)
         for handle in handles:
             handle.remove()
-        own = [x.flatten(self._axis + 1)] if x.is_floating_point() else []  # tokens are names, not numbers
+        # Tokens of a text stand for words: their numbers mean nothing.
+        own = [x.flatten(self._axis + 1)] if x.is_floating_point() else []
         # A member whose training diverged must not disturb the others of its pack.
         return [g.nan_to_num() for g in (*own, *(h.flatten(self._axis + 1) for h in hidden[:1]), embedding)]
 

@@ -53,7 +53,7 @@ class Inverted:
 
 
 def total_variation(x: Tensor) -> Tensor:
-    """Mean squared difference of neighbours along the height plus that along the width of images ``(..., C, H, W)``.
+    """Mean squared difference of neighbors along the height plus that along the width of images ``(..., C, H, W)``.
 
     He et al. 2019, released code; an axis of one pixel adds nothing.
 
@@ -66,7 +66,7 @@ def total_variation(x: Tensor) -> Tensor:
 
 
 def weights_to_try(params: InversionParams, shape: tuple[int, ...]) -> list[tuple[float, float]]:
-    """Return the pairs of weights ``(tv, l2)`` for rows of a shape; a table has no neighbours to vary between."""
+    """Return the pairs of weights ``(tv, l2)`` for rows of a shape; a table has no neighbors to vary between."""
     tv = dict.fromkeys(params.tv) if len(shape) == 3 else [0.0]
     return list(product(tv, dict.fromkeys(params.l2)))
 
@@ -117,7 +117,7 @@ def descend(
 def typical_row(known: Tensor, shape: tuple[int, ...]) -> Tensor | None:
     """Return the mean ``(*trials, 1, *shape)`` of known images; None, which is zero, for tables.
 
-    A table is standardised, so that zero is its mean; black is the mean of no images, and far from most.
+    A table is standardized, so its mean is zero. Images are not: zero would be a black picture, far from most images.
 
     Args:
         known: ``(*trials, A, *shape)``.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from tune_vfl.attacks.parts.heads import take
+from tune_vfl.protocol.members import gather_rows
 
 if TYPE_CHECKING:
     from tune_vfl.seeds import Streams
@@ -51,7 +51,7 @@ def spherical_kmeans(rows: Tensor, clusters: int, *, streams: Streams, restarts:
         exact.new_zeros(*rows.shape[:-2], clusters, rows.shape[-1]),
         exact.new_full(rows.shape[:-2], -torch.inf),
     )
-    for draw in draws.unbind(-2):  # one by one: all starts at once would take their number times the memory
+    for draw in draws.unbind(-2):  # one start at a time: all at once would take that many times the memory
         centers = _settle(exact, _start(exact, draw), rounds)
         within = (exact @ centers.transpose(-1, -2)).amax(-1).sum(-1)
         best = torch.where((within > most)[..., None, None], centers, best)
@@ -74,7 +74,7 @@ def _start(rows: Tensor, draws: Tensor) -> Tensor:
     for draw in draws.unbind(-1):
         upto = far.cumsum(-1)
         at = torch.searchsorted(upto, (draw.unsqueeze(-1) * upto[..., -1:]).contiguous(), right=True)
-        center = take(rows, at.clamp_max(rows.shape[-2] - 1))
+        center = gather_rows(rows, at.clamp_max(rows.shape[-2] - 1))
         away = (1 - (rows @ center.transpose(-1, -2)).squeeze(-1)).clamp_min(0.0)
         far = torch.minimum(far, away) if centers else away
         centers.append(center)

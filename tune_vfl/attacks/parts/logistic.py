@@ -1,4 +1,4 @@
-"""Multinomial logistic regression for many members, folds and regularisation strengths at once.
+"""Multinomial logistic regression for many members, folds and regularization strengths at once.
 
 The curvature of the cross-entropy is at most ``(1/2) X'X`` for each class (Boehning 1992), so one factorisation per
 strength preconditions every step; Nesterov's momentum with restarts does the rest. The objective is scikit-learn's:
@@ -34,7 +34,7 @@ def fit_logistic(
     """Fit one model per member, strength and row weighting.
 
     Args:
-        x: ``(*trials, A, d)`` standardised inputs.
+        x: ``(*trials, A, d)`` standardized inputs.
         y: ``(*trials, A)`` labels.
         weights: ``(*trials, F, A)`` row weights, 0 leaves a row out.
         strengths: ``(S,)`` values of C, larger fits closer.
@@ -91,7 +91,7 @@ def choose_and_fit(
     """Choose C by cross-validated accuracy, member by member, and fit on all rows with it.
 
     Args:
-        x: ``(*trials, A, d)`` standardised inputs.
+        x: ``(*trials, A, d)`` standardized inputs.
         y: ``(*trials, A)`` labels.
         folds: ``(*trials, A)`` the fold of each row.
         count: number of folds.

@@ -64,7 +64,7 @@ class MaliciousOptimizer(torch.optim.Optimizer):
         if before is None:
             taken = wanted.clone()
         else:
-            # A zero over a zero is no direction to favor.
+            # Where both are zero the ratio is undefined, and the entry keeps its gradient as it is.
             ratio = (1 + self._gamma * wanted / (before + _TINY)).nan_to_num(nan=1.0).clamp(1.0, HIGHEST)
             taken = wanted * ratio
         state["taken"] = taken

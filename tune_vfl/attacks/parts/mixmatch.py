@@ -13,7 +13,7 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor, nn
 
-from tune_vfl.attacks.parts.heads import take
+from tune_vfl.protocol.members import gather_rows
 from tune_vfl.seeds import Stream
 
 Named = Callable[[str], Stream]
@@ -30,7 +30,7 @@ class Fit:
     ema_decay: float = 0.99
     temperature: float = 0.8
     alpha: float = 0.75
-    unlabelled_weight: float = 50.0
+    unlabeled_weight: float = 50.0
 
 
 class Cycle:
@@ -76,7 +76,7 @@ def interleave(first: Tensor, second: Tensor, axis: int) -> tuple[Tensor, Tensor
 
 
 def sharpen(p: Tensor, temperature: float) -> Tensor:
-    """Raise probabilities ``(*trials, B, K)`` to the power 1/temperature and normalise them again."""
+    """Raise probabilities ``(*trials, B, K)`` to the power 1/temperature and normalize them again."""
     powered = p ** (1 / temperature)
     return powered / powered.sum(-1, keepdim=True)
 
@@ -92,7 +92,7 @@ def _optimizer(model: nn.Module, lr: float) -> tuple[torch.optim.Adam, list[Tens
 
 
 def supervised(model: nn.Module, x: Tensor, targets: Tensor, fit: Fit, *, streams: Named) -> None:
-    """Train on labelled rows alone, in place; the model ends in evaluation mode.
+    """Train on labeled rows alone, in place; the model ends in evaluation mode.
 
     Args:
         model: ``(*trials, B, ...) -> (*trials, B, K)``; its parameters carry the leading axes.
@@ -107,7 +107,7 @@ def supervised(model: nn.Module, x: Tensor, targets: Tensor, fit: Fit, *, stream
     for _ in range(fit.steps):
         at = batches.next()
         optimizer.zero_grad()
-        soft_cross_entropy(model(take(x, at)), take(targets, at)).sum().backward()  # type: ignore[no-untyped-call]
+        soft_cross_entropy(model(gather_rows(x, at)), gather_rows(targets, at)).sum().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     model.eval()
 
@@ -118,9 +118,9 @@ class Pool:
 
     Attributes:
         x: ``(*trials, N, ...)`` inputs of all rows.
-        at: ``(*trials, A)`` positions of the labelled rows.
+        at: ``(*trials, A)`` positions of the labeled rows.
         targets: ``(*trials, A, K)`` their one-hot labels.
-        rest: ``(*trials, U)`` positions of the unlabelled rows.
+        rest: ``(*trials, U)`` positions of the unlabeled rows.
     """
 
     x: Tensor
@@ -130,30 +130,32 @@ class Pool:
 
 
 def mixmatch(model: nn.Module, pool: Pool, fit: Fit, *, streams: Named) -> None:
-    """Train on labelled and unlabelled rows, in place; the model ends averaged and in evaluation mode.
+    """Train on labeled and unlabeled rows, in place; the model ends averaged and in evaluation mode.
 
-    A step: guess and sharpen targets for unlabelled rows (statistics of batch norm are updated by it), mix inputs and
+    A step: guess and sharpen targets for unlabeled rows (statistics of batch norm are updated by it), mix inputs and
     targets of both halves with one Beta(alpha, alpha) number per member, interleave the halves before two forward
-    passes, cross-entropy on the labelled half plus a squared error on the other whose weight rises linearly, Adam,
+    passes, cross-entropy on the labeled half plus a squared error on the other whose weight rises linearly, Adam,
     average, shrink the live parameters by ``1 - 0.02 * lr``.
 
     Args:
         model: ``(*trials, B, ...) -> (*trials, B, K)``; its parameters carry the leading axes.
-        pool: labelled and unlabelled rows.
+        pool: labeled and unlabeled rows.
         fit: how long and how.
         streams: the random streams by name.
     """
     optimizer, parameters = _optimizer(model, fit.lr)
     average = Average(model, fit.ema_decay)
-    labelled = Cycle(pool.at.shape[-1], fit.batch_size, streams("labelled"))
-    unlabelled = Cycle(pool.rest.shape[-1], fit.batch_size, streams("unlabelled"))
+    # The names of streams decide what is drawn from them: in another spelling every measured number would move.
+    labeled = Cycle(pool.at.shape[-1], fit.batch_size, streams("labelled"))
+    unlabeled = Cycle(pool.rest.shape[-1], fit.batch_size, streams("unlabelled"))
     mixes = _Mixes(fit, streams("mix"), streams("pairs"))
     model.train()
     for step in range(fit.steps):
-        chosen = labelled.next()
-        pair = take(pool.x, take(pool.at, chosen)), take(pool.x, take(pool.rest, unlabelled.next()))
-        batch = mixed_batch(model, pair, take(pool.targets, chosen), mixes.next(), fit.temperature)
-        loss = mixmatch_loss(model, *batch, fit.unlabelled_weight * step / fit.steps)
+        chosen = labeled.next()
+        others = gather_rows(pool.rest, unlabeled.next())
+        pair = gather_rows(pool.x, gather_rows(pool.at, chosen)), gather_rows(pool.x, others)
+        batch = mixed_batch(model, pair, gather_rows(pool.targets, chosen), mixes.next(), fit.temperature)
+        loss = mixmatch_loss(model, *batch, fit.unlabeled_weight * step / fit.steps)
         optimizer.zero_grad()
         loss.sum().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -186,17 +188,17 @@ class _Mixes:
 def mixed_batch(
     model: nn.Module, pair: tuple[Tensor, Tensor], known: Tensor, mix: tuple[Tensor, Tensor], temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """Guess targets for unlabelled rows and mix both halves.
+    """Guess targets for unlabeled rows and mix both halves.
 
     Args:
         model: guesses, in training mode.
-        pair: ``(*trials, B, ...)`` labelled and as many unlabelled inputs.
-        known: ``(*trials, B, K)`` the labelled rows' targets.
+        pair: ``(*trials, B, ...)`` labeled and as many unlabeled inputs.
+        known: ``(*trials, B, K)`` the labeled rows' targets.
         mix: ``(*trials,)`` share of each row itself, and ``(*trials, 2B)`` whom it is mixed with.
         temperature: of sharpening.
 
     Returns:
-        ``(*trials, 2B, ...)`` inputs and ``(*trials, 2B, K)`` targets, labelled rows first.
+        ``(*trials, 2B, ...)`` inputs and ``(*trials, 2B, K)`` targets, labeled rows first.
     """
     guessed = sharpen(model(pair[1]).softmax(-1), temperature)
     return _mixed(torch.cat(pair, known.dim() - 2), *mix), _mixed(torch.cat([known, guessed], -2), *mix)
@@ -215,4 +217,4 @@ def mixmatch_loss(model: nn.Module, x: Tensor, targets: Tensor, weight: float) -
 
 def _mixed(rows: Tensor, share: Tensor, order: Tensor) -> Tensor:
     own = share.to(rows.dtype).view(*share.shape, *[1] * (rows.dim() - share.dim()))
-    return torch.lerp(take(rows, order), rows, own)
+    return torch.lerp(gather_rows(rows, order), rows, own)

@@ -1,4 +1,4 @@
-"""The inference head of model completion, and looking rows up by position, both with leading axes."""
+"""The inference head of model completion, with leading axes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,8 @@ if TYPE_CHECKING:
     from tune_vfl.seeds import Stream
 
 
-def take(rows: Tensor, at: Tensor) -> Tensor:
-    """Return ``(*trials, B, ...)``: the rows of ``(*trials, N, ...)`` at the positions ``(*trials, B)``."""
-    if at.dim() == 1:
-        return rows[at]
-    return rows[torch.arange(len(at), device=at.device).unsqueeze(-1), at]
-
-
 class MemberNorm(nn.Module):
-    """Batch normalisation with statistics of its own for each member of a pack.
+    """Batch normalization with statistics of its own for each member of a pack.
 
     Members are laid side by side as channels, so that one call of torch's kernel serves all.
 
@@ -43,14 +36,14 @@ class MemberNorm(nn.Module):
         self.register_buffer("variance", torch.ones(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise ``(*trials, B, d)`` over its rows, or by the running statistics in evaluation mode."""
+        """Normalize ``(*trials, B, d)`` over its rows, or by the running statistics in evaluation mode."""
         flat = x if x.dim() == 2 else x.transpose(0, 1).flatten(1)
         out = batch_norm(flat, self.mean, self.variance, self.weight, self.bias, self.training)
         return out if x.dim() == 2 else out.view(x.shape[1], x.shape[0], x.shape[2]).transpose(0, 1)
 
 
-class Head(nn.Sequential):
-    """Batch norm, ReLU, linear, layer by layer in this order: embeddings are normalised and rectified first.
+class InferenceHead(nn.Sequential):
+    """Batch norm, ReLU, linear, layer by layer in this order: embeddings are normalized and rectified first.
 
     Weights start at one, so that no class is preferred; the labels break the symmetry (Fu et al. 2022, released code).
 

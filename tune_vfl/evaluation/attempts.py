@@ -1,0 +1,85 @@
+"""Try trials together, and one by one where that fails; say what ended those that failed. Needs no torch."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from tune_vfl.outcome import Outcome
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+T = TypeVar("T")
+
+_RING_AGAIN_SECONDS = 2.0
+
+
+class OutOfTimeError(BaseException):
+    """The time of a trial is over. Not an ``Exception``, so that what evaluates the trial does not swallow it."""
+
+
+def together_or_alone(
+    evaluate: Callable[[Sequence[T]], list[Outcome]], trials: Sequence[T], *, minutes: float | None = None
+) -> list[Outcome]:
+    """Evaluate trials together; where they fail together each is tried alone, so that one harms no other.
+
+    Args:
+        evaluate: gives an outcome a trial, in order; what it raises becomes the outcome of the trial that caused it.
+        trials: at least one.
+        minutes: how long a trial may take, for its message; :func:`time_limit` holds it to that.
+    """
+    try:
+        outcomes = evaluate(trials)
+        if len(outcomes) != len(trials):
+            raise RuntimeError(f"expected {len(trials)} outcomes, got {len(outcomes)}")
+    except (Exception, OutOfTimeError) as error:
+        if len(trials) == 1:
+            return [failure(error, minutes)]
+        return [o for trial in trials for o in together_or_alone(evaluate, [trial], minutes=minutes)]
+    return outcomes
+
+
+def failure(error: BaseException, minutes: float | None) -> Outcome:
+    """Return the outcome of a trial that raised."""
+    text = str(error).strip()
+    if isinstance(error, (OutOfTimeError, TimeoutError)):
+        return Outcome.failed("timeout", text or f"took longer than trial_minutes = {minutes}")
+    # Torch's own out-of-memory error is matched by its name: a worker that trains nothing does not load torch.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "not enough memory" in text:
+        return Outcome.failed("oom", text or "out of memory")
+    return Outcome.failed("error", f"{type(error).__name__}: {text}")
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Raise :class:`OutOfTimeError` inside the block after ``seconds``; works in the main thread only.
+
+    Compiled code may turn the exception into one of its own (``SystemError``) or swallow it: the first is turned back,
+    against the second the clock rings again.
+    """
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    rung = False
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        nonlocal rung
+        rung = True
+        raise OutOfTimeError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN_SECONDS)
+    try:
+        yield
+    except Exception as error:
+        if rung:
+            raise OutOfTimeError from error
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,70 @@
+"""What a grant is: what must be kept of a training for it, and how it is handed out.
+
+Add one by putting a class into a file of its own here, decorated with ``@grant("name")``. An attack that lists the
+name under ``sees`` reads it with ``view.granted("name")``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.protocol.view import View
+from tune_vfl.registry import Registry
+from tune_vfl.seeds import Streams
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.spec import Strict
+
+
+class Grant(ABC):
+    """One thing that may be granted.
+
+    Attributes:
+        keeps: what must be kept of the training for it; it cannot be handed out where that was not kept.
+    """
+
+    name: ClassVar[str]
+    keeps: ClassVar[tuple[type[Keeper], ...]] = ()
+
+    @abstractmethod
+    def hand_out(self, attack: Attack[Strict], run: Run) -> object:
+        """Return what the attack finds in its view under this name: tensors with leading axes, copies of models.
+
+        Args:
+            attack: what is granted may depend on how much it asks for.
+            run: a training before its first step or after its last one.
+        """
+
+
+GRANTS: Registry[Grant] = Registry("grant", "tune_vfl.evaluation.grants")
+grant = GRANTS.register
+
+
+def keepers_for(attacks: Iterable[Attack[Strict]]) -> list[type[Keeper]]:
+    """Return what must be kept of a training that these attacks share.
+
+    Raises:
+        UnknownNameError: when an attack asks for a grant that nobody knows.
+    """
+    wanted = sorted({name for attack in attacks for name in attack.sees()})
+    return list(dict.fromkeys(keeper for name in wanted for keeper in GRANTS[name].keeps))
+
+
+def view_of(attack: Attack[Strict], run: Run) -> View:
+    """Return the view of an attack: what it :meth:`~tune_vfl.attacks.base.Attack.sees`, and nothing more.
+
+    Before a training, and where nothing was trained, there is nothing that must be kept of one.
+    """
+    granted = [GRANTS[name]() for name in sorted(attack.sees())]
+    return View(
+        attack=attack.name,
+        lead=run.pack.lead,
+        num_classes=run.task.dataset.num_classes,
+        streams=Streams(run.pack.member_seeds, prefix=f"attack/{attack.draws_as or attack.name}/"),
+        held={g.name: g.hand_out(attack, run) for g in granted if all(k in run.keepers for k in g.keeps)},
+    )

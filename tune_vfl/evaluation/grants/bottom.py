@@ -1,0 +1,25 @@
+"""The first passive party's own bottom model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.spec import Strict
+
+
+@grant("bottom")
+class OwnBottom(Grant):
+    """The bottom model as it is: trained, or, before a training, as it starts."""
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[], nn.Module]:
+        """Return what makes a fresh copy."""
+        return lambda: copy.deepcopy(run.network.bottoms[0])

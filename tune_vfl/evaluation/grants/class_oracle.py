@@ -1,0 +1,22 @@
+"""Per-class statistics that only the label party could compute: what makes an attack an upper bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.protocol.granted import ClassOracle
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.spec import Strict
+
+
+@grant("class_oracle")
+class ClassStatistics(Grant):
+    """Means or medians of each class, of whatever the attacker puts in."""
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> ClassOracle:
+        """Return the oracle."""
+        return ClassOracle.from_labels(run.y_train, run.task.dataset.num_classes)

@@ -1,0 +1,24 @@
+"""The shares of the classes among the training rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.spec import Strict
+
+
+@grant("class_prior")
+class ClassPrior(Grant):
+    """How many rows of each class there are, and not which."""
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Tensor:
+        """Return ``(*trials, K)`` shares."""
+        return one_hot(run.y_train, run.task.dataset.num_classes).float().mean(-2)

@@ -1,0 +1,23 @@
+"""The first passive party's own features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.protocol.granted import Features
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.spec import Strict
+
+
+@grant("features")
+class OwnFeatures(Grant):
+    """The rows that the attacker brought into the training, with the columns that a defense had it add."""
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Features:
+        """Return training and test rows."""
+        added = run.split.passive_train[0].shape[-1] - run.task.dataset.passive[0].shape[-1]
+        return Features(train=run.x_train, test=run.x_test, added=added)

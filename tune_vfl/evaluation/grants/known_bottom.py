@@ -1,0 +1,57 @@
+"""A passive party's trained bottom model as the label party knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+from torch import nn
+
+from tune_vfl.defenses.base import Defense
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.models.layers import select_member
+from tune_vfl.seeds import Stream
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.protocol.loop import SplitTraining
+    from tune_vfl.spec import Strict
+
+
+class DisguisedBottom(Keeper):
+    """Keeps the defense, which knows what of the model only the passive party knows, and the model."""
+
+    _defense: Defense
+    _bottom: nn.Module
+    _seeds: int | list[int]
+    _member: int | None = None
+
+    def end(self, loop: SplitTraining) -> None:
+        """Keep both; the model moves to the CPU with its network."""
+        self._defense = next(h for h in loop.hooks if isinstance(h, Defense))
+        self._bottom, self._seeds = loop.network.bottoms[0], loop.rows.pack.member_seeds
+
+    def guessed(self, name: str) -> nn.Module:
+        """Return a copy of the model, with what is secret drawn anew from the stream ``name``."""
+        found = self._defense.disguised(self._bottom, stream=Stream(self._seeds, name))
+        return found if self._member is None else select_member(found, self._member)
+
+    def member(self, index: int) -> Self:
+        """Return one member's model."""
+        alone = type(self)(self.attacks, self.training, self.rows)
+        alone._defense, alone._bottom, alone._seeds, alone._member = self._defense, self._bottom, self._seeds, index
+        return alone
+
+
+@grant("known_bottom")
+class KnownBottom(Grant):
+    """The white-box label party's knowledge of the model."""
+
+    keeps = (DisguisedBottom,)
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[str], nn.Module]:
+        """Return what makes a copy; what a defense keeps secret is guessed from the stream of the given name."""
+        known = run.kept(DisguisedBottom)
+        return lambda name: known.guessed(f"attack/{attack.name}/{name}")

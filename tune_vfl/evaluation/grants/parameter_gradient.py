@@ -1,0 +1,78 @@
+"""The first batch where only the gradient of the attacker's own parameters arrives in the clear."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor, nn
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.grants.gradients import ReceivedGradients
+from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.models.layers import select_member
+from tune_vfl.protocol.granted import FirstBatch
+from tune_vfl.protocol.members import gather_rows
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.protocol.loop import SplitTraining
+    from tune_vfl.spec import Strict
+
+
+class UntrainedBottom(Keeper):
+    """Keeps the first passive party's bottom model as it was before the first step.
+
+    Attributes:
+        bottom: a copy, on the CPU.
+    """
+
+    bottom: nn.Module
+
+    def begin(self, loop: SplitTraining) -> None:
+        """Copy it."""
+        self.bottom = copy.deepcopy(loop.network.bottoms[0]).cpu()
+
+    def member(self, index: int) -> Self:
+        """Return one member's model."""
+        alone = type(self)(self.attacks, self.training, self.rows)
+        alone.bottom = select_member(self.bottom, index)
+        return alone
+
+
+def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tensor, ...]:
+    """Return what a received gradient ``(*trials, B, d)`` for rows ``x`` adds up to in each parameter of a model.
+
+    The model is used as in training; embeddings count as sent as they are.
+    """
+    used = copy.deepcopy(bottom).train()
+    parameters = list(used.parameters())
+    found = torch.autograd.grad(used(x), parameters, cut, allow_unused=True)
+    return tuple(torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True))
+
+
+@grant("parameter_gradient")
+class ParameterGradient(Grant):
+    """What is left where gradients of single rows are hidden: their sum in the attacker's own parameters."""
+
+    keeps = (ReceivedGradients, UntrainedBottom)
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> FirstBatch:
+        """Return the first batch."""
+        seen = run.kept(ReceivedGradients).recordings()["first_batch"]
+        bottom, dataset, architecture = run.kept(UntrainedBottom).bottom, run.task.dataset, run.task.architecture
+        x, options = gather_rows(run.x_train, seen.ids), architecture.options
+        others = len(dataset.passive) - 1 + (dataset.active is not None)
+        width = seen.gradients.shape[-1] * (others + 1 if options.aggregation == "concat" else 1)
+        outputs = architecture.outputs(dataset.num_classes)
+        return FirstBatch(
+            ids=seen.ids,
+            features=x,
+            gradient=parameter_gradient(bottom, x, seen.gradients),
+            bottom=lambda: copy.deepcopy(bottom),
+            others=others,
+            aggregation=options.aggregation,
+            top=None if options.top == "none" else lambda stream: architecture.top(width, outputs, stream),
+        )

@@ -1,0 +1,45 @@
+"""A few known positive rows in each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.protocol.granted import Recording
+from tune_vfl.seeds import numpy_rng
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.spec import Strict
+
+
+@grant("positive_hints")
+class PositiveHints(Grant):
+    """Positions of positives, drawn afresh for each batch from the attack's own stream of the seed."""
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[Recording, int], Tensor]:
+        """Return what draws them, see :meth:`tune_vfl.protocol.view.View.positive_hints`."""
+        return lambda recording, count: drawn(recording, count, run, stream=f"attack/{attack.name}/hints")
+
+
+def drawn(recording: Recording, count: int, run: Run, *, stream: str) -> Tensor:
+    """Return ``(*trials, batches, count)`` positions of known positives, -1 where a batch has too few."""
+    labels = run.y_train.gather(-1, recording.ids)
+    # A row that received zeros says nothing: the attacker sees that, and asks about another one.
+    useful = (labels == 1) & (recording.gradients != 0).any(-1)
+    flat = labels.reshape(-1, labels.shape[-1]).numpy()
+    usable = useful.reshape(flat.shape).numpy()
+    hints = torch.full((len(flat), len(recording.batches), count), -1)
+    for member, row in enumerate(flat):
+        rng = numpy_rng(run.pack.seeds[member % len(run.pack.seeds)], stream)
+        for b, (start, stop) in enumerate(recording.batches):
+            positive = rng.permutation((row[start:stop] == 1).nonzero()[0]) + start
+            telling = positive[usable[member, positive]]
+            chosen = (telling if len(telling) else positive)[:count]
+            hints[member, b, : len(chosen)] = torch.from_numpy(chosen)
+    return hints.view(*labels.shape[:-1], *hints.shape[1:])

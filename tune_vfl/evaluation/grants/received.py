@@ -1,0 +1,95 @@
+"""The embeddings that the label party received for the rows whose features are to be reconstructed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.protocol.granted import Received
+from tune_vfl.protocol.loop import overriding
+from tune_vfl.protocol.members import gather_rows
+from tune_vfl.seeds import numpy_rng
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack, TargetRequest
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.protocol.loop import SplitTraining
+    from tune_vfl.spec import Strict
+
+_CHUNK = 4096
+
+
+class SentEmbeddings(Keeper):
+    """Has the first passive party send its training rows once more when the training is over.
+
+    Attributes:
+        sent: ``(*trials, N, d)``.
+    """
+
+    sent: Tensor
+
+    @torch.no_grad()
+    def end(self, loop: SplitTraining) -> None:
+        """Send them (H3), in evaluation mode."""
+        axis = len(loop.lead)
+        parts = torch.split(loop.rows.features()[0], _CHUNK, axis)
+        embedding = torch.cat([loop.network.bottoms[0](part) for part in parts], axis)
+        for send in overriding(loop.hooks, "send_embedding"):
+            embedding = send(embedding, party=0)
+        self.sent = embedding.cpu()
+
+    def member(self, index: int) -> Self:
+        """Return one member's embeddings."""
+        alone = type(self)(self.attacks, self.training, self.rows)
+        alone.sent = self.sent[index]
+        return alone
+
+
+def target_rows(request: TargetRequest, rows: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Draw rows to reconstruct and other rows that the attacker knows, from the stream ``reconstruction``.
+
+    Args:
+        request: how many; attacks that ask for equally many targets get the same ones.
+        rows: N, the training rows.
+        seed: the seed.
+
+    Returns:
+        ``(M,)`` and ``(A,)`` positions in the training split, apart from each other.
+    """
+    order = torch.from_numpy(numpy_rng(seed, "reconstruction").permutation(rows))
+    targets = min(request.rows, rows // 2)
+    known = min(10_000, rows // 6) if request.pairs is None else request.pairs
+    return order[:targets], order[targets : targets + known]
+
+
+def targets_of(attack: Attack[Strict], run: Run) -> tuple[Tensor, Tensor] | None:
+    """Return :func:`target_rows` of each seed, ``(*seeds, M)`` and ``(*seeds, A)``; None for an attack on labels."""
+    request = attack.target_request()
+    if request is None:
+        return None
+    rows = run.split.y_train.shape[-1]
+    drawn = [target_rows(request, rows, seed) for seed in run.pack.seeds]
+    if run.pack.trials is None:
+        return drawn[0]
+    targets, known = zip(*drawn, strict=True)
+    return torch.stack(targets), torch.stack(known)
+
+
+@grant("received")
+class ReceivedEmbeddings(Grant):
+    """What was sent for the rows under attack."""
+
+    keeps = (SentEmbeddings,)
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Received | None:
+        """Return the embeddings; None for an attack on labels."""
+        targets = targets_of(attack, run)
+        if targets is None:
+            return None
+        at = run.pack.spread(targets[0])
+        shape = tuple(run.x_train.shape[len(run.pack.lead) + 1 :])
+        return Received(at, gather_rows(run.kept(SentEmbeddings).sent, at), shape)

@@ -1,0 +1,44 @@
+"""What is kept of a training for those who are granted it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from tune_vfl.protocol.hooks import Hooks
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.protocol.loop import SplitTraining
+    from tune_vfl.spec import Strict, Training
+
+
+class Keeper(Hooks):
+    """Keeps something of one training. There is one of each class a training, for all grants and attacks that ask.
+
+    It is the last of the hooks, so it sees what was really sent. It may look, and change nothing.
+
+    Args:
+        attacks: those that share the training.
+        training: the recipe.
+        rows: N, the training rows.
+    """
+
+    def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
+        self.attacks, self.training, self.rows = attacks, training, rows
+
+    @classmethod
+    def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
+        """Return the memory that it fills while ``members`` train, with embeddings of ``width``; little by default."""
+        return 0
+
+    def begin(self, loop: SplitTraining) -> None:
+        """Look at the training before its first step."""
+
+    def end(self, loop: SplitTraining) -> None:
+        """Look at the training after its last step; everything else that draws noise has drawn by then."""
+
+    @abstractmethod
+    def member(self, index: int) -> Self:
+        """Return what was kept of one member, without leading axes."""

@@ -1,0 +1,83 @@
+"""One training of a pack, as those see it who measure it: before its first step, and after its last one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from torch import Tensor
+
+from tune_vfl.data.base import Split
+from tune_vfl.evaluation.table import Table
+from tune_vfl.evaluation.task import Task
+from tune_vfl.models.base import VflNetwork
+from tune_vfl.models.layers import select_member
+from tune_vfl.protocol.members import Pack
+
+if TYPE_CHECKING:
+    from tune_vfl.evaluation.keeper import Keeper
+
+K = TypeVar("K", bound="Keeper")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A pack and its network, what views are cut from. The labels stay here.
+
+    Attributes:
+        task: what is trained.
+        pack: who trains together.
+        split: the rows, stacked over the pack's seeds (not over its trials), with what the defense had parties add.
+        network: on the CPU once it is trained, and then in evaluation mode; never handed out itself, only copies.
+        keepers: what was kept of the training for those who are granted it, by class; none before the training.
+        table: what was measured, a row a member; empty before the training.
+    """
+
+    task: Task
+    pack: Pack
+    split: Split
+    network: VflNetwork
+    keepers: Mapping[type[Keeper], Keeper] = field(default_factory=dict)
+    table: Table = field(default_factory=dict)
+
+    @property
+    def y_train(self) -> Tensor:
+        """``(*trials, N)`` true training labels."""
+        return self.pack.spread(self.split.y_train)
+
+    @property
+    def y_test(self) -> Tensor:
+        """``(*trials, n_test)`` true test labels."""
+        return self.pack.spread(self.split.y_test)
+
+    @property
+    def x_train(self) -> Tensor:
+        """``(*trials, N, ...)`` the training rows of the first passive party."""
+        return self.pack.spread(self.split.passive_train[0])
+
+    @property
+    def x_test(self) -> Tensor:
+        """``(*trials, n_test, ...)`` the test rows of the first passive party."""
+        return self.pack.spread(self.split.passive_test[0])
+
+    def kept(self, kind: type[K]) -> K:
+        """Return the keeper of a class.
+
+        Raises:
+            KeyError: when no attack of this training asked for it.
+        """
+        keeper = self.keepers[kind]
+        assert isinstance(keeper, kind)  # noqa: S101 - filed under its own class
+        return keeper
+
+    def member(self, index: int) -> Run:
+        """Return one member of a pack, without leading axes."""
+        seed = index % len(self.pack.seeds)
+        return replace(
+            self,
+            pack=Pack((self.pack.seeds[seed],), None),
+            split=self.split.seed(seed),
+            network=select_member(self.network, index),
+            keepers={kind: keeper.member(index) for kind, keeper in self.keepers.items()},
+        )

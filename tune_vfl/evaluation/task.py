@@ -1,0 +1,77 @@
+"""A task: a cell with everything that it names opened once, and handed down from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tune_vfl.attacks.base import Attack, build_attack
+from tune_vfl.data import load
+from tune_vfl.data.base import Dataset
+from tune_vfl.defenses.base import DEFENSES, Defense
+from tune_vfl.models.base import Architecture, ModelOptions, build_architecture
+from tune_vfl.spec import Cell, Strict
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What every trial of a cell is evaluated with.
+
+    Attributes:
+        cell: plain data.
+        dataset: the cell's, loaded.
+        architecture: the cell's model.
+        attacks: the cell's, in order.
+    """
+
+    cell: Cell
+    dataset: Dataset
+    architecture: Architecture[ModelOptions]
+    attacks: tuple[Attack[Strict], ...]
+
+    @classmethod
+    def open(cls, cell: Cell) -> Task:
+        """Open what a cell names.
+
+        Raises:
+            SpecError: for a name or an option that nobody knows.
+            DataError: when the data cannot be read.
+        """
+        attacks = tuple(build_attack(a) for a in cell.attacks)
+        return cls(cell, load(cell.dataset), build_architecture(cell.model), attacks)
+
+    def under(self, params: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
+        """Return the task that a trial trains, and the defense's parameters among the trial's.
+
+        Without a searched field of training or model that is this very task.
+
+        Raises:
+            SpecError: when training or model does not take a value.
+        """
+        cell, rest = self.cell.under(params)
+        if cell is self.cell:
+            return self, rest
+        same_model = cell.model is self.cell.model
+        architecture = self.architecture if same_model else build_architecture(cell.model)
+        return replace(self, cell=cell, architecture=architecture), rest
+
+    @property
+    def defense(self) -> type[Defense]:
+        """The class of the cell's defense."""
+        return DEFENSES[self.cell.defense]
+
+    @property
+    def stacks(self) -> bool:
+        """Whether trials can be trained in one pass."""
+        return self.architecture.stackable and self.defense.capabilities.stackable
+
+    @property
+    def watching(self) -> tuple[Attack[Strict], ...]:
+        """The attacks that read one recorded training, all the same one."""
+        return tuple(a for a in self.attacks if not a.capabilities.acts)
+
+    @property
+    def acting(self) -> tuple[Attack[Strict], ...]:
+        """The attacks that take part in a training, each in one of its own."""
+        return tuple(a for a in self.attacks if a.capabilities.acts)

@@ -1,0 +1,43 @@
+"""What an attack answers; the evaluator scores it against the true labels, which no attack meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What one variant of an attack says about rows.
+
+    Attributes:
+        scores: ``(*trials, M)`` binary scores, larger is more positive, or ``(*trials, M, K)`` class scores.
+        ids: ``(*trials, M)`` positions in the training split (or in the test split, for ``test``).
+        oriented: the attacker knows which end of the scores is positive; False lets leak AUC take max(AUC, 1 - AUC).
+        counted: ``(*trials, M)`` bool: rows that count; None counts all.
+        test: class scores ``(*trials, n_test, K)`` for the test rows, where the attack makes them.
+        validation: ``(*trials,)`` the attacker's own estimate of this variant's success, by which it may choose.
+    """
+
+    scores: Tensor
+    ids: Tensor
+    oriented: bool = False
+    counted: Tensor | None = None
+    test: Tensor | None = None
+    validation: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """What one variant of an attack takes a passive party's rows to be.
+
+    Attributes:
+        rows: ``(*trials, M, ...)`` of the shape of the rows; pixels beyond [0, 1] are clamped when they are scored.
+        ids: ``(*trials, M)`` positions in the training split.
+        validation: ``(*trials,)`` the attacker's own estimate of this variant's success, by which it may choose.
+    """
+
+    rows: Tensor
+    ids: Tensor
+    validation: Tensor | None = None
