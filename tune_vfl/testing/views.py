@@ -143,7 +143,7 @@ class World:
         return Run(self._task(), self.pack, split, network)
 
     def _task(self) -> Task:
-        model, width = Named(name="mlp"), self.features.train.shape[-1]
+        model, width = Named(name="mlp"), self.features.train.shape[-1] - self.features.added
         architecture = Mlp(MlpOptions.model_validate({"top": "none", "aggregation": "sum"}))
         dataset = Dataset(
             name="made_up",
