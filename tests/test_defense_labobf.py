@@ -237,10 +237,14 @@ def test_it_is_evaluated_with_the_attack_that_knows_its_column():
     assert "conditioned" not in plain.attacks["pmc"].variants
 
 
-def test_it_needs_features_at_the_label_party_and_a_top_model():
+def test_it_needs_features_at_the_label_party_and_a_top_model(tmp_path):
     with pytest.raises(SpecError, match="nosplit"):
         resolve(raw(model={"name": "mlp", "top": "none"}))
+    labels_alone = tmp_path / "labels_alone.csv"
+    labels_alone.write_text("x,label\n" + "".join(f"{k},{k % 2}\n" for k in range(40)))
     with pytest.raises(SpecError, match="label_only"):
-        resolve(raw(dataset="spambase"))
+        resolve(
+            raw(dataset={"name": "csv", "path": str(labels_alone), "label": "label", "parties": {"passive": ["x"]}})
+        )
     with pytest.raises(SpecError, match="direct"):
         resolve(raw(attacks=["direct"]))
