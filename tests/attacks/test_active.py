@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.cells import cells
 from tune_vfl.attacks.active import Active, ActiveParams
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.parts.malicious import MaliciousOptimizer
@@ -18,8 +19,6 @@ from tune_vfl.evaluation import packs as module
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.spec import Training, parse
-from tune_vfl.spec.cell import Cell
-from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.views import make_world
 
 SGD = Training(optimizer="sgd", lr=0.1, momentum=0.9)
@@ -117,10 +116,7 @@ def test_answers_are_those_of_model_completion():
     assert all(torch.equal(answers[v].scores, expected[v].scores) for v in answers)
 
 
-def cell_of(*attacks: Any, settings: tuple[str, ...] = (), **changes: Any) -> Cell:
-    budget = {"trials": 1, "seeds": 2}
-    raw = {"study": "s", "dataset": "breast_cancer", "defense": "laplace", "attacks": attacks, "budget": budget}
-    return resolve(parse(apply_settings({**raw, **changes}, ["training.epochs=4", *settings])))
+cell_of = cells("training.epochs=4")
 
 
 def test_whoever_acts_gets_a_training_of_its_own_and_disturbs_nobody(monkeypatch):

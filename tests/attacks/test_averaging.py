@@ -5,20 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.helpers.cells import cells
 from tests.helpers.problems import made_up_split, train
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.data.base import Split
 from tune_vfl.evaluation import evaluate_pack, trials_that_fit
-from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.metrics.leakage import leak_auc
 from tune_vfl.protocol import recorder as recorder_module
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import GradientRecorder, recording_bytes
 from tune_vfl.protocol.view import Average, Recording
-from tune_vfl.spec import Training, parse
+from tune_vfl.spec import Training
 from tune_vfl.spec.cell import Cell
-from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.views import make_world
 
 EPOCHS, ROWS, BATCH = 5, 70, 32
@@ -135,31 +134,25 @@ def test_the_longer_the_mean_the_less_noise_protects():
     assert leaks[-1] == pytest.approx(undefended, abs=0.02)
 
 
-def cell_of(average: int) -> Cell:
+def averaged(average: int) -> Cell:
     attacks = [{"name": n, "average": average} for n in ("norm", "direction", "mean")]
-    raw = {
-        "study": "s",
-        "dataset": "breast_cancer",
-        "defense": "gaussian",
-        "attacks": [*attacks, {"name": "median", "rule": "both", "average": average}],
-        "budget": {"trials": 1, "seeds": 2},
-    }
-    return resolve(parse(apply_settings(raw, ["training.epochs=6"])))
+    median = {"name": "median", "rule": "both", "average": average}
+    return cells("training.epochs=6", defense="gaussian")(*attacks, median)
 
 
 def test_means_are_attacked_beside_the_last_epoch():
     settings = [{"sigma": s} for s in (1e-4, 0.05)]
-    plain, averaged = evaluate_pack(cell_of(0), settings), evaluate_pack(cell_of(5), settings)
-    for without, both in zip(plain, averaged, strict=True):
+    plain, beside = evaluate_pack(averaged(0), settings), evaluate_pack(averaged(5), settings)
+    for without, both in zip(plain, beside, strict=True):
         for name, score in both.attacks.items():
             before = without.attacks[name].variants
             assert {v for v in score.variants if "@" not in v} == set(before)
             assert {v for v in score.variants if "@" in v} == {f"{v}@averaged" for v in before}
             assert all(score.variants[v] == before[v] for v in before)
-    median = averaged[1].attacks["median"]
+    median = beside[1].attacks["median"]
     assert set(median.variants) == {"class_median", "pooled", "class_median@averaged", "pooled@averaged"}
-    (alone,) = evaluate_pack(cell_of(5), settings[1:])
-    for name, score in averaged[1].attacks.items():
+    (alone,) = evaluate_pack(averaged(5), settings[1:])
+    for name, score in beside[1].attacks.items():
         for variant, values in score.variants.items():
             assert alone.attacks[name].variants[variant]["values"] == pytest.approx(values["values"], abs=5e-3)
 
@@ -172,4 +165,4 @@ def test_only_true_class_medians_are_an_oracle():
 
 def test_a_mean_takes_the_room_of_an_epoch():
     assert recording_bytes(2, 100, 10, {"last", Average(7)}) == 2 * recording_bytes(2, 100, 10, {"last"})
-    assert trials_that_fit(cell_of(5)) == pytest.approx(trials_that_fit(cell_of(0)) / 2, abs=1)
+    assert trials_that_fit(averaged(5)) == pytest.approx(trials_that_fit(averaged(0)) / 2, abs=1)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.cells import cells
 from tune_vfl.attacks.bli import BatchLabelInference, BliParams
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
@@ -19,25 +20,15 @@ from tune_vfl.models.layers import stack_of
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import parse
-from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.views import make_world
 
 WITHOUT_TOP = "model.top=none"
+cell_of = cells("training.epochs=1", dataset="digits", defense="none")
 
 
-def cell_of(*settings: str, dataset: str = "digits", defense: str = "none", attack: dict[str, Any] | None = None):
-    raw = {
-        "study": "s",
-        "dataset": dataset,
-        "defense": defense,
-        "attacks": [{"name": "bli", **(attack or {})}],
-        "budget": {"trials": 1, "seeds": 2},
-    }
-    return resolve(parse(apply_settings(raw, ["training.epochs=1", *settings])))
-
-
-def found_by(*settings: str, params: dict[str, Any] | None = None, **options: Any):
-    (outcome,) = evaluate_pack(cell_of(*settings, **options), [params or {}])
+def found_by(*settings: str, params: dict[str, Any] | None = None, attack: dict[str, Any] | None = None, **data: Any):
+    cell = cell_of({"name": "bli", **(attack or {})}, settings=settings, **data)
+    (outcome,) = evaluate_pack(cell, [params or {}])
     assert outcome.outcome == "ok", outcome.reason
     return outcome.attacks["bli"]
 
@@ -74,7 +65,7 @@ def test_noise_and_strong_soft_labels_hide_them():
 def test_label_only_needs_no_other_embedding():
     data = {"name": "digits", "split": 1.0}
     try:
-        cell = cell_of(WITHOUT_TOP, "training.batch_size=16", dataset=data)
+        cell = cell_of("bli", settings=[WITHOUT_TOP, "training.batch_size=16"], dataset=data)
     except SpecError as error:
         pytest.skip(f"no data set without features at the label party: {error}")
     (outcome,) = evaluate_pack(cell, [{}])
@@ -89,7 +80,7 @@ def test_a_made_up_top_model_tells_no_classes():
 
 
 def test_the_bottom_model_is_the_one_before_the_first_step():
-    cell = cell_of(WITHOUT_TOP)
+    cell = cell_of("bli", settings=[WITHOUT_TOP])
     params = [defense_params("none", {}, num_classes=10)]
     plain = train_pack(cell, params, Pack((0, 1), 1), [])
     kept = train_pack(cell, params, Pack((0, 1), 1), ["first_batch"], keep_untrained=True)

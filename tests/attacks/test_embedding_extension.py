@@ -11,16 +11,15 @@ import torch
 from torch import nn
 from torch.nn.functional import one_hot
 
+from tests.helpers.cells import cells
 from tune_vfl.attacks.embedding_extension import EmbeddingExtension, EmbeddingExtensionParams, Extension
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
-from tune_vfl.evaluation.resolving import build_attack, defense_params, resolve
+from tune_vfl.evaluation.resolving import build_attack, defense_params
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.protocol.members import Pack
-from tune_vfl.spec import Training, parse
-from tune_vfl.spec.cell import Cell
-from tune_vfl.spec.raw import apply_settings
+from tune_vfl.spec import Training
 from tune_vfl.testing.views import World, make_world
 
 NAME = "embedding_extension"
@@ -123,10 +122,7 @@ def test_a_pack_equals_its_members():
         torch.testing.assert_close([alone.send_embedding(e[i], party=0) for _ in range(4)][-1], together[i])
 
 
-def cell_of(*attacks: Any, settings: tuple[str, ...] = (), **changes: Any) -> Cell:
-    budget = {"trials": 1, "seeds": 2}
-    raw = {"study": "s", "dataset": "breast_cancer", "defense": "discorloss", "attacks": attacks, "budget": budget}
-    return resolve(parse(apply_settings({**raw, **changes}, ["training.epochs=4", *settings])))
+cell_of = cells("training.epochs=4", defense="discorloss")
 
 
 def test_it_gets_a_training_of_its_own_with_a_wider_top():

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
 
+from tests.helpers.cells import cells
 from tune_vfl.attacks.parts.completion import PmcParams
 from tune_vfl.data.split import auxiliary_rows
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack, measure_references
-from tune_vfl.evaluation.resolving import resolve
-from tune_vfl.spec import parse
-from tune_vfl.spec.cell import Cell
-from tune_vfl.spec.raw import apply_settings
 
 QUICK = {"variants": ["logreg", "head_only"], "epochs": 5}
 
 
-def cell_of(*attacks: Any, settings: tuple[str, ...] = ()) -> Cell:
-    budget = {"trials": 1, "seeds": 2}
-    raw = {"study": "s", "dataset": "breast_cancer", "defense": "laplace", "attacks": attacks, "budget": budget}
-    return resolve(parse(apply_settings(raw, ["training.epochs=3", *settings])))
+cell_of = cells("training.epochs=3")
 
 
 def test_every_size_is_answered_as_alone():

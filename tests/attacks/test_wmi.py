@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from tests.helpers.cells import cells
 from tune_vfl.attacks.base import TargetRequest
 from tune_vfl.attacks.parts.inversion import (
     InversionParams,
@@ -21,30 +21,20 @@ from tune_vfl.attacks.parts.inversion import (
 from tune_vfl.attacks.wmi import WhiteBoxInversion, WmiParams
 from tune_vfl.evaluation import evaluate_pack, measure_references
 from tune_vfl.evaluation.granting import target_rows
-from tune_vfl.evaluation.resolving import defense_params, resolve
+from tune_vfl.evaluation.resolving import defense_params
 from tune_vfl.evaluation.training import sent_embeddings, train_pack
 from tune_vfl.models.layers import stack_of
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import Stream
-from tune_vfl.spec import parse
 from tune_vfl.spec.cell import Cell
-from tune_vfl.spec.raw import apply_settings
 from tune_vfl.testing.attacks import success_of
 from tune_vfl.testing.views import make_world
 
 QUICK = {"name": "wmi", "iterations": 150, "rows": 16, "tuning_rows": 4}
 
 
-def cell_of(*attacks: Any, dataset: str = "breast_cancer", defense: str = "laplace", settings: tuple[str, ...] = ()):
-    raw = {
-        "study": "s",
-        "dataset": dataset,
-        "defense": defense,
-        "attacks": attacks,
-        "budget": {"trials": 1, "seeds": 2},
-    }
-    return resolve(parse(apply_settings(raw, ["training.epochs=3", *settings])))
+cell_of = cells("training.epochs=3")
 
 
 def square(width: int = 5, seed: int = 0) -> nn.Linear:

@@ -279,11 +279,8 @@ SPECS: dict[str, tuple[dict[str, Any] | bytes, list[str]]] = {
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "home"))
+def place(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE_VFL_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path

@@ -11,8 +11,6 @@ import sys
 import pytest
 import yaml
 
-from tune_vfl.cli.main import main
-
 SPEC = {
     "study": "tiny",
     "dataset": "breast_cancer",
@@ -26,12 +24,7 @@ VERBS += ["export", "submit", "jobs", "ui", "doctor", "data"]
 EVALUATE = ["evaluate", "--dataset", "breast_cancer", "--attack", "norm"]
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "home"))
-    for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE_VFL_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path / "home"
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
@@ -42,16 +35,6 @@ def spec(tmp_path):
         return str(path)
 
     return write
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        code = main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def test_help_loads_nothing_heavy():

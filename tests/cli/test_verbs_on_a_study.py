@@ -44,17 +44,9 @@ def searched(tmp_path_factory):
 
 
 @pytest.fixture
-def run(searched, capsys, monkeypatch):
+def run(home, searched, run, monkeypatch):
     monkeypatch.setenv("TUNE_VFL_HOME", str(searched[0] / "home"))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-
-    def call(*arguments):
-        code = main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return run
 
 
 def test_search_prints_one_line_of_the_study_schema(searched):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -16,7 +15,7 @@ import torch
 import yaml
 from hypothesis import given, settings
 
-from tune_vfl.cli.main import main
+from tests.conftest import Run
 from tune_vfl.data import load
 from tune_vfl.data.base import Columns, Source
 from tune_vfl.data.check import Facts, examine
@@ -24,25 +23,12 @@ from tune_vfl.data.predictive_columns import THRESHOLD, alone
 from tune_vfl.metrics.utility import auc
 from tune_vfl.spec import Named
 
-Run = Callable[..., tuple[int, str, str]]
 quick = settings(max_examples=30, deadline=None)
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "home"))
+def _in_an_empty_folder(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def table(n: int = 200) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.cells import cells
 from tune_vfl import evaluate
 from tune_vfl.evaluation import evaluate_pack, measure_references, stacks
 from tune_vfl.evaluation import packs as module
@@ -18,22 +19,12 @@ from tune_vfl.protocol import recorder
 from tune_vfl.protocol.recorder import recording_bytes
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import Cell, References
-from tune_vfl.spec.raw import apply_settings
 
 FAST = ["training.epochs=4"]
 QUICK_PMC = {"name": "pmc", "variants": ["logreg", "head_only"]}
 
 
-def cell_of(defense: str = "laplace", *settings: str, **changes: Any) -> Cell:
-    raw = {
-        "study": "test",
-        "dataset": "breast_cancer",
-        "defense": defense,
-        "attacks": ["norm", "direction"],
-        "budget": {"trials": 1, "seeds": 2},
-        **changes,
-    }
-    return resolve(parse(apply_settings(raw, [*FAST, *settings])))
+cell_of = cells(*FAST, attacks=["norm", "direction"])
 
 
 def assert_same(a: Outcome, b: Outcome) -> None:
@@ -81,7 +72,7 @@ def test_a_diverging_trial_is_diverged_and_harms_nothing_else() -> None:
 
 def test_weights_too_large_for_their_logits_are_diverged_and_no_error() -> None:
     # One step of Adam leaves weights of about 1e25, which are finite; the logits that they make are not.
-    cell = cell_of("none", "training.epochs=1", "training.batch_size=1000", "training.lr=1e25")
+    cell = cell_of(defense="none", settings=["training.epochs=1", "training.batch_size=1000", "training.lr=1e25"])
     (outcome,) = evaluate_pack(cell, [{}])
     assert outcome.outcome == "diverged"
     assert outcome.utility is None
@@ -111,7 +102,7 @@ def test_running_out_of_memory_is_oom(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_trial_over_its_minutes_is_a_timeout() -> None:
-    cell = cell_of("laplace", "training.epochs=100000", "budget.trial_minutes=0.005")
+    cell = cell_of(settings=["training.epochs=100000", "budget.trial_minutes=0.005"])
     (outcome,) = evaluate_pack(cell, [{"scale": 1e-3}])
     assert outcome.outcome == "timeout"
     assert "of 100000 epochs" in outcome.reason

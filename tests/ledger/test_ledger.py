@@ -19,10 +19,7 @@ from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import References
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def ok_outcome(ledger, params):
@@ -216,13 +213,14 @@ def test_an_unknown_study_names_the_nearest():
         Ledger.open("kdk-bnk")
 
 
-def test_the_write_ahead_log_is_on(tmp_path):
+def test_the_write_ahead_log_is_on(home):
     open_ledger()
-    assert (tmp_path / "ledger.db-wal").exists()
+    assert (home / "ledger.db-wal").exists()
 
 
-def test_a_ledger_that_cannot_be_opened_says_so(tmp_path):
-    (tmp_path / "ledger.db").write_text("this is no database")
+def test_a_ledger_that_cannot_be_opened_says_so(home):
+    home.mkdir()
+    (home / "ledger.db").write_text("this is no database")
     with pytest.raises(UnreachableError, match=r"ledger\.db"):
         open_ledger()
     with pytest.raises(UnreachableError) as caught:

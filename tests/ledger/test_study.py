@@ -15,10 +15,7 @@ from tune_vfl.search import load_study, studies
 from tune_vfl.search.progress import ProgressReport, Standing
 from tune_vfl.spec.cell import References
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def scale_at(t):

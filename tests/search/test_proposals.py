@@ -15,9 +15,7 @@ WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": Tru
 FEW = {"name": "laplace", "space": {"scale": {"choice": [1e-4, 1e-3, 1e-2, 1e-1]}}}
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def answer(ledger, proposals, asked):

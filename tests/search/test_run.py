@@ -23,9 +23,7 @@ from tune_vfl.spaces.space import point_key
 WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture(scope="module", autouse=True)

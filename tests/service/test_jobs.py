@@ -36,9 +36,8 @@ RAY_VARIABLES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_MODE", "RAY_
 
 
 @pytest.fixture(autouse=True)
-def clean(tmp_path, monkeypatch):
+def clean(tmp_path, home, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "home"))
     for name in RAY_VARIABLES:
         monkeypatch.delenv(name, raising=False)
 

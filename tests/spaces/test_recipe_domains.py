@@ -38,9 +38,7 @@ DOMAINS = {
 NAMES = ["training.lr", "training.optimizer", "model.embedding_dim", "model.bottom_hidden"]
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -145,7 +143,7 @@ def test_a_defense_has_no_parameter_of_such_a_name():
     assert "no such parameter" in problem
 
 
-def test_evaluate_and_the_command_line(capsys, tmp_path):
+def test_evaluate_and_the_command_line(capsys, tmp_path, home):
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump({**BASE, "budget": {"trials": 3, "seeds": 1}}), encoding="utf-8")
     lr, epochs = "training.lr={float: [1e-4, 1e-2], log: true}", "training.epochs={int: [2, 6]}"
@@ -161,7 +159,7 @@ def test_evaluate_and_the_command_line(capsys, tmp_path):
     assert "baseline with training.lr=0.001" in shown
     assert main(["evaluate", "--dataset", "breast_cancer", "--attack", "norm", "--set", lr]) == 2
     assert "training.lr: evaluate measures one setting" in capsys.readouterr().err
-    assert not (tmp_path / "ledger.db").exists()
+    assert not (home / "ledger.db").exists()
 
 
 def test_the_schema_for_editors_allows_both():

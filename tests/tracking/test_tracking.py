@@ -38,14 +38,12 @@ def empty_database(tmp_path_factory):
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch, empty_database):
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    (tmp_path / "home").mkdir()
-    shutil.copy(empty_database, tmp_path / "home" / "mlflow.db")
+def home(home, monkeypatch, empty_database):
+    home.mkdir()
+    shutil.copy(empty_database, home / "mlflow.db")
     # What is attached has tests of its own; drawing it for every test here would take most of the time.
     monkeypatch.setattr(Recorder, "_attach", lambda *_: None)
-    return tmp_path / "home"
+    return home
 
 
 def runs_of(study, query="", **kwargs):
