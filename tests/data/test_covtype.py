@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tune_vfl.data import data_root, load
+from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.reading.numbers import read_numbers
 from tune_vfl.data.sets.covtype import CLASSES, FEATURES
@@ -112,9 +112,8 @@ def test_numbers_are_read_as_they_stand(tmp_path: Path) -> None:
     assert read_numbers(path, 2).tolist() == [[1, -2.5], [30000, 0]]
 
 
+@pytest.mark.public_data(FILE)
 def test_the_real_file_has_the_official_proportions() -> None:
-    if not (data_root() / FILE).is_file():
-        pytest.skip(f"{FILE} is not under the data root {data_root()} (TUNE_VFL_DATA)")
     data = load(Named(name="covtype"))
     official = torch.tensor([211840, 283301, 35754, 2747, 9493, 17367, 20510]) / 581012
     share = torch.bincount(data.y) / len(data.y)

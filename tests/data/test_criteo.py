@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tune_vfl.data import data_root, load
+from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.sets.criteo import FEATURES
 from tune_vfl.data.split import split
@@ -124,9 +124,8 @@ def test_a_broken_archive_and_a_missing_file_are_named(tmp_path: Path) -> None:
         criteo(tmp_path)
 
 
+@pytest.mark.public_data(FILE)
 def test_the_real_file_has_its_rows() -> None:
-    if not (data_root() / FILE).is_file():
-        pytest.skip(f"{FILE} is not under the data root {data_root()} (TUNE_VFL_DATA)")
     data = load(Named.model_validate({"name": "criteo", "rows": 8000}))
     assert torch.bincount(data.y).tolist() == [6272, 1728]
     assert [p.x.shape for p in data.passive] == [(8000, 1024)]

@@ -165,11 +165,12 @@ def test_csv_of_wine_equals_wine(tmp_path):
     assert a.y_test.equal(b.y_test)
 
 
+BANK = "bank/bank-additional-full.csv.gz"
+
+
+@pytest.mark.public_data(BANK)
 def test_csv_of_bank_equals_bank():
-    path = data_root() / "bank/bank-additional-full.csv.gz"
-    if not path.is_file():
-        pytest.skip(f"{path} is not there (TUNE_VFL_DATA)")
-    ours = own(path=str(path), label="y", codes="ordinal")
+    ours = own(path=str(data_root() / BANK), label="y", codes="ordinal")
     named = load(Named.model_validate({"name": "bank", "balance": False}))
     assert ours.fingerprint == named.fingerprint
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.data.test_tables import CREDIT, credit, put, text_of
-from tune_vfl.data import data_root, load, loading
+from tune_vfl.data import load, loading
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.cached import keep, stamp, take
 from tune_vfl.data.reading.files import holds, recorded
@@ -142,10 +142,9 @@ def test_what_was_not_there_is_noticed_by_the_kept_data(tmp_path: Path, monkeypa
     assert take("key", "wine") is None
 
 
+@pytest.mark.public_data(STEEL, CREDIT)
 def test_the_stand_ins_here() -> None:
-    for relative, name in ((STEEL, "fault"), (f"{CREDIT}.gz", "loan")):
-        if not (data_root() / relative).is_file():
-            pytest.skip(f"{relative} is not under the data root {data_root()} (TUNE_VFL_DATA)")
+    for name in ("fault", "loan"):
         data = load(Named(name=name))
         assert data.name == name
         assert data.notes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tune_vfl.data import data_root, load
+from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError
@@ -151,14 +151,17 @@ def test_official_batches_that_are_not_as_published_are_refused(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "train", "test"),
     [
-        ("cifar10", [1200] * 10, [300] * 10),
-        ("isic", [4766, 530], [1192, 132]),
-        ("pneumonia", [1349, 3883], [234, 390]),
+        pytest.param("cifar10", [1200] * 10, [300] * 10, marks=pytest.mark.public_data("cifar10/cifar10.npz")),
+        pytest.param("isic", [4766, 530], [1192, 132], marks=pytest.mark.public_data("isic/isic.npz")),
+        pytest.param(
+            "pneumonia",
+            [1349, 3883],
+            [234, 390],
+            marks=pytest.mark.public_data("pneumoniamnist/pneumoniamnist.npz"),
+        ),
     ],
 )
 def test_the_real_files_have_their_rows(name: str, train: list[int], test: list[int]) -> None:
-    if not (data_root() / FILES[name]).is_file():
-        pytest.skip(f"{FILES[name]} is not under the data root {data_root()} (TUNE_VFL_DATA)")
     data = load(Named(name=name))
     cut = split(data, 0)
     assert torch.bincount(cut.y_train).tolist() == train

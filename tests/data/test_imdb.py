@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tune_vfl.data import data_root, load
+from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.reading.words import top_words, words_of
 from tune_vfl.data.split import split
@@ -170,9 +170,8 @@ def test_a_missing_file_says_what_goes_where(tmp_path: Path) -> None:
         imdb(tmp_path)
 
 
+@pytest.mark.public_data(FILE)
 def test_the_real_file_has_its_rows_and_the_recipe_resolves() -> None:
-    if not (data_root() / FILE).is_file():
-        pytest.skip(f"{FILE} is not under the data root {data_root()} (TUNE_VFL_DATA)")
     data = load(Named(name="imdb"))
     cut = split(data, 0)
     assert torch.bincount(cut.y_train).tolist() == torch.bincount(cut.y_test).tolist() == [12_500, 12_500]

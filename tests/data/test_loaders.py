@@ -34,13 +34,15 @@ SIZES = {
 }
 
 
+def with_its_files(name: str, *values: object) -> object:
+    return pytest.param(name, *values, marks=[pytest.mark.public_data(FILES[name])] if name in FILES else [])
+
+
 def named(name: str, **options: object) -> Named:
-    if name in FILES and not (data_root() / FILES[name]).exists():
-        pytest.skip(f"{FILES[name]} is not under the data root {data_root()} (TUNE_VFL_DATA)")
     return Named.model_validate({"name": name, **options})
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", [with_its_files(name) for name in SIZES])
 def test_sizes(name):
     rows, passive, active, classes, metric, train, test = SIZES[name]
     data = load(named(name))
@@ -55,7 +57,7 @@ def test_sizes(name):
     assert all(torch.isfinite(x).all() for x in cut.passive_train)
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", [with_its_files(name) for name in SIZES])
 def test_recipe_names_a_model_that_takes_the_rows_and_the_options(name):
     data = load(named(name))
     model = MODELS[data.recipe.model.name]
@@ -89,6 +91,7 @@ def test_breast_cancer_counts_malignant_as_positive():
     assert torch.bincount(data.y).tolist() == [357, 212]
 
 
+@pytest.mark.public_data(FILES["spambase"])
 def test_spambase_is_as_published():
     data = load(named("spambase"))
     assert torch.bincount(data.y).tolist() == [2788, 1813]
@@ -99,6 +102,7 @@ def test_spambase_is_as_published():
     assert (recipe.epochs, recipe.batch_size, recipe.lr, data.recipe.model.name) == (300, 1028, 1e-4, "gafm")
 
 
+@pytest.mark.public_data(FILES["bank"])
 def test_bank_is_balanced_the_same_way_every_time_and_says_so():
     data = load(named("bank"))
     assert torch.bincount(data.y).tolist() == [4640, 4640]
@@ -113,19 +117,28 @@ def test_bank_is_balanced_the_same_way_every_time_and_says_so():
 
 @pytest.mark.parametrize(
     ("name", "published"),
-    [("bank", 100), ("covtype", 20), ("mnist", 4), ("cifar10", 4), ("criteo", 50), ("give_me_some_credit", 50)],
+    [
+        with_its_files("bank", 100),
+        with_its_files("covtype", 20),
+        with_its_files("mnist", 4),
+        with_its_files("cifar10", 4),
+        with_its_files("criteo", 50),
+        with_its_files("give_me_some_credit", 50),
+    ],
 )
 def test_an_attacker_has_as_many_labels_a_class_as_in_the_papers(name, published):
     """Fewer make model completion weak, and any defense look good."""
     assert load(named(name)).recipe.auxiliary_per_class == published
 
 
+@pytest.mark.public_data(FILES["bank"])
 def test_bank_unbalanced_keeps_the_files_shares():
     data = load(named("bank", balance=False))
     assert torch.bincount(data.y).tolist() == [36548, 4640]
     assert len(split(data, 0).y_test) == round(0.3 * 41188)
 
 
+@pytest.mark.public_data(FILES["bank"])
 def test_bank_codes_are_alphabetic():
     data = load(named("bank", balance=False))
     # First row: housemaid is the 4th of 12 jobs, married the 2nd of 4 states.

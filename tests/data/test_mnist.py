@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tune_vfl.data import data_root, load
+from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.reading.idx import read_idx
 from tune_vfl.data.split import split
@@ -136,9 +136,8 @@ def test_a_missing_file_says_where_it_goes(tmp_path: Path) -> None:
         mnist(tmp_path)
 
 
+@pytest.mark.public_data(f"{RAW}/train-images-idx3-ubyte.gz")
 def test_the_official_files_are_as_published() -> None:
-    if not (data_root() / RAW / "train-images-idx3-ubyte.gz").is_file():
-        pytest.skip(f"{RAW} is not under the data root {data_root()} (TUNE_VFL_DATA)")
     data = load(Named(name="mnist"))
     cut = split(data, 0)
     assert (len(cut.y_train), len(cut.y_test)) == (60_000, 10_000)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tune_vfl.data import data_root, load
+from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.sets.give_me_some_credit import FEATURES, LABEL
 from tune_vfl.data.sets.steel_plates import CLASSES, FAULTS
@@ -33,9 +33,7 @@ def read(root: Path, name: str, **options: object) -> Dataset:
     return load(Named.model_validate({"name": name, **options}), root=root)
 
 
-def real(name: str, relative: str, **options: object) -> Dataset:
-    if not any((data_root() / f"{relative}{end}").is_file() for end in ("", ".gz")):
-        pytest.skip(f"{relative} is not under the data root {data_root()} (TUNE_VFL_DATA)")
+def real(name: str, **options: object) -> Dataset:
     return load(Named.model_validate({"name": name, **options}))
 
 
@@ -163,14 +161,16 @@ def test_a_missing_file_says_where_it_goes(tmp_path: Path, name: str, word: str)
         read(tmp_path, name)
 
 
+@pytest.mark.public_data(CREDIT)
 def test_the_real_credit_has_its_rows() -> None:
-    data = real("give_me_some_credit", CREDIT)
+    data = real("give_me_some_credit")
     assert torch.bincount(data.y).tolist() == [139_974, 10_026]
     assert sum(int(p.x.isnan().sum()) for p in [*data.passive, data.active] if p is not None) == 29_731 + 3_924
     assert len(split(data, 0).y_test) == 30_000
 
 
+@pytest.mark.public_data(STEEL)
 def test_the_real_steel_plates_have_their_rows() -> None:
-    data = real("steel_plates", STEEL)
+    data = real("steel_plates")
     assert torch.bincount(data.y).tolist() == [158, 190, 391, 72, 55, 402, 673]
     assert data.passive[0].names[0] == "X_Minimum"

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tune_vfl import evaluate
-from tune_vfl.data import data_root, load
+from tune_vfl.data import load
 from tune_vfl.data.reading.tokens import PADDING, START, UNKNOWN, TextOptions, by_words
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError, SpecError
@@ -186,7 +186,7 @@ def test_a_bag_of_tokens_counts_words_and_no_padding() -> None:
     assert numbers(rows) is rows
 
 
-@pytest.mark.skipif(not (data_root() / "ag_news" / "test.csv").is_file(), reason="needs ag_news/test.csv")
+@pytest.mark.public_data("ag_news/test.csv")
 def test_the_real_file_holds_four_sections_in_equal_shares() -> None:
     held = load(Named(name="ag_news"))
     assert torch.bincount(held.y).tolist() == [1900] * 4

@@ -61,6 +61,7 @@ def places(name: str) -> set[str]:
     return {file.split("/")[0] for file in files}.union(*map(places, others))
 
 
+@pytest.mark.public_data  # either way: what is said of missing files is held too
 @pytest.mark.parametrize("name", [n for n, row in SETS.items() if row["source"] != "yours"])
 def test_a_row_says_what_is_loaded(name: str) -> None:
     row, data = SETS[name], loaded(name)

@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 
 from tune_vfl import evaluate
-from tune_vfl.data import data_root
 
-SPAMBASE = pytest.mark.skipif(
-    not (data_root() / "spambase" / "spambase.data").is_file(),
-    reason="needs spambase/spambase.data under TUNE_VFL_DATA",
-)
+SPAMBASE = pytest.mark.public_data("spambase/spambase.data")
 ATTACKS: list[Any] = ["norm", "mean", {"name": "median", "rule": "pooled"}]
 
 
