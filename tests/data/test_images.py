@@ -151,13 +151,13 @@ def test_official_batches_that_are_not_as_published_are_refused(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "train", "test"),
     [
-        pytest.param("cifar10", [1200] * 10, [300] * 10, marks=pytest.mark.public_data("cifar10/cifar10.npz")),
-        pytest.param("isic", [4766, 530], [1192, 132], marks=pytest.mark.public_data("isic/isic.npz")),
+        pytest.param("cifar10", [1200] * 10, [300] * 10, marks=pytest.mark.public_data(FILES["cifar10"])),
+        pytest.param("isic", [4766, 530], [1192, 132], marks=pytest.mark.public_data(FILES["isic"])),
         pytest.param(
             "pneumonia",
             [1349, 3883],
             [234, 390],
-            marks=pytest.mark.public_data("pneumoniamnist/pneumoniamnist.npz"),
+            marks=pytest.mark.public_data(FILES["pneumonia"]),
         ),
     ],
 )
