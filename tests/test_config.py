@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,39 @@ torch.save({"sent": torch.cat(sent)}, sys.argv[3])
 """
 
 
+# Runs the script for each line of tab-separated arguments: importing torch takes most of a process's time.
+ONE_AFTER_THE_OTHER = """
+import sys
+
+with open(sys.argv[1]) as script:
+    code = compile(script.read(), sys.argv[1], "exec")
+for line in sys.stdin:
+    sys.argv[1:] = line.rstrip("\\n").split("\\t")
+    exec(code, {"__name__": "__main__"})
+    print("sent", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def plain_loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., None]]:
+    """A process that knows nothing of the tests, and runs the plain loop on the files that it is given."""
+    script = tmp_path_factory.mktemp("plain") / "loop.py"
+    script.write_text(PLAIN_LOOP)
+    command = [sys.executable, "-c", ONE_AFTER_THE_OTHER, str(script)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+
+        def run(*paths: Path) -> None:
+            stdin.write("\t".join(map(str, paths)) + "\n")
+            stdin.flush()
+            assert stdout.readline() == "sent\n", "the plain loop failed; what it said is on stderr"
+
+        yield run
+        stdin.close()
+
+
 @pytest.mark.parametrize(
     ("defense", "params"),
     [
@@ -125,7 +159,7 @@ torch.save({"sent": torch.cat(sent)}, sys.argv[3])
     ],
 )
 def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(
-    tmp_path: Path, defense: str, params: dict[str, Any]
+    plain_loop: Callable[..., None], tmp_path: Path, defense: str, params: dict[str, Any]
 ) -> None:
     path = exported(tmp_path, defense, params)
     config = load_config(path)
@@ -146,11 +180,7 @@ def test_plain_loop_in_a_fresh_process_sends_the_gradients_of_the_search(
     searched = run.kept(ReceivedGradients).recordings()["last"].gradients[0]
 
     torch.save(starting_point(cell, config.build_defense(embedding_dims=[10])), tmp_path / "given.pt")
-    script = tmp_path / "loop.py"
-    script.write_text(PLAIN_LOOP)
-    subprocess.run(
-        [sys.executable, str(script), str(path), str(tmp_path / "given.pt"), str(tmp_path / "sent.pt")], check=True
-    )
+    plain_loop(path, tmp_path / "given.pt", tmp_path / "sent.pt")
     plain = torch.load(tmp_path / "sent.pt", weights_only=True)["sent"]
     torch.testing.assert_close(plain, searched, atol=1e-6, rtol=1e-3)
 

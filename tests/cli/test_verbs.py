@@ -1,0 +1,448 @@
+"""The verbs from outside: exit codes, what goes to stdout and what to stderr, hostile input."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+SPEC = {
+    "study": "tiny",
+    "dataset": "breast_cancer",
+    "defense": "laplace",
+    "attacks": ["norm"],
+    "training": {"epochs": 1},
+    "budget": {"trials": 2, "seeds": 1},
+}
+VERBS = ["quickstart", "list", "evaluate", "validate", "search", "resume", "studies", "status", "frontier", "report"]
+VERBS += ["export", "submit", "jobs", "ui", "doctor", "data"]
+EVALUATE = ["evaluate", "--dataset", "breast_cancer", "--attack", "norm"]
+
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture
+def spec(tmp_path):
+    def write(**changes):
+        path = tmp_path / "spec.yaml"
+        path.write_text(yaml.safe_dump({**SPEC, **changes}), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys, tune_vfl.cli.main as m; m.main(['--help']); "
+        "sys.exit(bool({'torch', 'ray', 'mlflow', 'optuna', 'pandas'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert all(verb in ran.stdout for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(run, verb):
+    code, out, _ = run(verb, "--help")
+    assert code == 0
+    assert "Usage" in out
+    assert verb in ("jobs", "data") or "Example" in out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["list"], ["evaluate"], ["search"], ["frontier", "x", "--format", "xml"]]
+)
+def test_usage_errors_exit_2(run, arguments):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err
+
+
+def test_misspelled_verb_is_answered_with_the_nearest(run):
+    code, _, err = run("frontir", "x")
+    assert code == 2
+    assert "frontier" in err
+
+
+@pytest.mark.parametrize("kind", ["datasets", "models", "defenses", "attacks", "spaces", "samplers"])
+def test_list(run, kind):
+    code, out, _ = run("list", kind, "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["schema"] == "tune-vfl/list/1"
+    assert answer["kind"] == kind
+    names = [item["name"] for item in answer["items"]]
+    assert len(set(names)) == len(names) > 0
+    code, out, _ = run("list", kind)
+    assert code == 0
+    assert all(name in out for name in names)
+
+
+def test_list_knows_nearest_kind(run):
+    code, _, err = run("list", "defences")
+    assert code == 2
+    assert "'defenses'" in err
+
+
+def test_evaluate_answers_in_the_published_form(run):
+    code, out, err = run(
+        *EVALUATE, "--defense", "laplace", "-p", "scale=0.01", "--seeds", 2, "--set", "training.epochs=1", "--json"
+    )
+    assert code == 0, err
+    answer = json.loads(out)
+    assert answer["schema"] == "tune-vfl/evaluation/1"
+    assert answer["defense"] == {"name": "laplace", "params": {"scale": 0.01, "clip": None}}
+    assert answer["seeds"] == [0, 1]
+    assert answer["outcome"] == "ok"
+    assert len(answer["utility"]["values"]) == 2
+    assert {"metric", "mean", "std", "values", "advantage", "floor", "variants", "weak_attack"} <= set(
+        answer["attacks"]["norm"]
+    )
+    assert 0 <= answer["leakage"] <= 1
+    assert set(answer["seconds"]) >= {"train", "attack"}
+
+
+def test_p_is_short_for_set(run):
+    _, short, _ = run(
+        *EVALUATE, "-f", "laplace", "-p", "scale=0.02", "--seeds", 1, "--set", "training.epochs=1", "--json"
+    )
+    _, long, _ = run(
+        *EVALUATE,
+        "-f",
+        "laplace",
+        "--set",
+        "defense.params.scale=0.02",
+        "--seeds",
+        1,
+        "--set",
+        "training.epochs=1",
+        "--json",
+    )
+    first, second = json.loads(short), json.loads(long)
+    assert first["defense"]["params"] == {"scale": 0.02, "clip": None}
+    assert first["utility"] == second["utility"]
+    assert first["attacks"] == second["attacks"]
+
+
+def test_evaluate_prints_a_table(run):
+    code, out, _ = run(*EVALUATE, "--seeds", 1, "--set", "training.epochs=1")
+    assert code == 0
+    assert "norm" in out
+    assert "leak_auc" in out
+
+
+def test_evaluate_reports_all_problems_at_once(run):
+    code, out, err = run(
+        "evaluate", "--dataset", "breast_canser", "--defense", "laplase", "--attack", "nrom", "-p", "scale"
+    )
+    assert code == 2
+    assert out == ""
+    assert "4 problems" in err
+    for nearest in ("'breast_cancer'", "'laplace'", "'norm'", "-p 'scale'"):
+        assert nearest in err
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["--seeds", "0"],
+        ["--seeds", "-3"],
+        ["-p", "scale=lots"],
+        ["-p", "scal=0.1"],
+        ["-p", "scale=[1, 2"],
+        ["--set", "=3"],
+        ["--set", "training.epochs=0"],
+        ["--set", "training.epoch=3"],
+        ["--set", "study.x.y=1"],
+        ["--set", "attacks.mean.rule=x"],
+        ["--attack", "norm"],
+        ["--model", "nothing_like_it"],
+    ],
+)
+def test_evaluate_refuses(run, home, extra):
+    code, out, err = run(*EVALUATE, "--defense", "laplace", *extra)
+    assert code == 2, err
+    assert out == ""
+    assert "Traceback" not in err
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("diverged", 0), ("infeasible", 0), ("error", 1), ("oom", 1)])
+def test_evaluate_exit_code_by_outcome(run, monkeypatch, outcome, code):
+    from tune_vfl import evaluation
+
+    answer = {
+        "schema": "tune-vfl/evaluation/1",
+        "dataset": "d",
+        "model": "m",
+        "defense": {"name": "f", "params": {}},
+        "seeds": [0],
+    }
+    ended = {"outcome": outcome, "reason": "on purpose", "utility": None, "attacks": {}, "leakage": None, "seconds": {}}
+    monkeypatch.setattr(evaluation, "evaluate_spec", lambda _: {**answer, **ended})
+    ended_with, out, err = run(*EVALUATE, "--json")
+    assert ended_with == code
+    assert json.loads(out)["outcome"] == outcome
+    assert "on purpose" in err
+
+
+def test_validate_prints_the_resolved_spec_and_its_cost(run, spec, home):
+    code, out, _ = run("validate", spec(), "--set", "budget.trials=7", "--json")
+    assert code == 0
+    (study,) = json.loads(out)["studies"]
+    assert study["study"] == "tiny"
+    assert study["resolved"]["training"]["epochs"] == 1
+    assert study["resolved"]["training"]["batch_size"] >= 2  # from the data set's recipe
+    cost = study["cost"]
+    assert (cost["trials"], cost["seeds"], cost["epochs"]) == (7, 1, 1)
+    assert cost["trainings"] == 8  # the baseline is one more
+    assert "scale" in cost["space"]
+    code, out, _ = run("validate", spec())
+    assert code == 0
+    assert yaml.safe_load(out)["metric"] == "auc"  # what is printed is YAML
+    assert not home.exists()
+
+
+def test_validate_counts_a_finite_space(run, spec):
+    finite = {"name": "laplace", "space": {"scale": {"choice": [0.1, 0.2, 0.3]}}}
+    code, out, _ = run("validate", spec(defense=finite, budget={"trials": 40, "seeds": 2}), "--json")
+    assert code == 0
+    cost = json.loads(out)["studies"][0]["cost"]
+    assert (cost["space_size"], cost["trials"], cost["trainings"]) == (3, 3, 8)
+
+
+def test_validate_schema_is_a_json_schema(run):
+    import jsonschema
+
+    code, out, _ = run("validate", "--schema")
+    assert code == 0
+    schema = json.loads(out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert {"study", "dataset", "defense", "attacks"} <= set(schema["properties"])
+
+
+def test_validate_lists_all_problems(run, spec):
+    code, out, err = run("validate", spec(buget={}, attacks=[], study="../x", sampler={"name": "tpee"}))
+    assert code == 2
+    assert out == ""
+    assert "4 problems" in err
+    assert "'budget'" in err
+
+
+MATRIX = {"dataset": ["breast_cancer", "digits"], "defense": ["laplace", "marvell"]}
+
+
+def test_a_matrix_sets_impossible_pairs_aside(run, spec):
+    code, out, _ = run("validate", spec(matrix=MATRIX, attacks=["pmc"]), "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert [s["study"] for s in answer["studies"]] == [
+        "tiny-breast_cancer-laplace", "tiny-breast_cancer-marvell", "tiny-digits-laplace",
+    ]  # fmt: skip
+    (skipped,) = answer["skipped"]
+    assert skipped["study"] == "tiny-digits-marvell"
+    assert "two classes" in skipped["problems"][0]
+
+
+def test_a_matrix_runs_a_pair_without_the_attack_that_does_not_fit_it(run, spec):
+    code, out, _ = run("validate", spec(matrix=MATRIX, attacks=["pmc", "norm", "direct"]), "--json")
+    assert code == 0
+    answer = json.loads(out)
+    attacks = {s["study"]: [a["name"] for a in s["resolved"]["attacks"]] for s in answer["studies"]}
+    assert attacks == {
+        "tiny-breast_cancer-laplace": ["pmc", "norm"],
+        "tiny-breast_cancer-marvell": ["pmc", "norm"],
+        "tiny-digits-laplace": ["pmc"],
+    }
+    reasons = {(s["study"], s["attack"]): " ".join(s["problems"]) for s in answer["skipped"]}
+    assert "two classes" in reasons["tiny-digits-laplace", "norm"]
+    assert "nosplit" in reasons["tiny-digits-laplace", "direct"]
+    assert "two classes" in reasons["tiny-digits-marvell", None]
+    assert "norm" not in reasons["tiny-digits-marvell", None]  # the pair is impossible whatever the attack
+
+
+def test_a_single_study_with_an_attack_that_does_not_fit_is_refused(run, spec):
+    code, _, err = run("validate", spec(dataset="digits", defense="laplace", attacks=["pmc", "norm"]))
+    assert code == 2
+    assert "'norm'" in err
+
+
+def test_an_impossible_pair_alone_is_refused(run, spec):
+    code, _, err = run("validate", spec(dataset="digits", defense="marvell", attacks=["pmc"]))
+    assert code == 2
+    assert "two classes" in err
+
+
+def test_a_misspelled_name_in_a_matrix_is_refused_not_skipped(run, spec):
+    code, _, err = run("search", spec(matrix={**MATRIX, "defense": ["laplace", "marvel"]}, attacks=["pmc"]))
+    assert code == 2
+    assert "'marvell'" in err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"\x00\xff\xfe\x93NUMPY",
+        b"- a\n- b\n",
+        b"just text",
+        b"a: [1, 2",
+        b"",
+        b"study: x\n",
+        b"a: !!python/object/apply:os.getcwd []\n",
+    ],
+)
+@pytest.mark.parametrize("verb", ["validate", "search", "submit"])
+def test_hostile_spec_files(run, tmp_path, home, verb, content):
+    path = tmp_path / "hostile.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    code, out, err = run(verb, path)
+    assert code == 2, err
+    assert out == ""
+    assert err
+    assert "Traceback" not in err
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("name", ["../../etc/x", "a/b", "", ".", "x" * 200, "nul\x00", "a b"])
+def test_study_names_stay_names(run, spec, home, name):
+    code, _, err = run("search", spec(), "--name", name)
+    assert code == 2, err
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["frontier"], ["resume"], ["report"], ["export", "-o", "x.json"]])
+@pytest.mark.parametrize("name", ["nothing", "../nothing", "a/../../b"])
+def test_reading_what_is_not_there_leaves_nothing_behind(run, home, tmp_path, monkeypatch, arguments, name):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = run(arguments[0], name, *arguments[1:])
+    assert code == 2
+    assert out == ""
+    assert "no study" in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_studies_without_a_ledger(run, home):
+    code, out, _ = run("studies", "--json")
+    assert code == 0
+    assert json.loads(out) == {"schema": "tune-vfl/studies/1", "studies": []}
+    assert not home.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_home(run, spec, tmp_path, monkeypatch):
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=stat.S_IRUSR | stat.S_IXUSR)
+    monkeypatch.setenv("TUNE_VFL_HOME", str(locked / "home"))
+    code, _, err = run("search", spec())
+    assert code in (2, 4)
+    assert "Traceback" not in err
+
+
+def test_home_that_is_a_file(run, spec, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "file"))
+    code, out, err = run("search", spec())
+    assert code in (1, 2, 4)
+    assert out == ""
+    assert "Traceback" not in err
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_unexpected_errors_are_short_unless_asked(run, monkeypatch):
+    from tune_vfl.cli import catalog
+
+    def broken():
+        raise ZeroDivisionError("deep inside")
+
+    monkeypatch.setitem(catalog._KINDS, "models", broken)
+    code, out, err = run("list", "models")
+    assert (code, out) == (1, "")
+    assert "deep inside" in err
+    assert "Traceback" not in err
+    monkeypatch.setenv("TUNE_VFL_DEBUG", "1")
+    code, _, err = run("list", "models")
+    assert code == 1
+    assert "Traceback" in err
+
+
+def test_a_closed_pipe_is_no_error():
+    command = f"{sys.executable} -m tune_vfl.cli.main list defenses --json | head -c 10"
+    ran = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in ran.stderr
+
+
+def test_version(run):
+    from tune_vfl import __version__
+
+    assert run("--version")[:2] == (0, f"tune-vfl {__version__}\n")
+
+
+def test_json_never_holds_nan():
+    from tune_vfl.cli.output import emit_json
+
+    with pytest.raises(ValueError, match="JSON"):
+        emit_json({"x": float("nan")})
+
+
+def test_a_table_shows_brackets_as_they_are(capsys):
+    from tune_vfl.cli.output import emit_table
+
+    emit_table(("a",), [["[bold]x[/bold] [32]"]])
+    assert "[bold]x[/bold] [32]" in capsys.readouterr().out
+
+
+def test_written_whole_leaves_the_old_file_when_it_fails(tmp_path):
+    from tune_vfl.machine.files import written_whole
+
+    target = tmp_path / "f.csv"
+    target.write_text("old")
+
+    def fail_half_way():
+        with written_whole(target) as draft:
+            draft.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_half_way()
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+    with written_whole(target) as draft:
+        draft.write_text("new")
+    assert target.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_torchvision_imports_beside_any_build_of_torch():
+    code = "from tune_vfl.machine.vision import import_torchvision as go; v = go(); print(v.models.resnet18, v is go())"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.rstrip().endswith("True")
+
+
+def test_validate_masks_passwords(run, spec):
+    code, out, _ = run("validate", spec(storage="postgresql://me:secret@db/tune", tracking="http://me:secret@ml:5000"))
+    assert code == 0
+    assert "secret" not in out
+    assert "me@db/tune" in out
+
+
+def test_ui_refuses_a_taken_port(run, home):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, out, err = run("ui", "--port", taken.getsockname()[1])
+    assert (code, out) == (1, "")
+    assert "is taken" in err
+    assert not home.exists()

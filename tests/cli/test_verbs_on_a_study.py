@@ -1,0 +1,311 @@
+"""The verbs on a study that was really searched: once for the module, small."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pandas as pd
+import pytest
+import yaml
+
+from tune_vfl.cli.main import main
+
+SPEC = {
+    "study": "tiny",
+    "dataset": "breast_cancer",
+    "defense": "laplace",
+    "attacks": ["norm", "mean"],
+    "training": {"epochs": 1},
+    "budget": {"trials": 4, "seeds": 1},
+    "sampler": "random",
+}
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """A home with one finished study, and what the search printed."""
+    import contextlib
+    import io
+
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TUNE_VFL_HOME", str(folder / "home"))
+        for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):
+            patch.delenv(name, raising=False)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = main(["search", str(folder / "spec.yaml"), "--json"])
+    import ray
+
+    ray.shutdown()
+    return folder, code, out.getvalue()
+
+
+@pytest.fixture
+def run(home, searched, run, monkeypatch):
+    monkeypatch.setenv("TUNE_VFL_HOME", str(searched[0] / "home"))
+    return run
+
+
+def test_search_prints_one_line_of_the_study_schema(searched):
+    _, code, out = searched
+    assert code == 0
+    assert out.count("\n") == 1
+    study = json.loads(out)
+    assert study["schema"] == "tune-vfl/study/1"
+    assert study["trials"] == {"ok": 4, "running": 0, "waiting": 0}
+    assert study["front"]
+    assert {"number", "params", "utility", "leakage", "utility_std", "leakage_std", "attacks"} <= set(study["front"][0])
+    assert {"utility", "leakage", "attacks"} <= set(study["baseline"])
+    assert study["mlflow"]["experiment"] == "tiny"
+
+
+def test_status_and_frontier_tell_the_same_as_search(searched, run):
+    study = json.loads(searched[2])
+    assert json.loads(run("status", "tiny", "--json")[1]) == study
+    assert json.loads(run("frontier", "tiny", "--format", "json")[1]) == study["front"]
+    assert json.loads(run("frontier", "tiny", "--json")[1]) == study["front"]
+
+
+def test_studies_lists_it(run):
+    (listed,) = json.loads(run("studies", "--json")[1])["studies"]
+    assert (listed["study"], listed["dataset"], listed["defense"]) == ("tiny", "breast_cancer", "laplace")
+
+
+def test_tables_name_every_point_and_the_baseline(searched, run):
+    study = json.loads(searched[2])
+    for verb in ("status", "frontier"):
+        code, out, _ = run(verb, "tiny")
+        assert code == 0
+        assert all(f"scale={p['params']['scale']:.4g}" in out for p in study["front"])
+    assert "no defense" in run("status", "tiny")[1]
+
+
+def test_frontier_files_hold_the_same_points(searched, run, tmp_path):
+    front = json.loads(searched[2])["front"]
+    for form, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
+        target = tmp_path / f"front.{form}"
+        assert run("frontier", "tiny", "--format", form, "-o", target)[0] == 0
+        frame = read(target)
+        assert list(frame["number"]) == [p["number"] for p in front]
+        assert frame["params.scale"].tolist() == pytest.approx([p["params"]["scale"] for p in front])
+        assert frame["attack.norm"].tolist() == pytest.approx([p["attacks"]["norm"] for p in front])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["front.csv", "front.parquet"]
+
+
+def test_frontier_of_one_attack_is_that_attacks(searched, run):
+    code, out, _ = run("frontier", "tiny", "--attack", "norm", "--format", "json")
+    assert code == 0
+    for point in json.loads(out):
+        assert point["leakage"] == pytest.approx(max(0.0, 2 * point["attacks"]["norm"] - 1), abs=1e-9)
+    code, _, err = run("frontier", "tiny", "--attack", "nrom")
+    assert code == 2
+    assert "'norm'" in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--format", "parquet"], ["-o", "x.txt"], ["--format", "csv", "-o", "/proc/x/y.csv"]]
+)
+def test_frontier_refuses(run, arguments):
+    code, out, err = run("frontier", "tiny", *arguments)
+    assert code == 2
+    assert out == ""
+    assert err
+
+
+def test_unknown_study_is_answered_with_the_nearest(run):
+    code, _, err = run("status", "tinny")
+    assert code == 2
+    assert "'tiny'" in err
+
+
+def test_export_is_what_load_config_reads(searched, run, tmp_path):
+    from tune_vfl import load_config
+
+    target = tmp_path / "deep" / "best.json"
+    code, out, _ = run("export", "tiny", "--select", "max-utility", "-o", target, "--json")
+    assert code == 0
+    config = load_config(target)
+    best = json.loads(searched[2])["front"][0]
+    assert config.defense.params["scale"] == pytest.approx(best["params"]["scale"])
+    assert json.loads(out) == json.loads(target.read_text())
+
+
+@pytest.mark.parametrize("select", ["leakage<=-1", "utility>=2", "best", "leakage<=", "__import__('os')"])
+def test_export_refuses_and_writes_nothing(run, tmp_path, select):
+    code, out, err = run("export", "tiny", "--select", select, "-o", tmp_path / "x.json")
+    assert code == 2, err
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_report_writes_a_page(run, tmp_path):
+    code, out, _ = run("report", "tiny", "-o", tmp_path / "r", "--json")
+    assert code == 0
+    page = json.loads(out)["page"]
+    assert page == str(tmp_path / "r" / "index.html")
+    assert "tiny" in (tmp_path / "r" / "index.html").read_text(encoding="utf-8")
+    (tmp_path / "file").write_text("x")
+    assert run("report", "tiny", "-o", tmp_path / "file")[0] == 2
+    assert run("report", "tiny", "nothing", "-o", tmp_path / "none")[0] == 2
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_finished_study_is_answered_from_the_ledger(searched, run):
+    code, out, _ = run("search", searched[0] / "spec.yaml", "--json")
+    assert code == 0
+    assert json.loads(out) == json.loads(searched[2])
+    code, out, _ = run("resume", "tiny", "--json")
+    assert code == 0
+    assert json.loads(out) == json.loads(searched[2])
+
+
+def test_a_name_taken_by_another_spec_is_refused_with_the_difference(searched, run):
+    code, out, err = run("search", searched[0] / "spec.yaml", "--set", "training.epochs=2")
+    assert code == 2
+    assert out == ""
+    assert "epochs" in err
+
+
+def test_resume_does_not_shrink_a_study(run):
+    code, _, err = run("resume", "tiny", "--trials", 2)
+    assert code == 2
+    assert "4 finished" in err
+
+
+@pytest.mark.parametrize(
+    ("trials", "code"),
+    [
+        ({"ok": 3}, 0),
+        ({"ok": 1, "diverged": 2, "infeasible": 1, "preempted": 1}, 0),
+        ({"ok": 9, "oom": 1}, 3),
+        ({"timeout": 1}, 3),
+    ],
+)
+def test_exit_code_of_a_search(trials, code):
+    from tune_vfl.cli.search import exit_code
+
+    assert exit_code({"trials": trials}) == code
+
+
+def test_gravest_exit_code_of_a_matrix():
+    from tune_vfl.cli.search import gravest
+
+    assert gravest([]) == gravest([0, 0]) == 0
+    assert gravest([0, 3, 0]) == 3
+    assert gravest([3, 4, 0]) == 4
+    assert gravest([3, 4, 1]) == 1
+
+
+def test_doctor_repair_rebuilds_mlflow_from_the_ledger(searched, run):
+    from mlflow import MlflowClient
+
+    database = searched[0] / "home" / "mlflow.db"
+    database.unlink()
+    code, out, _ = run("doctor", "--repair", "--json")
+    checks = {c["name"]: c for c in json.loads(out)["checks"]}
+    assert code in (0, 1)  # the machine may be short of something
+    assert checks["repair tiny"]["status"] == checks["ledger"]["status"] == checks["mlflow"]["status"] == "ok"
+    client = MlflowClient(f"sqlite:///{database}")
+    (experiment,) = client.search_experiments(filter_string="name = 'tiny'")
+    front = client.search_runs([experiment.experiment_id], filter_string="tags.`tune_vfl.pareto` = 'true'")
+    told = {p["number"] for p in json.loads(searched[2])["front"]}
+    assert {int(r.data.tags["tune_vfl.trial"]) for r in front} == told
+
+
+def test_doctor_repair_replaces_a_damaged_mlflow_database_and_keeps_it(searched, run):
+    database = searched[0] / "home" / "mlflow.db"
+    database.write_bytes(b"no database at all" * 100)
+    for rest in ("-wal", "-shm"):
+        database.with_name(database.name + rest).unlink(missing_ok=True)
+    code, _, err = run("doctor")
+    assert code == 1
+    assert "doctor --repair" in err
+    code, out, _ = run("doctor", "--repair", "--json")
+    assert code == 0
+    checks = {check["name"]: check for check in json.loads(out)["checks"]}
+    assert checks["mlflow"]["status"] == checks["repair tiny"]["status"] == "ok"
+    assert "4 trials" in checks["repair tiny"]["detail"]
+    [moved] = database.parent.glob("mlflow.db.damaged-*")
+    assert moved.read_bytes().startswith(b"no database")
+
+
+def test_a_damaged_ledger_is_named_as_such(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+    (tmp_path / "ledger.db").write_bytes(b"no database at all" * 100)
+    (tmp_path / "mlflow.db").write_bytes(b"nor this one" * 100)
+    code, _, err = run("studies")
+    assert code == 4
+    assert "is damaged: restore it from a backup" in err
+    code, out, _ = run("doctor", "--repair", "--json")
+    assert code == 4
+    assert {"repair", "ledger", "mlflow"} <= {check["name"] for check in json.loads(out)["checks"]}
+    # Without its ledger nothing could be rebuilt, so nothing is moved.
+    assert (tmp_path / "mlflow.db").read_bytes().startswith(b"nor this one")
+
+
+def test_a_home_that_is_a_file_is_answered_with_what_to_do(searched, run, tmp_path, monkeypatch):
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "taken"))
+    code, out, err = run("search", str(searched[0] / "spec.yaml"))
+    assert (code, out) == (4, "")
+    assert "cannot be written" in err
+    assert "TUNE_VFL_HOME" in err
+    assert "unexpected" not in err
+
+
+def test_doctor_finds_a_broken_ledger(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+    (tmp_path / "ledger.db").write_bytes(b"not a database at all, " * 100)
+    code, out, _ = run("doctor", "--json")
+    assert code == 1
+    checks = {c["name"]: c for c in json.loads(out)["checks"]}
+    assert checks["ledger"]["status"] == "finding"
+    assert checks["ledger"]["advice"]
+
+
+def test_doctor_wants_write_ahead_logging(tmp_path, monkeypatch):
+    from tune_vfl.service import health
+
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+    with sqlite3.connect(tmp_path / "ledger.db") as connection:
+        connection.execute("CREATE TABLE studies (study_id INTEGER)")
+    connection.close()
+    assert health.ledger().status == "finding"
+    with sqlite3.connect(tmp_path / "ledger.db") as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    assert health.ledger().status == "ok"
+
+
+def test_doctor_exit_codes():
+    from tune_vfl.service.checks import Check
+    from tune_vfl.service.health import exit_code
+
+    fine, found, away = (Check("x", s, "") for s in ("ok", "finding", "unreachable"))
+    assert exit_code([fine]) == 0
+    assert exit_code([fine, found]) == 1
+    assert exit_code([found, away, fine]) == 4
+
+
+def test_doctor_says_when_the_tracking_server_is_away(monkeypatch):
+    from tune_vfl.service import health
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    assert health.tracking().status == "unreachable"
+
+
+def test_time_left_follows_the_pace_of_the_last_trials():
+    import dataclasses
+
+    from tune_vfl.service.studies import eta_seconds
+    from tune_vfl.testing.studies import made_up_study
+
+    record = made_up_study(10, failures=())  # a trial ends every two seconds
+    assert eta_seconds(record) is None  # nothing runs
+    running = dataclasses.replace(record, running=2, waiting=5)
+    assert eta_seconds(running) == pytest.approx(14.0)
+    assert eta_seconds(dataclasses.replace(running, trials=record.trials[:1])) is None

@@ -1,0 +1,84 @@
+"""What all rooms share: a home of its own for each test that asks, and the command line called in this process."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What a person may have set for clusters and servers of theirs; no test may act on it.
+OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE_VFL_DEBUG")
+
+
+# Groups stay with one worker, one test after the other: each of these files holds a Ray, a server or a study that
+# its tests share, and two Rays at once would take the cores from each other's clocks.
+IN_ONE_WORKER = {
+    "tests/cli/test_verbs_on_a_study.py": "ray",
+    "tests/samples/test_upgrade.py": "ray",
+    "tests/search/test_run.py": "ray",
+    "tests/search/test_watch.py": "ray",
+    "tests/service/test_jobs.py": "ray",
+    "tests/spaces/test_recipe_domains.py": "ray",
+    "tests/reports/test_reports.py": "reports",
+    "tests/tracking/test_tracking.py": "tracking",
+}
+MOST_WORKERS = 4  # each holds torch, and up to 2 GB
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Give a worker to each core where folders are run, and none where a person names a file or a test."""
+    options = config.option
+    named = any(".py" in argument for argument in config.args)
+    if named or options.keyword or options.usepdb or options.collectonly:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_WORKERS) if cores > 1 else 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests stay together when there are workers."""
+    for item in items:
+        group = IN_ONE_WORKER.get(item.location[0].replace(os.sep, "/"))
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs public data that is not here; each argument of the mark is a file under the data root."""
+    from tune_vfl.machine.places import data_root
+
+    for mark in item.iter_markers("public_data"):
+        for relative in mark.args:
+            if not any((data_root() / f"{relative}{end}").exists() for end in ("", ".gz")):
+                pytest.skip(f"{relative} is not under the data root {data_root()} (TUNE_VFL_DATA)")
+
+
+class Run(Protocol):
+    """Call the command line: its exit code, what it printed, and what it said on stderr."""
+
+    def __call__(self, *arguments: object) -> tuple[int, str, str]: ...
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home that is not there yet, and no cluster or tracking server that the environment names."""
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "home"))
+    for name in OUTSIDE:
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    from tune_vfl.cli.main import main
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call

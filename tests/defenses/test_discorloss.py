@@ -1,0 +1,125 @@
+"""Distance correlation: known values, a naive twin, odd batches, and what the penalty does to a training."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import one_hot
+
+from tests.helpers.problems import made_up_split, network_for
+from tune_vfl.defenses.discorloss import Discorloss, DiscorlossParams
+from tune_vfl.metrics.correlation import distance_correlation
+from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.protocol.losses import task_loss
+from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.spec import Training
+
+
+def naive(x, y):
+    """Pair by pair, in Python's doubles."""
+    n = len(x)
+
+    def centered(rows):
+        d = [[math.dist(p, q) for q in rows] for p in rows]
+        row = [sum(r) / n for r in d]
+        mean = sum(row) / n
+        return [[d[i][j] - row[i] - row[j] + mean for j in range(n)] for i in range(n)]
+
+    def mean_product(a, b):
+        return sum(a[i][j] * b[i][j] for i in range(n) for j in range(n)) / n**2
+
+    a, b = centered(x.tolist()), centered(y.tolist())
+    variances = math.sqrt(mean_product(a, a)) * math.sqrt(mean_product(b, b))
+    return math.sqrt(max(mean_product(a, b), 0) / variances)
+
+
+def drawn(seed, *shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@given(rows=st.integers(3, 12), d=st.integers(1, 5), classes=st.integers(2, 4), seed=st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_it_is_the_naive_correlation(rows, d, classes, seed):
+    x, y = drawn(seed, rows, d).double(), one_hot(torch.arange(rows) % classes, classes).double()
+    assert distance_correlation(x, y).item() == pytest.approx(naive(x, y), abs=1e-6)
+    stacked = distance_correlation(torch.stack([x, 2 * x]), torch.stack([y, y]))
+    torch.testing.assert_close(stacked, distance_correlation(x, y).expand(2))  # any leading axes, any scale
+
+
+def test_known_values():
+    x = drawn(0, 256, 10)
+    y = one_hot(torch.arange(256) % 2, 2).float()
+    assert distance_correlation(x, x).item() == pytest.approx(1, abs=1e-6)
+    assert distance_correlation(x, 3 * x + 1).item() == pytest.approx(1, abs=1e-5)
+    assert distance_correlation(y @ drawn(1, 2, 10), y).item() == pytest.approx(1, abs=1e-5)
+    assert 0.1 < distance_correlation(x, y).item() < 0.2  # independent, and yet biased above 0
+
+
+def made(classes=2, **params):
+    return Discorloss(DiscorlossParams(**params), num_classes=classes, embedding_dims=[4, 4])
+
+
+@pytest.mark.parametrize("phi", ["identity", "log"])
+def test_the_loss_adds_the_correlation_of_every_party(phi):
+    logits, y = drawn(0, 30, 3), torch.arange(30) % 3
+    parties = [drawn(1, 30, 4), drawn(2, 30, 4)]
+    change = math.log if phi == "log" else float
+    expected = sum(change(naive(e, one_hot(y, 3).float())) for e in parties) * 0.5
+    found = made(classes=3, weight=0.5, phi=phi).loss(logits, y, parties) - task_loss(logits, y)
+    assert found.item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_many_rows_are_centered_in_float64_and_the_loss_stays_float32():
+    e, y = drawn(0, 600, 2) + 1000, torch.arange(600) % 2
+    loss = made(weight=1.0).loss(torch.zeros(600, 2), y, [e])
+    exact = distance_correlation(e.double(), one_hot(y, 2).double()).item()
+    assert loss.dtype == torch.float32
+    assert loss.item() - math.log(2) == pytest.approx(exact, abs=1e-6)
+
+
+@pytest.mark.parametrize("phi", ["identity", "log"])
+@pytest.mark.parametrize("case", ["one class", "one row", "equal rows", "some equal rows", "tiny rows", "one logit"])
+def test_odd_batches_have_finite_gradients(case, phi):
+    rows = 1 if case == "one row" else 12
+    y = torch.zeros(rows, dtype=torch.int64) if case == "one class" else torch.arange(rows) % 2
+    e = torch.ones(rows, 4) if case == "equal rows" else drawn(0, rows, 4)
+    if case == "some equal rows":
+        e[1:6] = e[0]
+    e = (e * 1e-12 if case == "tiny rows" else e).requires_grad_()
+    logits = torch.zeros(rows, 1 if case == "one logit" else 2)
+    loss = made(weight=1.0, phi=phi).loss(logits, y, [e])
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(e.grad).all()
+    if case in ("one class", "one row"):
+        assert loss.item() == pytest.approx(math.log(2))
+        assert not e.grad.any()
+
+
+def trained_correlation(hook):
+    """The correlation of embeddings and labels on the training rows after a short training."""
+    split = made_up_split(0, rows=128)
+    pack = Pack((0,), None)
+    network = network_for(split, pack)
+    SplitTraining(network, Rows(split, pack), Training(epochs=40, batch_size=64, lr=1e-2), [hook], pack.lead).run()
+    with torch.no_grad():
+        e = network.bottoms[0](split.passive_train[0])
+    return distance_correlation(e, one_hot(split.y_train, 2).float()).item(), network
+
+
+def test_a_strong_weight_makes_embeddings_independent_of_labels():
+    free, _ = trained_correlation(Hooks())
+    weak, _ = trained_correlation(made(weight=0.05))
+    strong, _ = trained_correlation(made(weight=5.0))
+    # 128 independent rows of width 5 give .1 to .2: the floor of this statistic.
+    assert strong < 0.25 < 0.5 < free
+    assert strong < weak <= free + 0.02
+
+
+def test_weight_zero_is_no_defense():
+    (_, plain), (_, zero) = trained_correlation(Hooks()), trained_correlation(made(weight=0.0))
+    for a, b in zip(plain.parameters(), zero.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-6)

@@ -1,0 +1,255 @@
+"""The ledger: what is written comes back, only finite results are results, and what was lost is asked again once."""
+
+import math
+import os
+import subprocess
+import sys
+
+import optuna
+import pytest
+
+from tests.helpers.ledgers import open_ledger
+from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tune_vfl.errors import StudyError, UnreachableError
+from tune_vfl.ledger.finite import clean, read_outcome
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger, study_names
+from tune_vfl.ledger.owner import is_alive, new_session, this_owner
+from tune_vfl.ledger.storage import hide_password, ledger_url, study_lock
+from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.search.proposals import Proposals
+from tune_vfl.spec.cell import References
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def ok_outcome(ledger, params):
+    return read_outcome(simulate(Simulation(), ledger.cell, params).model_dump(mode="json"))
+
+
+def test_a_trial_comes_back_as_it_was_told():
+    ledger = open_ledger(defense={"name": "laplace"})
+    number = ledger.begin({"scale": 0.01}, pack="p1")
+    assert ledger.record().running == 1
+    outcome = ok_outcome(ledger, {"scale": 0.01})
+    told = ledger.tell(number, outcome)
+    held = Ledger.open("study").record().trials[0]
+    assert held == told
+    assert held.outcome == outcome
+    assert held.params == {"scale": 0.01}
+    assert held.started.tzinfo is not None
+    assert held.started <= held.finished
+
+
+def test_the_head_of_a_study_comes_back():
+    ledger = open_ledger(training={"epochs": 7}, budget={"trials": 9, "seeds": 2})
+    held = Ledger.open("study")
+    assert (held.spec, held.cell, held.space) == (ledger.spec, ledger.cell, ledger.space)
+    assert held.budget == 9
+    assert held.spec.training.model_fields_set == {"epochs"}
+    assert held.baseline is None
+    ledger.set_references(References(r_lower={"pmc": [0.5, 0.6]}), (0.5, 1.0))
+    ledger.set_baseline(Outcome.failed("diverged", "NaN"))
+    assert held.references == References(r_lower={"pmc": [0.5, 0.6]})
+    assert held.baseline == Outcome.failed("diverged", "NaN")
+    assert held.record().reference_point == (0.5, 1.0)
+
+
+def test_telling_twice_changes_nothing():
+    ledger = open_ledger()
+    number = ledger.begin({"scale": 0.01})
+    ledger.tell(number, ok_outcome(ledger, {"scale": 0.01}))
+    assert ledger.tell(number, Outcome.failed("error", "late")) is None
+    assert [t.outcome.outcome for t in ledger.record().trials] == ["ok"]
+
+
+@pytest.mark.parametrize("name", ["diverged", "infeasible", "timeout", "oom", "error"])
+def test_only_ok_is_complete_and_all_but_preempted_count(name):
+    ledger = open_ledger(budget={"trials": 3})
+    ledger.tell(ledger.begin({"scale": 0.01}), Outcome.failed(name, "why"))
+    ledger.tell(ledger.begin({"scale": 0.02}), ok_outcome(ledger, {"scale": 0.02}))
+    states = [t.state.name for t in ledger.trials()]
+    assert states == ["FAIL", "COMPLETE"]
+    record = ledger.record()
+    assert record.by_outcome() == {name: 1, "ok": 1, "running": 0, "waiting": 1}
+    assert record.trials[0].outcome.reason == "why"
+
+
+def test_complete_trials_hold_utility_up_and_leakage_down():
+    ledger = open_ledger()
+    ledger.tell(ledger.begin({"scale": 1e-5}), ok_outcome(ledger, {"scale": 1e-5}))
+    study = optuna.load_study(study_name="study", storage=ledger_url())
+    assert [d.name for d in study.directions] == ["MAXIMIZE", "MINIMIZE"]
+    assert study.trials[0].values == pytest.approx([0.95, 1.0])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_never_completes(bad):
+    ledger = open_ledger()
+    attack = AttackScore.of("leak_auc", [0.9])
+    whole = Outcome(outcome="ok", utility=Score.of("auc", [0.9]), attacks={"norm": attack}, leakage=0.8)
+    cases = [
+        whole.model_copy(update={"utility": Score.of("auc", [bad])}),
+        whole.model_copy(update={"leakage": bad}),
+        whole.model_copy(update={"attacks": {"norm": attack.model_copy(update={"mean": bad})}}),
+    ]
+    for case in cases:
+        told = ledger.tell(ledger.begin({"scale": 0.01}), read_outcome(case.model_dump()))
+        assert told.outcome.outcome == "diverged"
+        assert told.outcome.reason
+    beside = whole.model_copy(update={"logged": {"sum_kl": bad, "x": 1.0}, "seconds": {"train": 2.0}})
+    told = ledger.tell(ledger.begin({"scale": 0.01}), beside)
+    assert told.outcome.outcome == "ok"
+    assert told.outcome.logged == {"x": 1.0}
+    assert {t.state.name for t in ledger.trials() if t.values is not None} == {"COMPLETE"}
+    assert Ledger.open("study").record().trials == ledger.record().trials
+
+
+def test_clean_leaves_a_good_outcome_alone():
+    good = simulate(Simulation(noise=0.01), simulated_cell(simulated_spec("s")), {"scale": 0.01})
+    assert clean(good) == Outcome.model_validate(good.model_dump())
+
+
+@pytest.mark.parametrize("raw", [None, {}, {"outcome": "what"}, {"outcome": "ok"}])
+def test_what_is_no_outcome_becomes_one(raw):
+    assert read_outcome(raw).outcome in ("error", "diverged")
+
+
+def test_an_orphan_is_lost_and_asked_again_once_with_the_same_parameters():
+    ledger = open_ledger(budget={"trials": 2})
+    proposals = Proposals(ledger)
+    first, second = proposals.ask(2)
+    ledger.tell(second.number, ok_outcome(ledger, second.params))
+    assert ledger.recover() == [], "the owner lives"
+    ledger.close()
+    again = open_ledger(budget={"trials": 2})
+    assert [r.number for r in again.recover()] == [first.number]
+    assert again.recover() == []
+    assert again.record().by_outcome() == {"preempted": 1, "ok": 1, "running": 0, "waiting": 1}
+    (retry,) = Proposals(again).ask(1)
+    assert retry.params == first.params
+    record = again.tell(retry.number, ok_outcome(again, retry.params))
+    assert record.retry_of == first.number
+    assert again.owed_retries() == []
+    assert again.record().waiting == 0
+
+
+def test_an_orphan_whose_outcome_was_written_is_finished_with_it():
+    ledger = open_ledger()
+    number = ledger.begin({"scale": 0.01})
+    outcome = ok_outcome(ledger, {"scale": 0.01})
+    ledger._storage.set_trial_user_attr(ledger._id_of(number), "outcome", outcome.model_dump(mode="json"))
+    ledger.close()
+    (record,) = open_ledger().recover()
+    assert record.outcome == outcome
+
+
+def test_an_orphan_without_owner_or_parameters_is_finished_and_not_asked_again():
+    open_ledger()
+    study = optuna.load_study(study_name="study", storage=ledger_url())
+    study.ask()
+    study.enqueue_trial({"scale": 0.02})
+    ledger = open_ledger()
+    assert len(ledger.recover()) == 2
+    assert [t.number for t in ledger.owed_retries()] == [1], "enqueued parameters count, missing ones do not"
+
+
+def test_a_trial_that_kills_its_worker_again_and_again_ends_as_an_error():
+    ledger = open_ledger(budget={"trials": 2})
+    proposals = Proposals(ledger)
+    asked = proposals.ask(2)
+    for one in asked:
+        record = ledger.lose(one.number, "worker", "died")
+        proposals.learn(record)
+    ends = []
+    for _ in range(2 * (MAX_WORKER_LOSSES - 1)):
+        (alone,) = proposals.ask(2)
+        ends.append((alone.params["scale"], ledger.lose(alone.number, "worker", "died").outcome.outcome))
+    for one in asked:
+        own = [end for scale, end in ends if scale == one.params["scale"]]
+        assert own == ["preempted"] * (MAX_WORKER_LOSSES - 2) + ["error"]
+    assert ledger.owed_retries() == []
+    assert ledger.record().waiting == 0
+
+
+def test_a_driver_may_be_killed_any_number_of_times():
+    params = None
+    for _ in range(MAX_WORKER_LOSSES + 2):
+        ledger = open_ledger(budget={"trials": 1})
+        ledger.recover()
+        (asked,) = Proposals(ledger).ask(1)
+        assert params in (None, asked.params)
+        params = asked.params
+        ledger.close()
+    ledger = open_ledger(budget={"trials": 1})
+    ledger.recover()
+    assert set(ledger.record().by_outcome()) == {"preempted", "running", "waiting"}
+
+
+def test_the_same_spec_resumes_and_another_is_refused_with_the_difference():
+    open_ledger(training={"epochs": 5}, sampler="random")
+    assert open_ledger(training={"epochs": 5}, sampler="random", resources={"pack": 3}).record().trials == ()
+    with pytest.raises(StudyError) as caught:
+        open_ledger(training={"epochs": 6}, sampler="random")
+    assert "training.epochs: 5 -> 6" in str(caught.value)
+    assert caught.value.exit_code == 2
+    with pytest.raises(StudyError, match=r"sampler\.name"):
+        open_ledger(training={"epochs": 5}, sampler="tpe")
+    with pytest.raises(StudyError, match="space"):
+        open_ledger(
+            training={"epochs": 5}, sampler="random", defense={"name": "laplace", "space": {"scale": {"float": [0, 1]}}}
+        )
+
+
+def test_a_field_given_at_its_default_is_the_same_spec():
+    open_ledger()
+    assert open_ledger(budget={"trials": 40, "seeds": 3}, training={"epochs": 30}).budget == 40
+
+
+def test_an_unknown_study_names_the_nearest():
+    open_ledger("kdk-bank")
+    open_ledger("laplace-bank")
+    assert list(study_names()) == ["kdk-bank", "laplace-bank"]
+    with pytest.raises(StudyError, match=r"Did you mean 'kdk-bank'"):
+        Ledger.open("kdk-bnk")
+
+
+def test_the_write_ahead_log_is_on(home):
+    open_ledger()
+    assert (home / "ledger.db-wal").exists()
+
+
+def test_a_ledger_that_cannot_be_opened_says_so(home):
+    home.mkdir()
+    (home / "ledger.db").write_text("this is no database")
+    with pytest.raises(UnreachableError, match=r"ledger\.db"):
+        open_ledger()
+    with pytest.raises(UnreachableError) as caught:
+        Ledger.open("x", "postgresql://user:secret@127.0.0.1:1/db?connect_timeout=2")
+    assert "secret" not in str(caught.value).split(":", 3)[0]
+    assert hide_password("postgresql://user:secret@host/db") == "postgresql://user@host/db"
+
+
+def test_one_driver_a_study(tmp_path):
+    url = ledger_url()
+    code = f"from tune_vfl.ledger.storage import study_lock\nwith study_lock({url!r}, 'a'): print('in')"
+    run = [sys.executable, "-c", code]
+    with study_lock(url, "a"):
+        refused = subprocess.run(run, capture_output=True, text=True, env=dict(os.environ), check=False)
+        assert refused.returncode != 0
+        assert "another process" in refused.stderr
+        with study_lock(url, "b"):
+            pass
+    assert subprocess.run(run, capture_output=True, text=True, env=dict(os.environ), check=False).stdout == "in\n"
+
+
+def test_owners_live_and_die():
+    session = new_session()
+    owner = this_owner(session)
+    assert is_alive(owner)
+    assert not is_alive({**owner, "session": "of a search that is over"})
+    assert not is_alive({**owner, "host": "elsewhere"})
+    assert not is_alive(None)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert not is_alive({**owner, "pid": child.pid}), "another process that got the same number"
+    child.communicate(b"\n")
+    assert not is_alive({**owner, "pid": child.pid})

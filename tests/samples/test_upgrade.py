@@ -1,0 +1,140 @@
+"""What an earlier version wrote is still read: specs, JSON, exported settings, the ledger, MLflow's database."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tune_vfl import evaluate, load_config
+from tune_vfl.config import save_config
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.machine import places
+from tune_vfl.spec import parse
+from tune_vfl.tracking import payload, store
+from tune_vfl.tracking.mlflow import Recorder
+
+SAMPLES = sorted(p for p in Path(__file__).parent.iterdir() if (p / "spec.yaml").is_file())
+FORMER_HOME = "/srv/sample/home"
+
+pytestmark = pytest.mark.parametrize("sample", SAMPLES, ids=[p.name for p in SAMPLES])
+
+
+def told(sample: Path, name: str) -> Any:
+    return json.loads((sample / name).read_text(encoding="utf-8"))
+
+
+def keys(value: Any, place: str = "") -> set[str]:
+    """The places of all keys, such as ``.attacks.norm.mean``; the items of a list share theirs."""
+    if isinstance(value, dict):
+        return {f"{place}.{key}" for key in value}.union(*(keys(v, f"{place}.{k}") for k, v in value.items()))
+    if isinstance(value, list):
+        return set().union(*(keys(item, place) for item in value))
+    return set()
+
+
+@pytest.fixture
+def old_home(sample: Path, home: Path) -> Path:
+    """A copy of the home that the sample's version left, moved to where the test may write."""
+    home.mkdir()
+    for name in ("ledger.db", "mlflow.db"):
+        (home / name).write_bytes(gzip.decompress((sample / f"{name}.gz").read_bytes()))
+    with closing(sqlite3.connect(home / "mlflow.db")) as database, database:
+        for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
+            database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (FORMER_HOME, str(home)))  # noqa: S608
+    return home
+
+
+def runs() -> dict[str, tuple[Any, ...]]:
+    """Everything that MLflow tells of the study, by run."""
+    client = store.client(places.embedded_uri())
+    found = client.search_runs([client.get_experiment_by_name("sample").experiment_id], max_results=1000)
+    return {r.info.run_id: (r.info.status, r.data.params, r.data.metrics, r.data.tags) for r in found}
+
+
+def test_an_evaluation_has_every_key_it_had_and_the_same_numbers(sample: Path) -> None:
+    before = told(sample, "evaluation.json")
+    spec = yaml.safe_load((sample / "spec.yaml").read_text(encoding="utf-8"))
+    now = evaluate(
+        spec["dataset"],
+        defense="laplace",
+        params={"scale": 0.01},
+        attacks=spec["attacks"],
+        seeds=spec["budget"]["seeds"],
+        settings=["training.epochs=3"],
+    )
+    assert before["schema"] == now["schema"] == "tune-vfl/evaluation/1"
+    assert keys(before) == keys(json.loads(json.dumps(now)))
+    assert now["utility"]["mean"] == pytest.approx(before["utility"]["mean"], abs=1e-3)  # of another processor's sums
+    for name, score in before["attacks"].items():
+        assert now["attacks"][name]["mean"] == pytest.approx(score["mean"], abs=1e-3)
+
+
+def test_an_exported_setting_builds_its_defense_and_is_written_as_it_was(sample: Path, tmp_path: Path) -> None:
+    config = load_config(sample / "config.json")
+    defense = config.build_defense(num_classes=2, embedding_dims=[10])
+    assert defense.name == "laplace"
+    assert defense.members[0].model_dump() == config.defense.params
+    assert told(tmp_path, save_config(config, tmp_path / "again.json").name) == told(sample, "config.json")
+
+
+@pytest.mark.usefixtures("old_home")
+def test_a_spec_asks_for_the_cell_that_the_ledger_holds(sample: Path) -> None:
+    spec = parse(yaml.safe_load((sample / "spec.yaml").read_text(encoding="utf-8")))
+    ledger = Ledger.open("sample")
+    assert ledger.spec == spec
+    assert ledger.cell.model_dump(mode="json") == resolve(spec).model_dump(mode="json")
+
+
+def test_status_and_frontier_tell_of_an_old_ledger_what_they_told(sample: Path, old_home: Path, run: Any) -> None:
+    before, (code, out, _) = told(sample, "study.json"), run("status", "sample", "--json")
+    before["mlflow"]["tracking_uri"] = before["mlflow"]["tracking_uri"].replace(FORMER_HOME, str(old_home))
+    assert (code, json.loads(out)) == (0, before)
+    assert before["trials"]["diverged"] == 1
+    code, out, _ = run("frontier", "sample", "--json")
+    assert (code, json.loads(out)) == (0, before["front"])
+
+
+@pytest.mark.usefixtures("old_home")
+def test_an_old_ledger_exports_and_reports_as_it_did(sample: Path, tmp_path: Path, run: Any) -> None:
+    assert run("export", "sample", "--select", "leakage<=0.5", "-o", tmp_path / "config.json")[0] == 0
+    assert told(tmp_path, "config.json") == told(sample, "config.json")
+    assert run("report", "sample", "-o", tmp_path / "report")[0] == 0
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "diverged" in page
+
+
+@pytest.mark.usefixtures("old_home")
+def test_an_old_study_is_resumed_and_keeps_what_it_had(sample: Path, run: Any) -> None:
+    import ray
+
+    before, logged = Ledger.open("sample").record(), runs()
+    code, out, err = run("resume", "sample", "--trials", 6, "--json")
+    ray.shutdown()
+    assert code == 0, err
+    assert json.loads(out)["trials"] == {**told(sample, "study.json")["trials"], "ok": 5}
+    after = Ledger.open("sample").record()
+    assert after.trials[:5] == before.trials
+    assert (after.baseline, after.reference_point) == (before.baseline, before.reference_point)
+    assert len(runs()) == len(logged) + 1, "one run for the new trial, and none of the others twice"
+
+
+@pytest.mark.usefixtures("old_home")
+def test_an_old_tracking_database_is_read_and_not_doubled(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recorder, "_attach", lambda *_: None)  # the report, which is no part of the database
+    record, before = Ledger.open("sample").record(), runs()
+    numbers = [int(tags[payload.TRIAL]) for *_, tags in before.values() if payload.TRIAL in tags]
+    assert sorted(numbers) == [t.number for t in record.trials]
+    for _, _, metrics, tags in before.values():
+        if payload.TRIAL in tags and (outcome := record.trials[int(tags[payload.TRIAL])].outcome).utility:
+            assert metrics["utility"] == outcome.utility.mean
+            assert metrics["leakage"] == outcome.leakage
+    Recorder("sample").sync(record)
+    assert runs() == before

@@ -1,0 +1,257 @@
+"""Whole searches over Ray Tune with the simulated trainable: outcomes, faults, Ctrl-C, kill -9 and resume."""
+
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+
+import pytest
+
+from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.errors import StudyError, TuneVflError
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.search import load_study, resume
+from tune_vfl.search.runner import Work, run_study
+from tune_vfl.spaces.named import space_of
+from tune_vfl.spaces.space import point_key
+
+WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
+
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray():
+    # Ray stays up between the searches of one process; what takes seconds is paid once.
+    yield
+    import ray
+
+    ray.shutdown()
+
+
+def go(options=None, *, name="study", listeners=(), progress=False, trials=None, **fields):
+    spec = simulated_spec(name, **fields)
+    cell = simulated_cell(spec)
+    work = Work(SimulatedTrainable, options or {})
+    return run_study(spec, cell, space_of(spec, cell), listeners=listeners, progress=progress, work=work, trials=trials)
+
+
+def check_ledger(record, trials):
+    """What must hold of every finished study."""
+    assert record.running == record.waiting == 0
+    assert len(record.counted) == trials
+    retried = {t.retry_of for t in record.trials if t.retry_of is not None}
+    lost = {t.number for t in record.trials if t.outcome.outcome == "preempted"}
+    assert retried == lost, "every lost trial was asked again, once"
+    first_asked = [point_key(t.params) for t in record.trials if t.retry_of is None]
+    assert len(set(first_asked)) == len(first_asked), "no point twice"
+
+
+def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
+    ended = go({"noise": 0.01}, budget={"trials": 24}, progress=True)
+    check_ledger(ended.record, 24)
+    assert not ended.stopped
+    assert ended.record.by_outcome() == {"ok": 24, "running": 0, "waiting": 0}
+    assert ended.record.baseline.outcome == "ok"
+    assert ended.record.reference_point == (0.5, 1.0)
+    packs = Counter(t.user_attrs["pack"] for t in Ledger.open("study").trials())
+    assert set(packs.values()) == {6}
+    summary = load_study("study").summary()
+    assert summary["trials"]["ok"] == 24
+    assert summary["hypervolume"] > 0.3
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "24/24 trials: 24 ok" in shown.err
+    assert "without defense" in shown.err
+    again = go({}, budget={"trials": 24})
+    assert again.record == ended.record, "a finished study has nothing left to do"
+
+
+def test_more_budget_and_another_spec():
+    go(budget={"trials": 4}, defense=WIDE)
+    with pytest.raises(StudyError, match="resume study --trials"):
+        go(budget={"trials": 5}, defense=WIDE)
+    study = resume("study", 7, progress=False, listeners=(), work=Work(SimulatedTrainable, {}))
+    check_ledger(study.record(), 7)
+
+
+def test_every_outcome_ends_as_what_it_is():
+    space = {"name": "laplace", "space": {"scale": {"choice": [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]}}}
+    options = {"nan_above": 0.9, "raise_above": 0.6, "oom_above": 0.8, "diverge_above": 0.2}
+    # 1e-2 raises, 1e-1 runs out of memory first; with P > 1 none of them harms the others.
+    record = go(options, defense=space, resources={"pack": 5}).record
+    ends = {t.params["scale"]: t.outcome.outcome for t in record.trials}
+    assert ends == {1e-5: "ok", 1e-4: "diverged", 1e-3: "diverged", 1e-2: "error", 1e-1: "oom"}
+    assert all(t.outcome.reason for t in record.trials if t.outcome.outcome != "ok")
+    check_ledger(record, 5)
+
+
+def test_nan_ends_diverged_and_harms_nothing_else():
+    record = go({"nan_above": 0.5}, defense=WIDE, sampler="random", budget={"trials": 16}).record
+    check_ledger(record, 16)
+    assert set(record.by_outcome()) == {"ok", "diverged", "running", "waiting"}
+    for trial in record.trials:
+        t = (5 + math.log10(trial.params["scale"])) / 4
+        assert trial.outcome.outcome == ("diverged" if t > 0.5 else "ok")
+
+
+def test_a_trial_over_its_time_is_a_timeout():
+    record = go({"sleep": 5.0}, budget={"trials": 2, "trial_minutes": 0.005}, resources={"pack": 2}).record
+    assert {t.outcome.outcome for t in record.trials} == {"timeout"}
+
+
+def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path, capsys):
+    record = go({"exit_once": str(tmp_path / "died")}, defense=WIDE, budget={"trials": 8}, resources={"pack": 2}).record
+    check_ledger(record, 8)
+    assert record.baseline.outcome == "ok"
+    assert (tmp_path / "died").exists()
+    assert capsys.readouterr().out == ""  # Ray tells of dead workers on stdout, where an answer may be
+
+
+def test_a_setting_that_kills_every_worker_ends_as_an_error():
+    record = go({"exit_above": 0.9}, budget={"trials": 4}, resources={"pack": 4}).record
+    check_ledger(record, 4)
+    by_scale = {t.params["scale"]: t.outcome.outcome for t in record.counted}
+    assert by_scale == {1e-4: "ok", 1e-3: "ok", 1e-2: "ok", 1e-1: "error"}
+
+
+def test_workers_that_all_die_end_the_search(monkeypatch):
+    monkeypatch.setattr("tune_vfl.search.searcher._MAX_LOSSES_IN_A_ROW", 3)
+    with pytest.raises(TuneVflError, match="workers die"):
+        go({"exit_above": -1.0}, defense=WIDE, budget={"trials": 40}, resources={"pack": 1})
+    assert Ledger.open("study").record().running == 0
+
+
+class Broken:
+    def __init__(self):
+        self.told = 0
+
+    def on_trial(self, record):
+        self.told += 1
+        raise RuntimeError("the tracking server is away")
+
+    def on_study(self, record):
+        raise RuntimeError("the tracking server is away")
+
+
+class Listening:
+    def __init__(self):
+        self.trials, self.studies = [], []
+
+    def on_trial(self, record):
+        self.trials.append(record.number)
+
+    def on_study(self, record):
+        self.studies.append(record)
+
+
+def test_a_broken_listener_is_warned_of_once_and_the_others_hear_everything(capfd):
+    broken, listening = Broken(), Listening()
+    ended = go(budget={"trials": 6}, defense=WIDE, listeners=(broken, listening))
+    check_ledger(ended.record, 6)
+    assert broken.told == 6
+    assert sorted(listening.trials) == [t.number for t in ended.record.trials]
+    assert listening.studies[0].trials == ()
+    assert listening.studies[-1] == ended.record
+    assert capfd.readouterr().err.count("Broken failed") == 1
+
+
+def test_no_time_left_asks_nothing_more(capfd):
+    ended = go({"sleep": 0.3}, defense=WIDE, budget={"trials": 400, "minutes": 0.1}, progress=True)
+    record = ended.record
+    assert record.running == 0
+    assert 0 < record.waiting < 400
+    assert not ended.stopped
+    assert "tune-vfl resume study" in capfd.readouterr().err
+
+
+DRIVER = """
+    import sys
+    from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+    from tune_vfl.search.runner import Work, run_study
+    from tune_vfl.spaces.named import space_of
+
+    wide = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
+    spec = simulated_spec("study", defense=wide, budget={"trials": 24}, resources={"pack": 2})
+    cell = simulated_cell(spec)
+    work = Work(SimulatedTrainable, {"sleep": float(sys.argv[2]), "journal": sys.argv[1]})
+    ended = run_study(spec, cell, space_of(spec, cell), work=work)
+    print("stopped" if ended.stopped else "done")
+"""
+
+
+def start_driver(journal, sleep=0.25):
+    code = textwrap.dedent(DRIVER)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(journal), str(sleep)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for_trials(count, process):
+    end = time.monotonic() + 90
+    while time.monotonic() < end:
+        assert process.poll() is None, process.communicate()
+        try:
+            if len(Ledger.open("study").record().trials) >= count:
+                return
+        except StudyError:
+            pass
+        time.sleep(0.1)
+    pytest.fail("the driver did not get going")
+
+
+def test_kill_9_in_the_middle_then_resume(tmp_path):
+    driver = start_driver(tmp_path / "journal")
+    wait_for_trials(6, driver)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    left = Ledger.open("study").record()
+    assert left.running > 0
+    assert len(left.counted) < 24
+    study = resume("study", progress=False, listeners=(), work=Work(SimulatedTrainable, {}))
+    record = study.record()
+    check_ledger(record, 24)
+    assert {t.outcome.outcome for t in record.trials} == {"ok", "preempted"}
+    kept = {t.number: t for t in left.trials}
+    assert all(kept[n] == t for n, t in ((t.number, t) for t in record.trials) if n in kept), "nothing told was lost"
+
+
+def test_ctrl_c_lets_running_packs_finish_and_says_how_to_resume(tmp_path):
+    driver = start_driver(tmp_path / "journal")
+    wait_for_trials(4, driver)
+    # As a terminal does it: to the whole process group, Ray's processes included.
+    os.killpg(driver.pid, signal.SIGINT)
+    out, err = driver.communicate(timeout=60)
+    assert driver.returncode == 0, err
+    assert out.strip() == "stopped"
+    assert "tune-vfl resume study" in err
+    record = Ledger.open("study").record()
+    assert record.running == 0
+    assert record.by_outcome().keys() == {"ok", "running", "waiting"}, "nothing was lost"
+    assert 0 < record.waiting < 24
+    started = len(re.findall(r"scale", (tmp_path / "journal").read_text()))
+    assert started == len(record.trials), "every started trial was told"
+
+
+def test_a_second_ctrl_c_leaves_at_once(tmp_path):
+    driver = start_driver(tmp_path / "journal", sleep=3.0)
+    wait_for_trials(2, driver)
+    os.kill(driver.pid, signal.SIGINT)
+    while "press Ctrl-C again" not in (line := driver.stderr.readline()):
+        assert line, "the first Ctrl-C was not answered"
+    os.kill(driver.pid, signal.SIGINT)
+    _, err = driver.communicate(timeout=60)
+    assert driver.returncode != 0
+    assert "left at once" in err
+    study = resume("study", progress=False, listeners=(), work=Work(SimulatedTrainable, {}))
+    check_ledger(study.record(), 24)

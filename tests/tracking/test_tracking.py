@@ -1,0 +1,479 @@
+"""MLflow holds what the ledger holds: exactly, once, after crashes and absences too."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tune_vfl.errors import SpecError, TuneVflError, UnreachableError
+from tune_vfl.ledger.standing import growth, standing
+from tune_vfl.machine import places
+from tune_vfl.outcome import Outcome
+from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
+from tune_vfl.tracking import payload, store, ui
+from tune_vfl.tracking.mlflow import Recorder
+from tune_vfl.tracking.outbox import Outbox
+
+FRONT = "tags.`tune_vfl.pareto` = 'true'"
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory):
+    """A database with MLflow's schema, made once: making it takes seconds."""
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    store.client(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def home(home, monkeypatch, empty_database):
+    home.mkdir()
+    shutil.copy(empty_database, home / "mlflow.db")
+    # What is attached has tests of its own; drawing it for every test here would take most of the time.
+    monkeypatch.setattr(Recorder, "_attach", lambda *_: None)
+    return home
+
+
+def runs_of(study, query="", **kwargs):
+    client = store.client(places.embedded_uri())
+    experiment = client.get_experiment_by_name(study)
+    return client.search_runs([experiment.experiment_id], query, max_results=5000, **kwargs)
+
+
+def trial_runs(study="test-study"):
+    return {int(r.data.tags[payload.TRIAL]): r for r in runs_of(study, f"tags.`{payload.TRIAL}` != ''")}
+
+
+def front_of(record):
+    return sorted(standing(record.trials, record.reference_point).front)
+
+
+def frozen(study="test-study"):
+    """Everything that a reader of the experiment can see."""
+    return {
+        r.info.run_id: (r.info.status, r.info.start_time, r.info.end_time, r.data.params, r.data.metrics, r.data.tags)
+        for r in runs_of(study)
+    }
+
+
+# What is sent
+
+
+def test_a_trial_looks_as_the_interface_says():
+    record = made_up_study()
+    trial = record.ok[0]
+    content = payload.trial_content(record.name, record.cell, trial)
+    assert content.params == {
+        "dataset": "breast_cancer",
+        "defense": "laplace",
+        "defense.scale": json.dumps(trial.params["scale"]),
+        "model": "mlp",
+        "seed_count": "3",
+    }
+    names = {"utility", "leakage", "utility.std", "leakage.std"}
+    names |= {"attack.norm", "attack.norm.std", "attack.mean", "attack.mean.std"}
+    assert set(content.metrics) == names
+    assert content.metrics["leakage"] == trial.outcome.leakage
+    assert content.metrics["attack.norm"] == trial.outcome.attacks["norm"].mean
+    assert content.tags[payload.TRIAL] == str(trial.number)
+    assert content.tags[payload.OUTCOME] == "ok"
+    assert (content.status, content.finished - content.started) == ("FINISHED", 1000)
+
+
+@pytest.mark.parametrize("kind", ["diverged", "infeasible", "timeout", "oom", "error"])
+def test_a_trial_without_objectives_has_no_metrics_and_failed(kind):
+    record = made_up_study()
+    trial = made_up_trial(3, scale=0.1, outcome=Outcome.failed(kind, "why"))
+    content = payload.trial_content(record.name, record.cell, trial)
+    assert (content.metrics, content.status, content.tags[payload.TRIAL]) == ({}, "FAILED", "3")
+
+
+def test_a_preempted_trial_is_no_trial():
+    record = made_up_study()
+    content = payload.trial_content(record.name, record.cell, record.trials[2])
+    assert payload.TRIAL not in content.tags
+    assert content.tags[payload.PREEMPTED] == "2"
+
+
+def test_numbers_that_are_not_finite_are_never_sent():
+    assert payload.finite({"a": 1.0, "b": math.nan, "c": math.inf, "d": None}) == {"a": 1.0}
+
+
+def test_growth_counts_every_finished_trial_but_preempted_ones():
+    record = made_up_study()
+    grown = growth(record.trials, record.reference_point)
+    assert len(grown) == len(record.counted)
+    assert grown[:2] == [0, 0]
+    assert grown == sorted(grown)
+    assert grown[-1] == pytest.approx(standing(record.trials, record.reference_point).hypervolume)
+
+
+# What MLflow holds afterwards
+
+
+def test_the_filter_gives_exactly_the_front(home):
+    record = made_up_study()
+    Recorder(record.name).sync(record)
+    found = [int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)]
+    assert sorted(found) == front_of(record)
+    knees = runs_of(record.name, f"tags.`{payload.KNEE}` = 'true'")
+    assert [int(r.data.tags[payload.TRIAL]) for r in knees] == [standing(record.trials, (0.5, 1.0)).knee]
+
+
+def test_every_ready_made_filter_is_understood(home):
+    record = made_up_study()
+    Recorder(record.name).sync(record)
+    counts = {what: len(runs_of(record.name, query)) for what, query in payload.FILTERS.items()}
+    assert counts["all trials"] == len(record.counted)
+    assert counts["trials that failed"] == 2
+    assert counts["this summary"] == counts["the knee"] == 1
+    assert counts["leakage at most 0.2"] == sum(t.outcome.leakage <= 0.2 for t in record.ok)
+
+
+def test_one_run_a_trial_and_nothing_left_running(home):
+    record = made_up_study()
+    Recorder(record.name).sync(record)
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
+    assert {r.info.status for r in runs_of(record.name)} == {"FINISHED", "FAILED"}
+    assert len(runs_of(record.name)) == len(record.trials) + 1
+    for trial in record.ok:
+        run = trial_runs()[trial.number]
+        assert run.data.metrics["utility"] == trial.outcome.utility.mean
+        assert run.info.start_time == payload.milliseconds(trial.started)
+        assert run.data.tags[payload.RANK] == str(standing(record.trials, (0.5, 1.0)).ranks[trial.number])
+        assert "mlflow.parentRunId" not in run.data.tags
+
+
+def test_the_summary_holds_baseline_and_hypervolume_by_trial(home):
+    record = made_up_study()
+    Recorder(record.name).sync(record)
+    [summary] = runs_of(record.name, f"tags.`{payload.SUMMARY}` = 'true'")
+    assert payload.TRIAL not in summary.data.tags
+    assert payload.PARETO not in summary.data.tags
+    assert summary.data.metrics["baseline.utility"] == record.baseline.utility.mean
+    history = store.client(places.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
+    assert [m.step for m in history] == list(range(1, len(record.counted) + 1))
+    assert [m.value for m in history] == growth(record.trials, record.reference_point)
+    assert FRONT in summary.data.tags[payload.NOTE]
+
+
+def test_syncing_twice_changes_nothing(home):
+    record = made_up_study()
+    Recorder(record.name).sync(record)
+    before = frozen()
+    Recorder(record.name).sync(record)
+    assert frozen() == before
+    [summary] = runs_of(record.name, f"tags.`{payload.SUMMARY}` = 'true'")
+    history = store.client(places.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
+    assert len(history) == len(record.counted)
+
+
+def test_trial_by_trial_ends_as_a_sync_does(home):
+    record = made_up_study()
+    recorder = Recorder(record.name)
+    recorder.on_study(replace(record, trials=(), running=1))
+    for trial in record.trials:
+        recorder.on_trial(trial)
+    recorder.on_study(record)
+    live = frozen()
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+    Recorder(record.name).sync(record)
+    assert frozen() == live
+
+
+def test_the_front_is_followed_during_the_search_but_seldom(home, monkeypatch):
+    record = made_up_study()
+    recorder = Recorder(record.name)
+    recorder.on_study(replace(record, trials=(), running=1))
+    recorder.on_trial(record.ok[0])
+    assert runs_of(record.name, FRONT) == []
+    recorder._look_at = 0.0
+    recorder.on_trial(record.ok[1])
+    found = sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT))
+    assert found == front_of(replace(record, trials=record.ok[:2]))
+
+
+def test_trials_told_before_the_study_are_not_lost(home):
+    record = made_up_study(4)
+    recorder = Recorder(record.name)
+    recorder.on_trial(record.ok[-1])
+    recorder.on_study(replace(record, trials=record.trials[:-1]))
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
+
+
+# Crashes
+
+
+def _break(record):
+    """Leave MLflow as a kill in the middle of recording does."""
+    client = store.client(places.embedded_uri())
+    experiment = client.create_experiment(record.name)
+    client.create_run(experiment, tags={payload.TRIAL: str(record.ok[0].number)})
+    half = client.create_run(experiment, tags={payload.TRIAL: str(record.ok[1].number)})
+    client.log_param(half.info.run_id, "dataset", "breast_cancer")
+    client.log_metric(half.info.run_id, "utility", 0.123)
+    client.create_run(experiment, tags={payload.SUMMARY: "true"})
+    return client, experiment
+
+
+def test_half_written_runs_are_completed(home):
+    record = made_up_study()
+    _break(record)
+    Recorder(record.name).sync(record)
+    runs = trial_runs()
+    assert sorted(runs) == [t.number for t in record.counted]
+    assert len(runs_of(record.name)) == len(record.trials) + 1
+    assert {r.info.status for r in runs_of(record.name)} == {"FINISHED", "FAILED"}
+    for trial in record.ok[:2]:
+        assert runs[trial.number].data.metrics == payload.measured(trial.outcome)
+
+
+def test_a_run_written_twice_is_counted_once_and_not_deleted(home):
+    record = made_up_study(4)
+    client, experiment = _break(record)
+    client.create_run(experiment, tags={payload.TRIAL: str(record.ok[0].number), payload.PARETO: "true"})
+    Recorder(record.name).sync(record)
+    assert len(trial_runs()) == len(runs_of(record.name, f"tags.`{payload.TRIAL}` != ''"))
+    [stale] = runs_of(record.name, f"tags.`{payload.STALE}` = 'true'")
+    assert stale.info.status == "KILLED"
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+
+
+def test_an_earlier_study_of_the_same_name_is_set_aside(home):
+    Recorder("test-study").sync(made_up_study(30, failures=()))
+    record = made_up_study(5, failures=())
+    Recorder(record.name).sync(record)
+    assert sorted(trial_runs()) == list(range(5))
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+    assert len(runs_of(record.name, f"tags.`{payload.STALE}` = 'true'")) >= 25
+
+
+def test_what_a_user_added_stays(home):
+    record = made_up_study()
+    Recorder(record.name).sync(record)
+    client = store.client(places.embedded_uri())
+    experiment = client.get_experiment_by_name(record.name).experiment_id
+    own = client.create_run(experiment, run_name="mine").info.run_id
+    tagged = trial_runs()[record.ok[0].number].info.run_id
+    client.set_tag(tagged, "verdict", "use this one")
+    client.set_tag(tagged, payload.PARETO, "nonsense")
+    Recorder(record.name).sync(record)
+    assert client.get_run(own).info.status == "RUNNING"
+    assert client.get_run(tagged).data.tags["verdict"] == "use this one"
+    assert client.get_run(tagged).data.tags[payload.PARETO] in {"true", "false"}
+
+
+def test_runs_and_experiments_deleted_by_hand_come_back(home):
+    record = made_up_study(4)
+    Recorder(record.name).sync(record)
+    client = store.client(places.embedded_uri())
+    client.delete_run(trial_runs()[record.ok[0].number].info.run_id)
+    Recorder(record.name).sync(record)
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
+    client.delete_experiment(client.get_experiment_by_name(record.name).experiment_id)
+    Recorder(record.name).sync(record)
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
+
+
+def test_a_resumed_study_goes_on_where_it_was(home):
+    record = made_up_study()
+    Recorder(record.name).sync(replace(record, trials=record.trials[:10], waiting=17))
+    recorder = Recorder(record.name)
+    recorder.sync(replace(record, trials=record.trials[:12], waiting=15))
+    for trial in record.trials[12:]:
+        recorder.on_trial(trial)
+    recorder.on_study(record)
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+
+
+# Absences
+
+
+@pytest.fixture
+def away(monkeypatch):
+    """A tracking server that does not answer until it is told to."""
+    state = {"away": True}
+    there = store.client
+
+    def client(uri):
+        if state["away"]:
+            raise UnreachableError("away, for a test")
+        return there(uri)
+
+    monkeypatch.setattr(store, "client", client)
+    return state
+
+
+def test_trials_wait_while_the_server_is_away(home, away):
+    record = made_up_study(6)
+    recorder = Recorder(record.name)
+    recorder.on_study(replace(record, trials=(), running=1))
+    for trial in record.trials[:-1]:
+        recorder.on_trial(trial)
+    waiting = {t.number: t for t in Outbox(record.name).waiting()}
+    assert waiting == {t.number: t for t in record.trials[:-1]}
+    away["away"] = False
+    recorder._retry_at = 0.0
+    recorder.on_trial(record.trials[-1])
+    assert not Outbox(record.name)
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
+
+
+def test_a_sync_says_that_the_server_is_away_and_later_mends_all(home, away):
+    record = made_up_study(6)
+    with pytest.raises(UnreachableError, match="away"):
+        Recorder(record.name).sync(record)
+    Outbox(record.name).put(record.trials[0])
+    away["away"] = False
+    Recorder(record.name).sync(record)
+    assert not Outbox(record.name)
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
+
+
+def test_a_server_that_fails_half_way_does_not_stop_a_search(home, monkeypatch):
+    record = made_up_study(6)
+    recorder = Recorder(record.name)
+    recorder.on_study(replace(record, trials=record.trials[:2], running=1))
+
+    def fail(*_, **__):
+        raise ConnectionError("gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("mlflow.MlflowClient.log_batch", fail)
+        recorder.on_trial(record.trials[4])
+    assert [t.number for t in Outbox(record.name).waiting()] == [4]
+    recorder.on_study(record)
+    assert not Outbox(record.name)
+    assert {r.info.status for r in runs_of(record.name)} == {"FINISHED", "FAILED"}
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
+
+
+def test_a_line_cut_short_in_the_outbox_is_passed_over(home):
+    trial = made_up_trial(5, scale=0.1, outcome=made_up_outcome(0.9, 0.8))
+    box = Outbox("cut")
+    box.put(trial)
+    box.put(replace(trial, number=6, finished=trial.finished + timedelta(seconds=3), retry_of=5))
+    whole = box.path.read_text().splitlines()
+    box.path.write_text(whole[0] + "\n" + whole[1][: len(whole[1]) // 2])
+    assert box.waiting() == [trial]
+
+
+def test_a_dead_address_is_an_unreachable_error(monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(UnreachableError, match=r"127.0.0.1:9 does not answer"):
+        store.client("http://127.0.0.1:9")
+
+
+def test_a_recorder_travels_without_its_connection(home):
+    recorder = Recorder("test-study")
+    recorder.sync(made_up_study(3))
+    copy = pickle.loads(pickle.dumps(recorder))  # noqa: S301 - as Ray does with its callbacks
+    assert (copy.experiment, copy.uri) == (recorder.experiment, recorder.uri)
+
+
+# Where it is
+
+
+def test_which_mlflow_is_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert places.resolve_uri(None) == f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
+    assert places.resolve_uri(None) == "http://server:5000"
+    assert places.resolve_uri("sqlite:///mine.db") == "sqlite:///mine.db"
+
+
+def test_a_database_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "new.db"
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "_prefer_wal", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.client(f"sqlite:///{path}")
+    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".db"] == []
+
+
+def test_the_database_lets_readers_in_while_it_is_written(empty_database):
+    connection = sqlite3.connect(empty_database)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+def test_the_summary_run_carries_spec_filters_figures_and_tables(tmp_path, monkeypatch, empty_database):
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(empty_database, tmp_path / "mlflow.db")
+    record = made_up_study(5)
+    Recorder(record.name).sync(record)
+    folder = tmp_path / "artifacts" / record.name
+    names = {str(p.relative_to(folder)).partition("artifacts/")[2] for p in folder.rglob("*") if p.is_file()}
+    assert {"spec.yaml", "filters.json", "report/index.html", "report/figures/frontier.png"} <= names
+    assert "report/tables/front.csv" in names
+
+
+def test_the_ui_listens_on_loopback_only():
+    words = ui.command("sqlite:///x.db", 5001)
+    assert words[words.index("--host") + 1] == "127.0.0.1"
+    assert words[words.index("--port") + 1] == "5001"
+    with pytest.raises(SpecError, match="has its own UI"):
+        ui.command("http://server:5000", 5001)
+
+
+def test_a_taken_port_is_said_to_be_taken(home):
+    import socket
+
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(TuneVflError, match=f"port {port} on 127.0.0.1 is taken"):
+            ui.serve(None, port)
+
+
+def lives(pid):
+    """Whether a process runs; one that ended and that nobody asked about does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:
+        return not Path("/proc/self/stat").exists()
+
+
+def test_ending_the_ui_ends_what_it_started(tmp_path):
+    child = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    server = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[2], sys.argv[1]])"
+    code = "import sys; from tune_vfl.tracking.ui import _run; sys.exit(_run([sys.executable, '-c', *sys.argv[1:]]))"
+    note = tmp_path / "pid"
+    ours = subprocess.Popen([sys.executable, "-c", code, server, str(note), child])
+    deadline = time.monotonic() + 30
+    while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    ours.terminate()
+    assert ours.wait(10) == 0
+    while lives(int(note.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not lives(int(note.read_text()))
+
+
+def test_importing_the_tracking_package_does_not_import_mlflow():
+    code = (
+        "import sys, tune_vfl.tracking.mlflow, reports.story; sys.exit('mlflow' in sys.modules or 'ray' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
