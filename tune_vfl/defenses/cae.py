@@ -64,7 +64,7 @@ class BlockCode:
 
 
 @defense("cae")
-class Cae(Defense):
+class Cae(Defense[CaeParams]):
     """Trains on the code of each class instead of the class, and decodes what the model predicts.
 
     An autoencoder is trained once on made-up labels: its code of a class is a distribution over the classes that names
@@ -96,7 +96,7 @@ class Cae(Defense):
         self._tables = tables if self.stacked else tables[0]
 
     def _recipes(self) -> list[CodecRecipe]:
-        return [CodecRecipe(**p.model_dump(include=set(CodecRecipe._fields))) for p in self.members]
+        return [CodecRecipe(p.confusion, p.entropy, p.samples, p.epochs) for p in self.members]
 
     def labels(self, y: Tensor, ids: Tensor) -> Tensor:
         """H1: return the codes ``(*trials, B, K)`` of these rows' classes."""

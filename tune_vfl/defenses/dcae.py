@@ -13,7 +13,7 @@ class DcaeParams(DiscreteSgdParams, CaeParams):
 
 
 @defense("dcae")
-class Dcae(Pipeline):
+class Dcae(Pipeline[DcaeParams]):
     """The codes of ``cae`` as training labels, then the cut gradient rounded as ``discrete_sgd`` does, to 12 parts.
 
     Rounding hides the code's shades: the largest entries of a row may tie. Which class a code names first still

@@ -33,7 +33,7 @@ class GenoParams(Strict):
 
 
 @defense("geno")
-class Geno(Defense):
+class Geno(Defense[GenoParams]):
     """Sends zeros in place of the rows whose norm is above a threshold, or of everything to a party that drifts.
 
     ``scope="rows"`` looks at the norm of each row of the outgoing gradient. ``scope="party"`` looks at how far the
@@ -73,7 +73,7 @@ class Geno(Defense):
         Raises:
             SpecError: with ``scope="party"`` in a loop that offers no context.
         """
-        by_row = getattr(self.members[0], "scope", "rows") == "rows"
+        by_row = self.shared.scope == "rows"
         # One number per row, or one for the whole batch: (T, m).
         sizes = torch.linalg.vector_norm(grad, dim=-1) if by_row else self._drift(context, party)
         if sizes is None:
@@ -85,8 +85,9 @@ class Geno(Defense):
         return grad.masked_fill(out.view(*grad.shape[:-2], -1, 1), 0)
 
     def _threshold(self, sizes: Tensor, party: int, *, warm_up: int) -> Tensor:
-        if getattr(self.members[0], "threshold", "auto") != "auto":
-            return torch.tensor(self.values("threshold"), dtype=sizes.dtype, device=sizes.device)
+        fixed = [p.threshold for p in self.members if p.threshold != "auto"]
+        if fixed:
+            return torch.tensor(fixed, dtype=sizes.dtype, device=sizes.device)
         window = self._windows.setdefault(party, Window())
         threshold = window.threshold(sizes)
         return threshold if len(window) > warm_up else torch.full_like(threshold, torch.inf)

@@ -22,7 +22,7 @@ class GradientCompressionParams(Strict):
 
 
 @defense("gradient_compression")
-class GradientCompression(Defense):
+class GradientCompression(Defense[GradientCompressionParams]):
     """Keeps the entries with the largest magnitude over the whole batch, per party, and sets the others to zero.
 
     With n = floor(keep * B * d), an entry is kept when its magnitude is strictly greater than the n-th largest one:
@@ -43,5 +43,5 @@ class GradientCompression(Defense):
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad`` with the small entries set to zero; same shape and dtype."""
         size = grad.shape[-2] * grad.shape[-1]
-        ranks = [math.floor(keep * size) if keep < 1 else size + 1 for keep in self.values("keep")]
+        ranks = [math.floor(keep * size) if keep < 1 else size + 1 for keep in self.values(lambda p: p.keep)]
         return self._largest.only(grad.reshape(-1, size), ranks, party=party, ties=False).view(grad.shape)

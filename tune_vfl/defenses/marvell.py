@@ -98,7 +98,7 @@ def class_statistics(grad: Tensor, y: Tensor) -> _Classes:
 
 
 @defense("marvell")
-class Marvell(Defense):
+class Marvell(Defense[MarvellParams]):
     """Adds Gaussian noise whose covariance minimises the divergence of the two classes' gradients at a given power.
 
     The power is ``budget`` times the squared distance of the batch's class means, shared out between the classes
@@ -117,7 +117,7 @@ class Marvell(Defense):
 
     def begin(self) -> None:
         """H0: forget earlier batches."""
-        self._budgets = np.array(self.values("budget"))
+        self._budgets = np.array(self.values(lambda p: p.budget))
         self._last: dict[int, tuple[_Noise, Mask]] = {}
         self._kl_sum, self._kl_count = np.zeros(len(self.members)), np.zeros(len(self.members))
 

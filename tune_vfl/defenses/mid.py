@@ -109,7 +109,7 @@ class BottleneckedTop(nn.Module):
 
 
 @defense("mid")
-class Mid(Defense):
+class Mid(Defense[MidParams]):
     """The label party sees each passive embedding through a noisy channel that is paid for by what it carries.
 
     Before the top model an embedding becomes a mean and a variance, a draw from them, and a linear map of the draw. The
@@ -145,4 +145,4 @@ class Mid(Defense):
         found = [d for d in taken if d is not None]
         if not found:
             return loss
-        return loss + self.number("weight", dims=0) * torch.stack(found).sum(0)
+        return loss + self.number(lambda p: p.weight, dims=0) * torch.stack(found).sum(0)

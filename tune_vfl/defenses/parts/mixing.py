@@ -55,7 +55,7 @@ def _fits(shares: Tensor) -> Tensor:
     return shares.amax(-1, keepdim=True) <= LARGEST_SHARE
 
 
-class Mixing(Defense):
+class Mixing(Defense[MixingParams]):
     """Base: the bottom models train on mixtures of rows, the loss on the mixtures of their labels.
 
     Every party draws the same partners and shares, from a seed that all of them know; the partners of a place are an
@@ -66,7 +66,7 @@ class Mixing(Defense):
     Params = MixingParams
 
     @classmethod
-    def structure(cls, params: Strict) -> tuple[object, ...]:
+    def structure(cls, params: MixingParams) -> tuple[object, ...]:
         """What members of one pack must share: also the number of rows in a mixture."""
         return tuple(params.model_dump().items())
 
@@ -75,8 +75,7 @@ class Mixing(Defense):
     ) -> None:
         """H0: draw the mixtures of the first epoch."""
         super().setup(y, ids, active_features=active_features, seed=seed)
-        given = self.members[0].model_dump()
-        self.mix, self._once = int(given["mix"]), given["remix"] == "once"
+        self.mix, self._once = self.shared.mix, self.shared.remix == "once"
         self._ids, self._y, self._table = ids, y, RowTable(ids)
         self._draw(0)
 
