@@ -28,7 +28,7 @@ Variant = Literal["sum", "head"]
 
 
 class BliParams(Strict):
-    """Parameters of :class:`BatchLabelInference`."""
+    """Parameters of :class:`Bli`."""
 
     variants: Annotated[tuple[Variant, ...], BeforeValidator(listed)] = Field(
         ("sum", "head"),
@@ -41,7 +41,7 @@ class BliParams(Strict):
 
 
 @attack("bli")
-class BatchLabelInference(Attack[BliParams]):
+class Bli(Attack[BliParams]):
     """Finds labels of the first batch by making a pretended gradient of its parameters equal to the real one.
 
     Where gradients of single rows arrive encrypted, a passive party still learns the sum that its own parameters need.

@@ -33,7 +33,7 @@ _TUNING_ROWS = 16
 
 
 class BmiParams(InversionParams):
-    """Parameters of :class:`BlackBoxInversion`; those of the descent are the shadow's."""
+    """Parameters of :class:`Bmi`; those of the descent are the shadow's."""
 
     variants: Annotated[tuple[Variant, ...], BeforeValidator(listed)] = Field(
         ("decoder", "shadow"),
@@ -52,7 +52,7 @@ class BmiParams(InversionParams):
 
 
 @attack("bmi")
-class BlackBoxInversion(Attack[BmiParams]):
+class Bmi(Attack[BmiParams]):
     """Knows some of the passive party's rows with their embeddings, but not its model; two ways of using them.
 
     ``decoder`` trains the inverse: a perceptron from embeddings to rows, taken from the pass that does best on a tenth

@@ -25,7 +25,7 @@ def _listed(value: Any) -> Any:
 
 
 class DirectParams(Strict):
-    """Parameters of :class:`DirectAttack`."""
+    """Parameters of :class:`Direct`."""
 
     rule: Annotated[tuple[Rule, ...], BeforeValidator(_listed)] = Field(
         RULES, min_length=1, description="one rule, a list of them, or `all`"
@@ -39,7 +39,7 @@ class DirectParams(Strict):
 
 
 @attack("direct")
-class DirectAttack(Attack[DirectParams]):
+class Direct(Attack[DirectParams]):
     """Reads labels off the signs of single rows; a variant ``rule@scope`` for every combination.
 
     ``first_negative`` takes the first negative entry, ``argmin`` the smallest, ``argmax_of_negatives`` the negative

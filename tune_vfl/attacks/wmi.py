@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WmiParams(InversionParams):
-    """Parameters of :class:`WhiteBoxInversion`."""
+    """Parameters of :class:`Wmi`."""
 
     restarts: int = Field(
         3, ge=1, le=32, description="guesses of what a defense keeps secret of the bottom model; the best match counts"
@@ -29,7 +29,7 @@ class WmiParams(InversionParams):
 
 
 @attack("wmi")
-class WhiteBoxInversion(Attack[WmiParams]):
+class Wmi(Attack[WmiParams]):
     """Knows the passive party's trained bottom model and descends on its input until the embeddings agree.
 
     The weights of the penalties are chosen by how well they bring back a few other rows that the attacker knows, whose
