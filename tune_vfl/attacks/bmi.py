@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
@@ -14,7 +14,6 @@ from tune_vfl.attacks.parts.inversion import (
     InversionParams,
     as_rows,
     descend,
-    listed,
     tuned,
     typical_row,
     weights_to_try,
@@ -22,6 +21,7 @@ from tune_vfl.attacks.parts.inversion import (
 from tune_vfl.errors import SpecError
 from tune_vfl.models.layers import FlattenRows, Linear, stack_of
 from tune_vfl.protocol.view import Reconstruction, View
+from tune_vfl.spec import Listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ _TUNING_ROWS = 16
 class BmiParams(InversionParams):
     """Parameters of :class:`Bmi`; those of the descent are the shadow's."""
 
-    variants: Annotated[tuple[Variant, ...], BeforeValidator(listed)] = Field(
+    variants: Listed[Variant] = Field(
         ("decoder", "shadow"),
         min_length=1,
         description="decoder: a net from embeddings to rows; shadow: a copy of the bottom model, inverted by descent",
