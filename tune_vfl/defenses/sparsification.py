@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.defenses.parts.selection import Largest
+from tune_vfl.defenses.parts.selection import keep_largest
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
@@ -57,9 +57,8 @@ class Sparsification(Defense[SparsificationParams]):
     capabilities = DefenseCapabilities(run_by="both")
 
     def begin(self) -> None:
-        """H0: forget earlier residuals, and where thresholds were."""
+        """H0: forget earlier residuals."""
         self._residuals: dict[tuple[int, int], Tensor] = {}
-        self._largest = Largest()
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return the large entries of ``grad`` and the residual, zero elsewhere; same shape and dtype."""
@@ -78,7 +77,7 @@ class Sparsification(Defense[SparsificationParams]):
         whole = rows if waiting is None else rows + waiting.to(rows.dtype)
         size = rows.shape[-2] * rows.shape[-1]
         ranks = quantile_ranks(self.values(lambda p: p.drop), size)
-        sent = self._largest.only(whole.reshape(-1, size), ranks, party=party, ties=True).view(rows.shape)
+        sent = keep_largest(whole.reshape(-1, size), ranks, ties=True).view(rows.shape)
         if self.shared.residual:
             # Detached: an embedding's residual is a number by the next step, not a way back into this one. What is not
             # finite was sent, and what is left of it is not a number.
