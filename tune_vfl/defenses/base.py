@@ -220,7 +220,7 @@ class Defense(Hooks, Generic[P]):
 
         Args:
             bottom: trained, as :meth:`wrap_bottom` made it; it stays as it is.
-            stream: where that is drawn from anew which only the passive party knows (passports).
+            stream: fresh draws from here replace what only the passive party knows (passports).
 
         Returns:
             A copy; by default nothing in it is secret.

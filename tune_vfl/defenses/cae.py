@@ -69,7 +69,7 @@ class Cae(Defense[CaeParams]):
 
     An autoencoder is trained once on made-up labels: its code of a class is a distribution over the classes that names
     other ones, blurred by ``confusion``, and its decoder finds the class again. Codes are per class, not per row, so an
-    attacker with a few labelled rows of its own learns the code. More than 20 classes are coded in blocks. Source: Zou
+    attacker with a few labeled rows of its own learns the code. More than 20 classes are coded in blocks. Source: Zou
     et al. 2022; nearest to its released code, without the second softmax there.
     """
 

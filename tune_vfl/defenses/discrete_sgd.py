@@ -51,7 +51,14 @@ class Levels(NamedTuple):
 
 
 def rounded(grad: Tensor, levels: Levels, outliers: str) -> Tensor:
-    """Return ``grad`` at its nearest levels, of two equally near ones the even one; outliers as told."""
+    """Return every entry's nearest level; halfway between two levels the one with the even i.
+
+    Args:
+        grad: ``(*trials, B, d)``.
+        levels: where entries are rounded to.
+        outliers: what becomes of entries outside of the interval: ``clamp`` to its last level, ``round`` to a level of
+            their own beyond it, or ``zero``.
+    """
     steps = ((grad - levels.origin) / torch.where(levels.width > 0, levels.width, 1)).round()
     if outliers != "round":
         steps = steps.clamp(levels.lowest, levels.highest)
@@ -83,7 +90,7 @@ class _Moments:
 
 @defense("discrete_sgd")
 class DiscreteSgd(Defense[DiscreteSgdParams]):
-    """Rounds every entry to the nearest of the levels that ``bins`` equal parts of an interval have.
+    """Cuts an interval into ``bins`` equal parts and rounds every entry to the nearest of levels that lie a part apart.
 
     ``fixed_bound``: parts of 2 bound / bins, levels at their multiples, as the released code of Fu et al. has it (which
     leaves outliers at their own level). ``first_epoch``: mean +- two standard deviations of all entries of a party's

@@ -65,7 +65,7 @@ class Fedpass(Defense[FedpassParams]):
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
-        """H0: bottom models are counted from here on."""
+        """H0: start to count the bottom models, which are wrapped one party after the other."""
         super().setup(y, ids, active_features=active_features, seed=seed)
         self._bottoms = 0
 

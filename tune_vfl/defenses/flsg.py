@@ -24,7 +24,7 @@ class FlsgParams(Strict):
 class Flsg(Substituting[FlsgParams]):
     """Sends a normal vector in the gradient's order whose cosine distance to it is at most tau, else the nearest of 2.
 
-    It is what SGSub adds the Mahalanobis distance to. Only the paper's abstract was at hand: a Gaussian vector of the
+    SGSub adds the Mahalanobis distance to this rule. Only the paper's abstract was at hand: a Gaussian vector of the
     gradient's size within a threshold on the cosine distance; the order is taken from SGSub, as an independent vector
     is never near. Source: Fan et al. 2024.
     """

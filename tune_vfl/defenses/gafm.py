@@ -17,9 +17,9 @@ from tune_vfl.seeds import Streams
 from tune_vfl.spec import Strict
 
 NOTHING = 1e-12
-"""A part of the gradient whose Frobenius norm is below this is left out: it has no direction."""
+"""A part of the gradient whose Frobenius norm is below this is left out: it is too short to have a direction."""
 CLOSEST = 1e-7
-"""Probabilities stay this far from 0 and 1: the cross-entropy's slope there has no bound."""
+"""Probabilities are kept this far from 0 and 1, near which the cross-entropy's slope grows without bound."""
 GRADIENTS_ONLY = (
     "gafm protects gradients only: embeddings are trained towards the labels and give them away to whoever reads them; "
     "put an attack on embeddings (pmc, spectral) beside those on gradients"
@@ -54,7 +54,7 @@ def normalized(grad: Tensor) -> Tensor:
 
 
 def responses(u: Tensor, y: Tensor, delta: float | Tensor) -> Tensor:
-    """Return what the embedding is told: 1/2 + delta * u for positives (class 1), 1/2 - delta * u for negatives.
+    """Return the randomized responses: 1/2 + delta * u for positives (class 1), 1/2 - delta * u for negatives.
 
     Args:
         u: ``(*trials, B, 1)`` uniform in [0, 1).
@@ -87,14 +87,14 @@ class Gafm(Defense[GafmParams]):
     """The top model is a generator of labels that learns from a critic, and two directions are sent mixed.
 
     A critic with bounded weights tells labels with noise from predictions; the top model with a sigmoid is trained to
-    please it, and never meets a label itself; without a top model the embedding itself is the prediction. The passive
-    party receives gamma * gG / ||gG|| + gC / ||gC||: gG is the generator's gradient, gC that of a cross-entropy between
-    the embedding and a response drawn afresh for each row and step, 1/2 + delta * u for positives and 1/2 - delta * u
-    for negatives, u ~ U(0, 1). Norms are those of the whole batch, so that neither its size nor the loss's scale
-    matters. The embedding is taken for a probability where the bottom model ends in a sigmoid of width 1; else the
-    sigmoid of its sum is. Source: Han et al. 2023, algorithm 1.
+    score high with it, and never sees a label itself; without a top model the embedding itself is the prediction. The
+    passive party receives gamma * gG / ||gG|| + gC / ||gC||: gG is the generator's gradient, gC that of a cross-entropy
+    between the embedding and a response drawn afresh for each row and step, 1/2 + delta * u for positives and 1/2 -
+    delta * u for negatives, u ~ U(0, 1). Norms are those of the whole batch, so that neither its size nor the loss's
+    scale matters. The embedding is taken for a probability where the bottom model ends in a sigmoid of width 1; else
+    the sigmoid of its sum is. Source: Han et al. 2023, algorithm 1.
 
-    Which end of the predictions is positive is not decided by the game. The label party, which has the labels, looks at
+    The game does not decide which end of the predictions is positive. The label party, which has the labels, looks at
     the last pass over its training rows and turns them round where their AUC is below 1/2 (logged as ``inverted``).
     """
 
@@ -137,7 +137,7 @@ class Gafm(Defense[GafmParams]):
         return bottom
 
     def loss(self, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
-        """H5: a step of the critic on labels with noise, then what it holds against the predictions.
+        """H5: train the critic for a step on labels with noise, then return minus its score of the predictions.
 
         Args:
             logits: ``(*trials, B, 1)``.

@@ -1,4 +1,4 @@
-"""Geno: what stands out by its norm is not sent."""
+"""Geno: rows whose gradient has an unusual norm are not sent, nor anything to a party whose embeddings drift."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
 WARM_UP = 10
-"""How many steps a party's drift is only looked at: of fewer, the median deviation says nothing."""
+"""A party's drift is recorded for this many steps before anything is held back; fewer give no useful deviation."""
 
 
 class GenoParams(Strict):
@@ -43,8 +43,8 @@ class Geno(Defense[GenoParams]):
     (at every step of the first 19).
 
     The paper filters gradients "before aggregation", which split learning does not have, and gives no threshold: both
-    readings are this project's. A norm stands for a class where classes differ in size: filtered rows may give some
-    away. Source: LADSG, its module Geno.
+    readings are this project's. Where the gradients of the classes differ in norm, which rows are held back gives some
+    labels away. Source: LADSG, its module Geno.
     """
 
     summary = "rows of outstanding norm are not sent, or nothing is to a party that drifts"
@@ -56,7 +56,7 @@ class Geno(Defense[GenoParams]):
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
-        """H0: note who the rows are."""
+        """H0: remember where the row with each id is."""
         super().setup(y, ids, active_features=active_features, seed=seed)
         self._table = RowTable(ids)
 

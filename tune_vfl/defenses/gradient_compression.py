@@ -27,7 +27,7 @@ class GradientCompression(Defense[GradientCompressionParams]):
 
     With n = floor(keep * B * d), an entry is kept when its magnitude is strictly greater than the n-th largest one:
     n - 1 entries survive, and all that tie with the threshold are dropped, as in the reference code. ``keep`` = 1 is
-    the exact identity. What is not a number is sent. Nothing is accumulated or rescaled. Source: Fu et al. 2022.
+    the exact identity. NaN is sent. Nothing is accumulated or rescaled. Source: Fu et al. 2022.
     """
 
     summary = "only the largest entries of the cut gradient"

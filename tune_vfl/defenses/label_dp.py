@@ -157,7 +157,7 @@ class LabelDp(Defense[LabelDpParams]):
         drawn = drawn_place(places.gather(-1, y.unsqueeze(-1)).squeeze(-1), count, self._epsilon, draws)
         second = order.gather(-1, drawn.unsqueeze(-1)).squeeze(-1)
         first = plain
-        if prior.shape[-2] > 1:  # a model's; what is believed of all rows alike says nothing of one
+        if prior.shape[-2] > 1:  # A model knows about single rows; shares of the classes cast no doubt on any of them.
             doubted = places.gather(-1, plain.unsqueeze(-1)).squeeze(-1) >= count
             first = torch.where(doubted, order[..., 0], plain)
             self._measured["relabeled"] = (doubted & in_first).double().mean(-1)

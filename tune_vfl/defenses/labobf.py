@@ -156,8 +156,8 @@ class Labobf(Defense[LabobfParams]):
         rows, own = features[0].shape[-2], len(features) - 1
         drawn = [draw_numbers(streams["own" if k == own else f"passive/{k}"], rows) for k in range(own + 1)]
         if part == "train":
-            told = [*drawn] if self.shared.honest else [draw_numbers(streams["lie"], rows), *drawn[1:]]
-            self._sums = torch.stack(told).sum(0)
+            reports = list(drawn) if self.shared.honest else [draw_numbers(streams["lie"], rows), *drawn[1:]]
+            self._sums = torch.stack(reports).sum(0)
         return [torch.cat([x, (r / LARGEST).to(x).unsqueeze(-1)], -1) for x, r in zip(features, drawn, strict=True)]
 
     def setup(
@@ -199,9 +199,9 @@ class Labobf(Defense[LabobfParams]):
         """H10 for rows with their random columns: within their own bin, where the decoder is to be aware of it."""
         if self.shared.decode != "bin_aware":
             return self.decode(logits)
-        told = torch.stack([x[..., -1] for x in features]).sum(0)
+        total = torch.stack([x[..., -1] for x in features]).sum(0)
         distances = self._distances(logits)
-        bins = self._bins((told * LARGEST).round())[..., None, None].expand(*distances.shape[:-1], 1)
+        bins = self._bins((total * LARGEST).round())[..., None, None].expand(*distances.shape[:-1], 1)
         return -distances.gather(-1, bins).squeeze(-1)
 
     def notes(self, member: int = 0) -> list[str]:
@@ -219,7 +219,7 @@ class Labobf(Defense[LabobfParams]):
         return (logits.unsqueeze(-1) - self._values.unsqueeze(-3)).abs()
 
     def _by_member(self, tables: Sequence[Tensor]) -> Tensor:
-        """Stack the members' tables; those with fewer bins are filled up with infinity, which nothing reaches."""
+        """Stack the members' tables; infinity, which no number reaches, fills up those with fewer bins."""
         widest = max(t.shape[-1] for t in tables)
         padded = [torch.nn.functional.pad(t, (0, widest - t.shape[-1]), value=math.inf) for t in tables]
         return torch.stack(padded) if self.stacked else padded[0]

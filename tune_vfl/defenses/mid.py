@@ -110,7 +110,7 @@ class BottleneckedTop(nn.Module):
 
 @defense("mid")
 class Mid(Defense[MidParams]):
-    """The label party sees each passive embedding through a noisy channel that is paid for by what it carries.
+    """The top model sees each passive embedding through a noisy channel, and the loss charges for what that carries.
 
     Before the top model an embedding becomes a mean and a variance, a draw from them, and a linear map of the draw. The
     loss gains ``weight`` times the divergence of those draws from N(0, I), a mean over rows and a sum over parties: an

@@ -29,8 +29,9 @@ class Sgsub(Substituting[SgsubParams]):
 
     The first candidate whose distance w_cos (1 - cos) + w_mahalanobis D / sqrt(d) is at most tau is sent, else the
     nearest. D is the mean over rows of the Mahalanobis distance, under the covariance of the batch's rows with a ridge
-    of a thousandth of its mean variance. The paper weighs the cosine similarity, which would prefer what is unlike, and
-    judges candidates before they are put in order, when the cosine of any of them is near 0; it gives no values.
+    of a thousandth of its mean variance. The paper adds the cosine similarity in place of 1 - cos, which would prefer
+    candidates unlike the gradient, and judges them before they are put in order, when every cosine is near 0. It gives
+    no values for the parameters.
 
     Order survives: the smallest entry of a row mostly still gives its class away. Source: LADSG, equation 6 and
     algorithm 1.

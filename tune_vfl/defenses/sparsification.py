@@ -79,8 +79,8 @@ class Sparsification(Defense[SparsificationParams]):
         ranks = quantile_ranks(self.values(lambda p: p.drop), size)
         sent = keep_largest(whole.reshape(-1, size), ranks, ties=True).view(rows.shape)
         if self.shared.residual:
-            # Detached: an embedding's residual is a number by the next step, not a way back into this one. What is not
-            # finite was sent, and what is left of it is not a number.
+            # Detached: the next step adds the residual as a constant and must not go back into this step's graph.
+            # Entries that are not finite were sent whole; infinity less infinity is NaN, which must not stay.
             self._residuals[party, rows.shape[-2]] = torch.nan_to_num_(whole.detach() - sent.detach(), nan=0.0)
         return sent
 

@@ -36,7 +36,8 @@ class Substituting(Defense[P]):
         """Return random numbers in the order of ``grad``'s entries; same shape and dtype."""
         call = self._calls.get(party, 0)
         self._calls[party] = call + 1
-        # A stream for each call: how many candidates one member needs must not move what another one draws next.
+        # A new stream for each call: the number of candidates that one member needs in this step must not change what
+        # the others draw in the next.
         sent, accepted = substitute(grad, self.streams.fresh(f"cut/{party}/{call}"), self._rule)
         self._accepted += accepted
         return sent

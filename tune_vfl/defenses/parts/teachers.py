@@ -1,7 +1,7 @@
 """Teachers: small networks on the label party's own features; what they believe changes the labels of training.
 
-Members of a pack with the same data, seed and recipe share one teacher. Teachers stay in the process, under a key made
-of their content, so that the next pack of a study does not train them again.
+Members of a pack with the same data, seed and recipe share one teacher. Teachers are kept in the process, under a key
+made from those three, so that the next pack of a study does not train them again.
 """
 
 from __future__ import annotations
