@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
-from tune_vfl.errors import TuneVflError, UnknownNameError
+from tune_vfl.errors import TuneVflError, UnknownNameError, did_you_mean
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str, package: str) -> None:
         self.kind = kind
-        self._package = package
+        self.package = package
         self._known: dict[str, type[T]] = {}
         self._loaded = False
 
@@ -53,9 +53,9 @@ class Registry(Generic[T]):
             return
         self._loaded = True
         try:
-            package = importlib.import_module(self._package)
+            package = importlib.import_module(self.package)
             for module in pkgutil.iter_modules(package.__path__):
-                importlib.import_module(f"{self._package}.{module.name}")
+                importlib.import_module(f"{self.package}.{module.name}")
             for point in entry_points(group=f"tune_vfl.{self.kind}s"):
                 point.load()
         except BaseException:
@@ -84,3 +84,43 @@ class Registry(Generic[T]):
         """Return all names, sorted."""
         self._load()
         return sorted(self._known)
+
+    def classes(self) -> list[type[T]]:
+        """Return all classes, in the order of their names."""
+        return [self[name] for name in self.names()]
+
+
+def class_names(registry: Registry[T]) -> list[str]:
+    """Return the names of the classes that the registry's own package defines, sorted; plug-ins keep to their own."""
+    return sorted(_own_classes(registry))
+
+
+def class_by_name(registry: Registry[T], name: str) -> type[T]:
+    """Return a registered class of the registry's own package by the name of the class.
+
+    The package calls this from its module-level ``__getattr__``: ``from tune_vfl.defenses import Marvell`` works, and a
+    new method needs no line there.
+
+    Args:
+        registry: of the package.
+        name: of the class, ``Marvell``; not the name it is registered under.
+
+    Raises:
+        AttributeError: when there is none, with the nearest names.
+    """
+    # Submodules are asked for in the same way. Their names are lower-case, and must not load all others first.
+    own = _own_classes(registry) if name[:1].isupper() else {}
+    if name not in own:
+        raise AttributeError(f"module {registry.package!r} has no attribute {name!r}.{did_you_mean(name, own)}")
+    return own[name]
+
+
+def _own_classes(registry: Registry[T]) -> dict[str, type[T]]:
+    found: dict[str, type[T]] = {}
+    for cls in registry.classes():
+        if not cls.__module__.startswith(f"{registry.package}."):
+            continue
+        taken = found.setdefault(cls.__name__, cls)
+        if taken is not cls:
+            raise TuneVflError(f"{taken.__module__} and {cls.__module__} both define {cls.__name__}; rename one")
+    return found

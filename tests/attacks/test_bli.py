@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.helpers.cells import cells
-from tune_vfl.attacks.bli import BatchLabelInference, BliParams
+from tune_vfl.attacks.bli import Bli, BliParams
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
@@ -94,18 +94,18 @@ def test_the_bottom_model_is_the_one_before_the_first_step():
 def test_too_large_a_batch_is_said(caplog):
     world = make_world(0, num_classes=3, width=3, bottom_widths=(8, 3), batch=64)
     with caplog.at_level("WARNING"):
-        BatchLabelInference(BliParams(iterations=1)).run(world.view("bli"))
+        Bli(BliParams(iterations=1)).run(world.view("bli"))
     assert "192 entries of cut gradients and the bottom model 59 parameters" in caplog.text
 
 
 def test_variants_that_do_not_fit_are_left_out_or_refused():
     view = view_of()
-    assert set(BatchLabelInference(BliParams(iterations=1)).run(view)) == {"sum"}
+    assert set(Bli(BliParams(iterations=1)).run(view)) == {"sum"}
     with pytest.raises(SpecError, match="head does not fit"):
-        BatchLabelInference(BliParams(variants="head")).run(view)
+        Bli(BliParams(variants="head")).run(view)
     joined = dataclasses.replace(view.first_batch, aggregation="concat", top=lambda stream: nn.Linear(6, 3))
     view = view.holding(parameter_gradient=joined)
-    assert set(BatchLabelInference(BliParams(iterations=1)).run(view)) == {"head"}
+    assert set(Bli(BliParams(iterations=1)).run(view)) == {"head"}
 
 
 def test_a_made_up_top_model_does_not_name_classes_and_its_scores_are_not_oriented():

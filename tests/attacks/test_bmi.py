@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tune_vfl.attacks.bmi import BlackBoxInversion, BmiParams, decoder_net
+from tune_vfl.attacks.bmi import Bmi, BmiParams, decoder_net
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
@@ -26,7 +26,7 @@ def world_of(seeds=0, **options):
 
 
 def run(world, **params):
-    return BlackBoxInversion(BmiParams(**params)).run(world.view("bmi"))
+    return Bmi(BmiParams(**params)).run(world.view("bmi"))
 
 
 def outcome_of(dataset, *settings, defense="none", params=None, attacks=(QUICK,)):
@@ -52,7 +52,7 @@ def test_both_variants_recover_what_embeddings_hold_and_know_how_well():
 def test_more_known_rows_are_worth_more():
     view = world_of(1).view("bmi")
     pairs = dataclasses.replace(view.pairs, features=view.pairs.features[:12], embeddings=view.pairs.embeddings[:12])
-    few = BlackBoxInversion(BmiParams(variants="decoder")).run(view.holding(pairs=pairs))["decoder"]
+    few = Bmi(BmiParams(variants="decoder")).run(view.holding(pairs=pairs))["decoder"]
     many = run(world_of(1), variants="decoder")["decoder"]
     assert success_of(few, world_of(1)) < success_of(many, world_of(1))
 
@@ -81,7 +81,7 @@ def test_too_few_known_rows_are_refused():
     view = world_of().view("bmi")
     pairs = dataclasses.replace(view.pairs, features=view.pairs.features[:9], embeddings=view.pairs.embeddings[:9])
     with pytest.raises(SpecError, match="10 known rows"):
-        BlackBoxInversion(BmiParams()).run(view.holding(pairs=pairs))
+        Bmi(BmiParams()).run(view.holding(pairs=pairs))
 
 
 def test_it_is_evaluated_on_tables_and_chooses_its_variant():

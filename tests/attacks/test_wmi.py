@@ -18,7 +18,7 @@ from tune_vfl.attacks.parts.inversion import (
     typical_row,
     weights_to_try,
 )
-from tune_vfl.attacks.wmi import WhiteBoxInversion, WmiParams
+from tune_vfl.attacks.wmi import Wmi, WmiParams
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation import evaluate_pack, measure_references
 from tune_vfl.evaluation.grants.received import SentEmbeddings, target_rows
@@ -102,7 +102,7 @@ def test_tables_have_no_total_variation():
 
 
 def test_without_a_choice_of_weights_it_needs_no_known_rows():
-    fixed = WhiteBoxInversion(WmiParams(tv=0.0, l2=0.0))
+    fixed = Wmi(WmiParams(tv=0.0, l2=0.0))
     assert "pairs" not in fixed.sees()
     world = make_world(0, num_classes=3, width=3, bottom_widths=(64, 6))
     assert fixed.run(world.view(fixed))["wmi"].rows.shape == (fixed.target_request().rows, 3)
@@ -111,7 +111,7 @@ def test_without_a_choice_of_weights_it_needs_no_known_rows():
 def test_of_several_guesses_the_nearest_match_counts():
     world = make_world([0, 1], num_classes=3, width=3, bottom_widths=(64, 6))
     wrong = nn.Sequential(*stack_of([3, 64, 6], nn.ReLU, stream=Stream([7, 8], "wrong")))
-    attack = WhiteBoxInversion(WmiParams(iterations=100, tv=0.0, l2=0.0, restarts=2))
+    attack = Wmi(WmiParams(iterations=100, tv=0.0, l2=0.0, restarts=2))
     right, view = attack.run(world.view("wmi"))["wmi"].rows, world.view("wmi")
     for good in (0, 1):
         guesses = view.holding(known_bottom=lambda name, good=good: world.bottom if name[-1] == str(good) else wrong)
@@ -186,8 +186,8 @@ def test_a_trial_comes_out_the_same_alone_and_in_a_pack():
 def test_an_attack_that_does_not_stack_gets_the_same_of_each_member(monkeypatch):
     cell = cell_of({**QUICK, "l2": 0.01})
     (together,) = evaluate_pack(cell, [{"scale": 1e-4}])
-    alone = dataclasses.replace(WhiteBoxInversion.capabilities, stackable=False)
-    monkeypatch.setattr(WhiteBoxInversion, "capabilities", alone)
+    alone = dataclasses.replace(Wmi.capabilities, stackable=False)
+    monkeypatch.setattr(Wmi, "capabilities", alone)
     (apart,) = evaluate_pack(cell, [{"scale": 1e-4}])
     assert apart.attacks["wmi"].values == pytest.approx(together.attacks["wmi"].values, abs=0.02)
 
@@ -203,7 +203,7 @@ def test_secret_passports_hide_the_features():
 
 def test_a_world_whose_embeddings_are_those_of_other_rows_gives_nothing_away():
     world = make_world(1, num_classes=3, width=3, separable=False, bottom_widths=(64, 6))
-    found = WhiteBoxInversion(WmiParams()).run(world.view("wmi"))["wmi"]
+    found = Wmi(WmiParams()).run(world.view("wmi"))["wmi"]
     assert success_of(found, world) == 0.0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.defenses import Problem, main, tasks_of
+from benchmarks.selection import Way, compared, largest_ways, sparse_ways
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
 
@@ -31,3 +32,10 @@ def test_every_registered_defense_is_measured_or_left_out_with_a_reason(capsys: 
     assert "two classes" in left_out["marvell"]
     main(["--dims", "4", "--rows", "300", "--epochs", "1", "--repeats", "1", "--classes", "3", "--defenses", "marvell"])
     assert "marvell: not here: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ways", [largest_ways(64), sparse_ways(64)], ids=["largest magnitudes", "sparse vector"])
+def test_the_plain_ways_to_a_selection_have_the_same_answer(ways: dict[str, Way]) -> None:
+    found = compared(ways, 1)
+    assert list(found) == list(ways)
+    assert next(iter(found.values())).ratio == 1

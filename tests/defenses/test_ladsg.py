@@ -112,7 +112,8 @@ Shifted.name = "shifted"
 def test_a_pipeline_passes_on_every_hook_of_a_defense() -> None:
     """A hook added to the base and forgotten here would silently leave a stage out."""
     of_attackers = {"gradient_received", "local_optimizer"}
-    of_one_stage = {"number", "values", "begin"}  # how a stage reads its own parameters; what its own set-up calls
+    # How a stage reads its own parameters; what its own set-up calls.
+    of_one_stage = {"shared", "number", "optional_number", "values", "begin"}
     hooks = {n for c in (Hooks, Defense) for n, member in vars(c).items() if callable(member) and n[0] != "_"}
     hooks |= {n for n, member in vars(Defense).items() if isinstance(member, (property, classmethod))}
     assert hooks - of_attackers - of_one_stage - set(vars(Pipeline)) == {"Params"}  # a class, not a hook

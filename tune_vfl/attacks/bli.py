@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
-from tune_vfl.attacks.parts.inversion import listed
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.granted import FirstBatch
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.protocol.view import Answer, View
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Listed, Strict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +27,9 @@ Variant = Literal["sum", "head"]
 
 
 class BliParams(Strict):
-    """Parameters of :class:`BatchLabelInference`."""
+    """Parameters of :class:`Bli`."""
 
-    variants: Annotated[tuple[Variant, ...], BeforeValidator(listed)] = Field(
+    variants: Listed[Variant] = Field(
         ("sum", "head"),
         min_length=1,
         description="what the label party is taken to do: sum: add the embeddings up to logits; head: a trainable top "
@@ -41,7 +40,7 @@ class BliParams(Strict):
 
 
 @attack("bli")
-class BatchLabelInference(Attack[BliParams]):
+class Bli(Attack[BliParams]):
     """Finds labels of the first batch by making a pretended gradient of its parameters equal to the real one.
 
     Where gradients of single rows arrive encrypted, a passive party still learns the sum that its own parameters need.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
@@ -13,7 +13,6 @@ from tune_vfl.attacks.parts.inversion import (
     InversionParams,
     as_rows,
     descend,
-    listed,
     tuned,
     typical_row,
     weights_to_try,
@@ -22,6 +21,7 @@ from tune_vfl.errors import SpecError
 from tune_vfl.models.layers import FlattenRows, Linear, stack_of
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Reconstruction, View
+from tune_vfl.spec import Listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,9 +33,9 @@ _TUNING_ROWS = 16
 
 
 class BmiParams(InversionParams):
-    """Parameters of :class:`BlackBoxInversion`; those of the descent are the shadow's."""
+    """Parameters of :class:`Bmi`; those of the descent are the shadow's."""
 
-    variants: Annotated[tuple[Variant, ...], BeforeValidator(listed)] = Field(
+    variants: Listed[Variant] = Field(
         ("decoder", "shadow"),
         min_length=1,
         description="decoder: a net from embeddings to rows; shadow: a copy of the bottom model, inverted by descent",
@@ -52,7 +52,7 @@ class BmiParams(InversionParams):
 
 
 @attack("bmi")
-class BlackBoxInversion(Attack[BmiParams]):
+class Bmi(Attack[BmiParams]):
     """Knows some of the passive party's rows with their embeddings, but not its model; two ways of using them.
 
     ``decoder`` trains the inverse: a perceptron from embeddings to rows, taken from the pass that does best on a tenth

@@ -13,25 +13,23 @@ from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.granted import Instant, Moment, Recording
 from tune_vfl.protocol.view import Answer, View
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Listed, Strict
 
 Rule = Literal["first_negative", "argmin", "argmax_of_negatives", "argmax"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 
-def _listed(value: Any) -> Any:
-    if value == "all":
-        return RULES
-    return (value,) if isinstance(value, str) else value
+def _all_rules(value: Any) -> Any:
+    return RULES if value == "all" else value
 
 
 class DirectParams(Strict):
-    """Parameters of :class:`DirectAttack`."""
+    """Parameters of :class:`Direct`."""
 
-    rule: Annotated[tuple[Rule, ...], BeforeValidator(_listed)] = Field(
+    rule: Annotated[Listed[Rule], BeforeValidator(_all_rules)] = Field(
         RULES, min_length=1, description="one rule, a list of them, or `all`"
     )
-    scope: Annotated[tuple[Instant, ...], BeforeValidator(_listed)] = Field(
+    scope: Listed[Instant] = Field(
         ("first_batch", "epoch0"), min_length=1, description="the moments of training to attack, one or a list"
     )
     no_negative: Literal["guess", "fail"] = Field(
@@ -40,7 +38,7 @@ class DirectParams(Strict):
 
 
 @attack("direct")
-class DirectAttack(Attack[DirectParams]):
+class Direct(Attack[DirectParams]):
     """Reads labels off the signs of single rows; a variant ``rule@scope`` for every combination.
 
     ``first_negative`` takes the first negative entry, ``argmin`` the smallest, ``argmax_of_negatives`` the negative

@@ -12,13 +12,13 @@ from tune_vfl.protocol.view import Answer, Recording, View
 
 
 class DirectionParams(AveragingParams):
-    """Parameters of :class:`DirectionAttack`."""
+    """Parameters of :class:`Direction`."""
 
     hints: int = Field(1, ge=1, le=64, description="positive rows of each batch that the attacker knows")
 
 
 @attack("direction")
-class DirectionAttack(AveragingAttack[DirectionParams]):
+class Direction(AveragingAttack[DirectionParams]):
     """Scores each row by the cosine between its gradient and those of the known positive rows of its batch.
 
     Hints are rows as they were received, with the defense's noise; one that received zeros is taken only

@@ -14,7 +14,7 @@ from tune_vfl.protocol.view import Answer, Recording, View
 
 
 class MeanParams(AveragingParams):
-    """Parameters of :class:`MeanAttack`."""
+    """Parameters of :class:`Mean`."""
 
     space: Literal["vector", "sum"] = Field(
         "vector", description="compare whole gradients (GAFM, eq. 8), or the sum of their entries (its released code)"
@@ -27,7 +27,7 @@ class MeanParams(AveragingParams):
 
 
 @attack("mean")
-class MeanAttack(AveragingAttack[MeanParams]):
+class Mean(AveragingAttack[MeanParams]):
     """Predicts 1 where a row's gradient is at least as near to the positive class's mean as to the negative one's.
 
     The means are computed with true labels, which makes the result an upper bound. Scores are hard, so their AUC is the

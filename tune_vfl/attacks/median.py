@@ -14,7 +14,7 @@ from tune_vfl.protocol.view import Answer, Recording, View
 
 
 class MedianParams(AveragingParams):
-    """Parameters of :class:`MedianAttack`."""
+    """Parameters of :class:`Median`."""
 
     rule: Literal["class_median", "pooled", "both"] = Field(
         "class_median",
@@ -24,7 +24,7 @@ class MedianParams(AveragingParams):
 
 
 @attack("median")
-class MedianAttack(AveragingAttack[MedianParams]):
+class Median(AveragingAttack[MedianParams]):
     """Two rules that share a name in the literature.
 
     ``class_median`` predicts 1 where a row is at least as near to the positive class's coordinate-wise median, taken

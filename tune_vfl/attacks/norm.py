@@ -13,7 +13,7 @@ from tune_vfl.protocol.view import Answer, Recording, View
 
 
 class NormParams(AveragingParams):
-    """Parameters of :class:`NormAttack`."""
+    """Parameters of :class:`Norm`."""
 
     d1: Literal["abs", "signed"] = Field(
         "abs", description="score of a cut gradient of width 1: its absolute value, or the number with its sign"
@@ -21,7 +21,7 @@ class NormParams(AveragingParams):
 
 
 @attack("norm")
-class NormAttack(AveragingAttack[NormParams]):
+class Norm(AveragingAttack[NormParams]):
     """Scores each row by the length of the gradient received for it, times the rows of its batch.
 
     Gradients are those of a batch's mean loss: without the factor the rows of a smaller last batch would all rank high,

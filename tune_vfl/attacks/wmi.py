@@ -14,7 +14,7 @@ from tune_vfl.protocol.view import Reconstruction, View
 
 
 class WmiParams(InversionParams):
-    """Parameters of :class:`WhiteBoxInversion`."""
+    """Parameters of :class:`Wmi`."""
 
     restarts: int = Field(
         3, ge=1, le=32, description="guesses of what a defense keeps secret of the bottom model; the best match counts"
@@ -25,7 +25,7 @@ class WmiParams(InversionParams):
 
 
 @attack("wmi")
-class WhiteBoxInversion(Attack[WmiParams]):
+class Wmi(Attack[WmiParams]):
     """Knows the passive party's trained bottom model and descends on its input until the embeddings agree.
 
     The weights of the penalties are chosen by how well they bring back a few other rows that the attacker knows, whose

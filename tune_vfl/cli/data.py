@@ -98,7 +98,7 @@ def _datasets(raw: Mapping[str, Any], place: str) -> list[Named]:
     from pydantic import ValidationError
 
     from tune_vfl.spec import Named, explain
-    from tune_vfl.spec.raw import as_list
+    from tune_vfl.spec.listed import as_list
 
     matrix = raw.get("matrix")
     asked = as_list({**raw, **(matrix if isinstance(matrix, dict) else {})}.get("dataset"))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from tune_vfl.errors import SpecError
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Listed, Strict
 
 
 def _text(value: Any) -> Any:
@@ -15,12 +15,8 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, (int, float)) else value
 
 
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, (str, int, float)) else value
-
-
 Column = Annotated[str, BeforeValidator(_text)]
-ColumnList = Annotated[tuple[Column, ...], BeforeValidator(_listed)]
+ColumnList = Listed[Column]
 MetricChoice = Literal["auto", "accuracy", "balanced_accuracy", "f1", "auc", "top5"]
 
 

@@ -8,12 +8,13 @@ it to its word.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import TypeVar
 
 from tune_vfl.errors import SpecError
 from tune_vfl.models.base import Head
@@ -22,6 +23,9 @@ from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict, validated
 from tune_vfl.spec.cell import ALL_MODES, Mode
+
+# A plain `Defense`, in an annotation or as the base of a plug-in, stands for one with parameters of any kind.
+P = TypeVar("P", bound=Strict, default=Any)
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,8 @@ class DefenseCapabilities:
     random: tuple[str, ...] = ()
 
 
-class Defense(Hooks):
-    """Base of every defense.
+class Defense(Hooks, Generic[P]):
+    """Base of every defense, generic in its parameters: ``class Laplace(Defense[LaplaceParams])``.
 
     Args:
         params: this defense's parameters, or one per member of a pack (all of equal structure, see :meth:`structure`).
@@ -68,6 +72,8 @@ class Defense(Hooks):
         mode: the architecture it is used in.
 
     Attributes:
+        members: the parameters, one entry for each member of a pack, a single one for a trial alone.
+        stacked: whether this is a pack, whose tensors have a leading axis of members.
         weakest: parameters with which the defense is the same as ``none``; None where it has no such setting.
         stream_prefix: put before the names of its random streams, so that the parts of a pipeline draw apart.
 
@@ -84,7 +90,7 @@ class Defense(Hooks):
 
     def __init__(
         self,
-        params: Strict | Sequence[Strict],
+        params: P | Sequence[P],
         *,
         num_classes: int,
         embedding_dims: Sequence[int],
@@ -95,18 +101,18 @@ class Defense(Hooks):
                 f"defense {self.name!r} is for two classes, got {num_classes}; choose one for any number of classes"
             )
         self.stacked = not isinstance(params, Strict)
-        self.members: list[Strict] = [params] if isinstance(params, Strict) else list(params)
+        self.members: list[P] = [params] if isinstance(params, Strict) else list(params)
         self.num_classes = num_classes
         self.embedding_dims = list(embedding_dims)
         self.mode = mode
         self.stream_prefix = ""
         self.streams = Streams([0] * len(self.members) if self.stacked else 0)
-        self._columns: dict[tuple[str, int], Tensor] = {}
+        self._columns: dict[tuple[float, ...], Tensor] = {}
         self._device = torch.device("cpu")
         self.begin()
 
     @classmethod
-    def structure(cls, params: Strict) -> tuple[object, ...]:
+    def structure(cls, params: P) -> tuple[object, ...]:
         """What members of one pack must share: everything that is not a number (booleans count as structure)."""
         values = params.model_dump()
         return tuple((k, v) for k, v in values.items() if isinstance(v, bool) or not isinstance(v, (int, float)))
@@ -117,29 +123,52 @@ class Defense(Hooks):
         return dict(given)
 
     @classmethod
-    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+    def problems(cls, params: P, *, num_classes: int, mode: Mode) -> list[str]:
         """Return why these parameters cannot be used here, one sentence each; empty when they can."""
         return []
 
-    def values(self, name: str) -> list[float]:
-        """Return the members' values of a numeric parameter, on the host."""
-        return [float(getattr(p, name)) for p in self.members]
+    @property
+    def shared(self) -> P:
+        """Parameters of the first member, to read what all members have in common (see :meth:`structure`)."""
+        return self.members[0]
 
-    def number(self, name: str, dims: int = 2) -> float | Tensor:
+    def values(self, parameter: str | Callable[[P], float]) -> list[float]:
+        """Return the members' values of a numeric parameter, on the host.
+
+        Args:
+            parameter: as for :meth:`number`.
+        """
+        if isinstance(parameter, str):
+            return [float(getattr(p, parameter)) for p in self.members]
+        return [float(parameter(p)) for p in self.members]
+
+    def number(self, parameter: str | Callable[[P], float], dims: int = 2) -> float | Tensor:
         """Return a numeric parameter ready for arithmetic with ``(*trials, ...)`` tensors.
 
         Args:
-            name: the parameter.
+            parameter: how to read it from one member's parameters, ``lambda p: p.scale``, which a type checker can
+                follow; or its name, where none looks.
             dims: how many axes follow the leading ones.
 
         Returns:
             A float for one trial; for a pack a tensor ``(T, 1, ..., 1)`` with ``dims`` trailing ones.
         """
+        return self._column(self.values(parameter), dims)
+
+    def optional_number(self, parameter: Callable[[P], float | None], dims: int = 2) -> float | Tensor | None:
+        """Do what :meth:`number` does for a parameter that may be None: None where the members leave it out.
+
+        Either all members of a pack give it or none does (:meth:`structure`).
+        """
+        given = [float(value) for p in self.members if (value := parameter(p)) is not None]
+        return self._column(given, dims) if given else None
+
+    def _column(self, values: Sequence[float], dims: int) -> float | Tensor:
         if not self.stacked:
-            return self.values(name)[0]
-        key = (name, dims)
+            return values[0]
+        key = (dims, *values)  # by value: a lambda is another object at each call
         if key not in self._columns:
-            self._columns[key] = torch.tensor(self.values(name), device=self._device).view(-1, *([1] * dims))
+            self._columns[key] = torch.tensor(values, device=self._device).view(-1, *([1] * dims))
         return self._columns[key]
 
     def setup(
@@ -191,7 +220,7 @@ class Defense(Hooks):
 
         Args:
             bottom: trained, as :meth:`wrap_bottom` made it; it stays as it is.
-            stream: where that is drawn from anew which only the passive party knows (passports).
+            stream: fresh draws from here replace what only the passive party knows (passports).
 
         Returns:
             A copy; by default nothing in it is secret.

@@ -64,12 +64,12 @@ class BlockCode:
 
 
 @defense("cae")
-class Cae(Defense):
+class Cae(Defense[CaeParams]):
     """Trains on the code of each class instead of the class, and decodes what the model predicts.
 
     An autoencoder is trained once on made-up labels: its code of a class is a distribution over the classes that names
     other ones, blurred by ``confusion``, and its decoder finds the class again. Codes are per class, not per row, so an
-    attacker with a few labelled rows of its own learns the code. More than 20 classes are coded in blocks. Source: Zou
+    attacker with a few labeled rows of its own learns the code. More than 20 classes are coded in blocks. Source: Zou
     et al. 2022; nearest to its released code, without the second softmax there.
     """
 
@@ -96,7 +96,7 @@ class Cae(Defense):
         self._tables = tables if self.stacked else tables[0]
 
     def _recipes(self) -> list[CodecRecipe]:
-        return [CodecRecipe(**p.model_dump(include=set(CodecRecipe._fields))) for p in self.members]
+        return [CodecRecipe(p.confusion, p.entropy, p.samples, p.epochs) for p in self.members]
 
     def labels(self, y: Tensor, ids: Tensor) -> Tensor:
         """H1: return the codes ``(*trials, B, K)`` of these rows' classes."""

@@ -13,11 +13,11 @@ class DcaeParams(DiscreteSgdParams, CaeParams):
 
 
 @defense("dcae")
-class Dcae(Pipeline):
+class Dcae(Pipeline[DcaeParams]):
     """The codes of ``cae`` as training labels, then the cut gradient rounded as ``discrete_sgd`` does, to 12 parts.
 
-    Rounding hides the code's shades: the largest entries of a row may tie. Which class a code names first still
-    shows, so that labelled rows undo it as they undo ``cae``. Source: Zou et al. 2022.
+    Rounding hides small differences within a code: the largest entries of a row may tie. Which class a code ranks first
+    still shows, so that an attacker with labeled rows undoes it as it undoes ``cae``. Source: Zou et al. 2022.
     """
 
     summary = "cae's codes in place of the labels, and the cut gradient rounded to a few levels"

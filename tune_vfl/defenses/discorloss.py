@@ -31,7 +31,7 @@ class DiscorlossParams(Strict):
 
 
 @defense("discorloss")
-class Discorloss(Defense):
+class Discorloss(Defense[DiscorlossParams]):
     """Adds ``weight`` times the distance correlation of embedding and one-hot label to the loss, for each party.
 
     The correlation is one number a batch, taken from embeddings as the label party received them, so the gradient that
@@ -50,12 +50,11 @@ class Discorloss(Defense):
         hard = targets.dim() < logits.dim()
         labels = one_hot(targets, self.num_classes).to(logits.dtype) if hard else targets
         penalty = torch.stack([self._penalty(e, labels) for e in embeddings]).sum(0)
-        return task_loss(logits, targets) + self.number("weight", dims=0) * penalty.to(logits.dtype)
+        return task_loss(logits, targets) + self.number(lambda p: p.weight, dims=0) * penalty.to(logits.dtype)
 
     def _penalty(self, embedding: Tensor, labels: Tensor) -> Tensor:
         """Return phi of one party's correlation ``(*trials,)``, 0 where all labels of the batch are equal."""
         wide = torch.float64 if embedding.shape[-2] >= WIDE_FROM else embedding.dtype
         correlation = distance_correlation(embedding.to(wide), labels.to(wide))
-        logarithm = any(getattr(p, "phi", "identity") == "log" for p in self.members)
         varied = (labels != labels[..., :1, :]).any(-1).any(-1)
-        return torch.where(varied, correlation.log() if logarithm else correlation, 0.0)
+        return torch.where(varied, correlation.log() if self.shared.phi == "log" else correlation, 0.0)

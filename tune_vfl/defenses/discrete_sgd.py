@@ -51,7 +51,14 @@ class Levels(NamedTuple):
 
 
 def rounded(grad: Tensor, levels: Levels, outliers: str) -> Tensor:
-    """Return ``grad`` at its nearest levels, of two equally near ones the even one; outliers as told."""
+    """Return every entry's nearest level; halfway between two levels the one with the even i.
+
+    Args:
+        grad: ``(*trials, B, d)``.
+        levels: where entries are rounded to.
+        outliers: what becomes of entries outside of the interval: ``clamp`` to its last level, ``round`` to a level of
+            their own beyond it, or ``zero``.
+    """
     steps = ((grad - levels.origin) / torch.where(levels.width > 0, levels.width, 1)).round()
     if outliers != "round":
         steps = steps.clamp(levels.lowest, levels.highest)
@@ -82,8 +89,8 @@ class _Moments:
 
 
 @defense("discrete_sgd")
-class DiscreteSgd(Defense):
-    """Rounds every entry to the nearest of the levels that ``bins`` equal parts of an interval have.
+class DiscreteSgd(Defense[DiscreteSgdParams]):
+    """Cuts an interval into ``bins`` equal parts and rounds every entry to the nearest of levels that lie a part apart.
 
     ``fixed_bound``: parts of 2 bound / bins, levels at their multiples, as the released code of Fu et al. has it (which
     leaves outliers at their own level). ``first_epoch``: mean +- two standard deviations of all entries of a party's
@@ -97,22 +104,16 @@ class DiscreteSgd(Defense):
     Params = DiscreteSgdParams
     capabilities = DefenseCapabilities(scale_sensitive=True)
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        given = self.members[0].model_dump()
-        self._mode, self._outliers = str(given.get("mode")), str(given.get("outliers"))
-        self._rows = 0
-        self._forget()
-
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
-        """H0: learn how many rows an epoch has, and forget what was measured."""
+        """H0: learn how many rows an epoch has."""
         super().setup(y, ids, active_features=active_features, seed=seed)
         self._rows = ids.shape[-1]
-        self._forget()
 
-    def _forget(self) -> None:
+    def begin(self) -> None:
+        """H0: forget what was measured."""
+        self._rows = 0
         self._learned: dict[int, Levels] = {}
         self._seen: dict[int, _Moments] = {}
         self._width: dict[int, Tensor] = {}
@@ -124,32 +125,35 @@ class DiscreteSgd(Defense):
         Raises:
             SpecError: under ``first_epoch`` before ``setup``: nothing says how long an epoch is.
         """
-        if self._mode == "first_epoch":
+        if self.shared.mode == "first_epoch":
             return self._after_first_epoch(grad, party, context)
-        if self._mode == "fixed_bound":
-            widths = [2 * bound / bins for bound, bins in zip(self.values("bound"), self.values("bins"), strict=True)]
-            return rounded(grad, self._around_zero(self._column(widths, grad), grad), self._outliers)
-        return rounded(grad, self._around_zero(self._first_width(grad, party), grad), self._outliers)
+        if self.shared.mode == "fixed_bound":
+            widths = [2 * p.bound / p.bins for p in self.members]
+            return rounded(grad, self._around_zero(self._per_member(widths, grad), grad), self.shared.outliers)
+        return rounded(grad, self._around_zero(self._first_width(grad, party), grad), self.shared.outliers)
 
     @staticmethod
-    def _column(values: Sequence[float], grad: Tensor) -> Tensor:
+    def _per_member(values: Sequence[float], grad: Tensor) -> Tensor:
         """Return the members' numbers, computed on the host so that they are the same alone and in a pack."""
         return torch.tensor(values, dtype=grad.dtype, device=grad.device).view(*grad.shape[:-2], 1, 1)
 
     def _around_zero(self, width: Tensor, grad: Tensor) -> Levels:
         """Return the multiples of ``width``; the interval has ``bins`` parts, an even number under ``first_batch``."""
         bins = self._parts()
-        last, end = self._column([n // 2 for n in bins], grad), width * self._column([n / 2 for n in bins], grad)
+        last, end = (
+            self._per_member([n // 2 for n in bins], grad),
+            width * self._per_member([n / 2 for n in bins], grad),
+        )
         return Levels(torch.zeros_like(width), width, -last, last, -end, end)
 
     def _parts(self) -> list[float]:
-        bins = self.values("bins")
-        return [2 * ((n + 1) // 2) for n in bins] if self._mode == "first_batch" else bins
+        bins = self.values(lambda p: p.bins)
+        return [2 * ((n + 1) // 2) for n in bins] if self.shared.mode == "first_batch" else bins
 
     def _first_width(self, grad: Tensor, party: int) -> Tensor:
         """Return the party's width: of its first batch with any spread; 0 before that."""
         deviation = grad.double().std((-2, -1), correction=0, keepdim=True)
-        width = torch.nan_to_num(4 * deviation / self._column(self._parts(), grad), posinf=0.0)
+        width = torch.nan_to_num(4 * deviation / self._per_member(self._parts(), grad), posinf=0.0)
         known = self._width.get(party)
         self._width[party] = width if known is None else torch.where(known > 0, known, width)
         return self._width[party]
@@ -160,10 +164,10 @@ class DiscreteSgd(Defense):
                 self._seen.setdefault(party, _Moments()).add(torch.nan_to_num(grad, posinf=0.0, neginf=0.0))
                 return grad
             self._learned[party] = self._interval(*self._seen[party].measured())
-        return rounded(grad, self._learned[party], self._outliers)
+        return rounded(grad, self._learned[party], self.shared.outliers)
 
     def _interval(self, mean: Tensor, deviation: Tensor) -> Levels:
-        bins = self._column(self.values("bins"), mean)
+        bins = self._per_member(self.values(lambda p: p.bins), mean)
         low, high = mean - 2 * deviation, mean + 2 * deviation
         return Levels(low, (high - low) / bins, torch.zeros_like(bins), bins, low, high)
 
@@ -178,6 +182,6 @@ class DiscreteSgd(Defense):
 
     def notes(self, member: int = 0) -> list[str]:
         """Return a note on what the first epoch gives away."""
-        if self._mode != "first_epoch":
+        if self.shared.mode != "first_epoch":
             return []
         return ["discrete_sgd: under first_epoch the gradients of the first epoch are sent raw"]

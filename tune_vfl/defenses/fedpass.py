@@ -33,7 +33,7 @@ class FedpassParams(Strict):
 
 
 @defense("fedpass")
-class Fedpass(Defense):
+class Fedpass(Defense[FedpassParams]):
     """Scales and shifts a layer's output by what the layer makes of secret inputs, its passports.
 
     In the top model the first linear layer gets them, in a passive bottom model the last convolution, or the last
@@ -51,9 +51,9 @@ class Fedpass(Defense):
     _bottoms = 0
 
     @classmethod
-    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+    def problems(cls, params: FedpassParams, *, num_classes: int, mode: Mode) -> list[str]:
         """Refuse passports in a top model that does not exist."""
-        where = params.model_dump()["where"]
+        where = params.where
         if mode != "nosplit" or where == "bottom":
             return []
         problem = (
@@ -65,20 +65,20 @@ class Fedpass(Defense):
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
-        """H0: bottom models are counted from here on."""
+        """H0: start to count the bottom models, which are wrapped one party after the other."""
         super().setup(y, ids, active_features=active_features, seed=seed)
         self._bottoms = 0
 
     def wrap_bottom(self, bottom: nn.Module) -> nn.Module:
         """H2: give passports to its last convolution, else its last linear layer; call it party by party, in order."""
-        if self._where == "top":
+        if self.shared.where == "top":
             return bottom
         self._bottoms += 1
         return self._given_passports(bottom, last_layer, f"bottom/{self._bottoms - 1}")
 
     def wrap_top(self, top: nn.Module) -> nn.Module:
         """H4: give passports to its first linear layer."""
-        return top if self._where == "bottom" else self._given_passports(top, first_linear, "top")
+        return top if self.shared.where == "bottom" else self._given_passports(top, first_linear, "top")
 
     def disguised(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
         """Return a copy with other passports of the same law: the label party can only guess them."""
@@ -88,10 +88,6 @@ class Fedpass(Defense):
                 module.redraw(stream)
         return known
 
-    @property
-    def _where(self) -> str:
-        return str(self.members[0].model_dump()["where"])
-
     def _given_passports(self, root: nn.Module, find: Callable[[nn.Module], str | None], part: str) -> nn.Module:
         name = find(root)
         if name is None:
@@ -99,13 +95,13 @@ class Fedpass(Defense):
         # On the CPU, so that weights and passports are the same wherever the network is trained.
         start = Streams(self.streams.seeds, prefix=self.stream_prefix)
         law = Law(
-            mean_range=self._of_members("mean_range"),
-            variance=self._of_members("variance"),
+            mean_range=self._of_members(self.values(lambda p: p.mean_range)),
+            variance=self._of_members(self.values(lambda p: p.variance)),
             start=start[f"passport/init/{part}"],
             secret=start[f"passport/{part}"],
         )
         return with_passports(root, name, law)
 
-    def _of_members(self, name: str) -> Tensor:
-        values = torch.tensor(self.values(name)).view(-1, 1, 1)
-        return values if self.stacked else values[0]
+    def _of_members(self, values: Sequence[float]) -> Tensor:
+        numbers = torch.tensor(values).view(-1, 1, 1)
+        return numbers if self.stacked else numbers[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from tune_vfl.defenses.base import defense
+from tune_vfl.defenses.parts.substituting import Substituting
 from tune_vfl.defenses.parts.substitution import Rule
-from tune_vfl.defenses.sgsub import Sgsub
 from tune_vfl.spec import Strict
 
 TRIES = 2
@@ -21,19 +21,24 @@ class FlsgParams(Strict):
 
 
 @defense("flsg")
-class Flsg(Sgsub):
+class Flsg(Substituting[FlsgParams]):
     """Sends a normal vector in the gradient's order whose cosine distance to it is at most tau, else the nearest of 2.
 
-    It is what SGSub adds the Mahalanobis distance to. Only the paper's abstract was at hand: a Gaussian vector of the
+    SGSub adds the Mahalanobis distance to this rule. Only the paper's abstract was at hand: a Gaussian vector of the
     gradient's size within a threshold on the cosine distance; the order is taken from SGSub, as an independent vector
     is never near. Source: Fan et al. 2024.
     """
 
     summary = "random numbers at a small cosine distance of the cut gradient, in its place"
     reference = "Fan et al. 2024, FLSG, a defense against inference attacks in vertical federated learning"
-    Params = FlsgParams  # type: ignore[assignment]
+    Params = FlsgParams
 
     def rule(self) -> Rule:
         """Return how candidates are judged: by the cosine alone."""
         count = len(self.members)
-        return Rule(self.column(self.values("tau")), self.column([1.0] * count), None, [TRIES] * count)
+        return Rule(
+            tau=self.per_member(self.values(lambda p: p.tau)),
+            cosine=self.per_member([1.0] * count),
+            mahalanobis=None,
+            max_tries=[TRIES] * count,
+        )

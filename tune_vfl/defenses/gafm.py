@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from pydantic import Field
@@ -18,9 +17,9 @@ from tune_vfl.seeds import Streams
 from tune_vfl.spec import Strict
 
 NOTHING = 1e-12
-"""A part of the gradient whose Frobenius norm is below this is left out: it has no direction."""
+"""A part of the gradient whose Frobenius norm is below this is left out: it is too short to have a direction."""
 CLOSEST = 1e-7
-"""Probabilities stay this far from 0 and 1: the cross-entropy's slope there has no bound."""
+"""Probabilities are kept this far from 0 and 1, near which the cross-entropy's slope grows without bound."""
 GRADIENTS_ONLY = (
     "gafm protects gradients only: embeddings are trained towards the labels and give them away to whoever reads them; "
     "put an attack on embeddings (pmc, spectral) beside those on gradients"
@@ -55,7 +54,7 @@ def normalized(grad: Tensor) -> Tensor:
 
 
 def responses(u: Tensor, y: Tensor, delta: float | Tensor) -> Tensor:
-    """Return what the embedding is told: 1/2 + delta * u for positives (class 1), 1/2 - delta * u for negatives.
+    """Return the randomized responses: 1/2 + delta * u for positives (class 1), 1/2 - delta * u for negatives.
 
     Args:
         u: ``(*trials, B, 1)`` uniform in [0, 1).
@@ -84,18 +83,18 @@ def response_gradient(embedding: Tensor, response: Tensor, *, probability: bool)
 
 
 @defense("gafm")
-class Gafm(Defense):
+class Gafm(Defense[GafmParams]):
     """The top model is a generator of labels that learns from a critic, and two directions are sent mixed.
 
     A critic with bounded weights tells labels with noise from predictions; the top model with a sigmoid is trained to
-    please it, and never meets a label itself; without a top model the embedding itself is the prediction. The passive
-    party receives gamma * gG / ||gG|| + gC / ||gC||: gG is the generator's gradient, gC that of a cross-entropy between
-    the embedding and a response drawn afresh for each row and step, 1/2 + delta * u for positives and 1/2 - delta * u
-    for negatives, u ~ U(0, 1). Norms are those of the whole batch, so that neither its size nor the loss's scale
-    matters. The embedding is taken for a probability where the bottom model ends in a sigmoid of width 1; else the
-    sigmoid of its sum is. Source: Han et al. 2023, algorithm 1.
+    score high with it, and never sees a label itself; without a top model the embedding itself is the prediction. The
+    passive party receives gamma * gG / ||gG|| + gC / ||gC||: gG is the generator's gradient, gC that of a cross-entropy
+    between the embedding and a response drawn afresh for each row and step, 1/2 + delta * u for positives and 1/2 -
+    delta * u for negatives, u ~ U(0, 1). Norms are those of the whole batch, so that neither its size nor the loss's
+    scale matters. The embedding is taken for a probability where the bottom model ends in a sigmoid of width 1; else
+    the sigmoid of its sum is. Source: Han et al. 2023, algorithm 1.
 
-    Which end of the predictions is positive is not decided by the game. The label party, which has the labels, looks at
+    The game does not decide which end of the predictions is positive. The label party, which has the labels, looks at
     the last pass over its training rows and turns them round where their AUC is below 1/2 (logged as ``inverted``).
     """
 
@@ -111,13 +110,12 @@ class Gafm(Defense):
     )
 
     @classmethod
-    def structure(cls, params: Strict) -> tuple[object, ...]:
+    def structure(cls, params: GafmParams) -> tuple[object, ...]:
         """Members of one pack share the critic's width and its optimizer's learning rate."""
-        shared = ("hidden", "lr")
-        return (*super().structure(params), *((name, getattr(params, name)) for name in shared))
+        return (*super().structure(params), ("hidden", params.hidden), ("lr", params.lr))
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def begin(self) -> None:
+        """H0: forget an earlier training and its critic."""
         self._ends_in_sigmoid: list[bool] = []
         self._seen: list[Tensor] = []
         self._last_pass = LastPass(1)
@@ -129,10 +127,8 @@ class Gafm(Defense):
         """H0: a fresh critic. Its weights are drawn on the CPU, so that they are the same on every device."""
         super().setup(y, ids, active_features=active_features, seed=seed)
         start = Streams(self.streams.seeds, prefix=self.stream_prefix)["critic/init"]
-        hidden, lr = int(getattr(self.members[0], "hidden", 1)), self.values("lr")[0]
-        self._critic = Critic(hidden, lr=lr, stream=start, device=y.device)
+        self._critic = Critic(self.shared.hidden, lr=self.shared.lr, stream=start, device=y.device)
         self._last_pass = LastPass(y.shape[-1])
-        self._ends_in_sigmoid, self._seen = [], []
 
     def wrap_bottom(self, bottom: nn.Module) -> nn.Module:
         """H2: see whether the bottom model ends in a sigmoid; call it for one party after the other."""
@@ -141,7 +137,7 @@ class Gafm(Defense):
         return bottom
 
     def loss(self, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
-        """H5: a step of the critic on labels with noise, then what it holds against the predictions.
+        """H5: train the critic for a step on labels with noise, then return minus its score of the predictions.
 
         Args:
             logits: ``(*trials, B, 1)``.
@@ -159,8 +155,8 @@ class Gafm(Defense):
             self._seen = [e.detach() for e in embeddings]
             self._last_pass.add(logits.squeeze(-1), targets)
             noise = self.streams["critic/noise"].normal(logits.shape[-2]).to(logits.dtype)
-            noisy = targets.to(logits.dtype) + noise * self.number("sigma", dims=1)
-            critic.step(noisy, made, lambda dims: self.number("clip", dims=dims))
+            noisy = targets.to(logits.dtype) + noise * self.number(lambda p: p.sigma, dims=1)
+            critic.step(noisy, made, lambda dims: self.number(lambda p: p.clip, dims=dims))
         pleased: Tensor = critic(made.unsqueeze(-1)).mean((-2, -1))
         return -pleased
 
@@ -183,10 +179,10 @@ class Gafm(Defense):
                 "call loss(logits, targets, embeddings) first, or pass cut_gradient(..., context=Context(...))"
             )
         u = self.streams[f"cut/{party}"].uniform(grad.shape[-2], 1).to(grad.dtype)
-        response = responses(u, y, self.number("delta"))
+        response = responses(u, y, self.number(lambda p: p.delta))
         probability = grad.shape[-1] == 1 and party < len(self._ends_in_sigmoid) and self._ends_in_sigmoid[party]
         towards = response_gradient(sent[party].to(grad.dtype), response, probability=probability)
-        return (self.number("gamma") * normalized(grad) + normalized(towards)).to(grad.dtype)
+        return (self.number(lambda p: p.gamma) * normalized(grad) + normalized(towards)).to(grad.dtype)
 
     def decode(self, logits: Tensor) -> Tensor:
         """H10: class scores ``(*trials, B, 2)``, turned round where the last pass over the training rows says so.

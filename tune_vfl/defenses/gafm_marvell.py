@@ -13,7 +13,7 @@ class GafmMarvellParams(MarvellParams, GafmParams):
 
 
 @defense("gafm_marvell")
-class GafmMarvell(Pipeline):
+class GafmMarvell(Pipeline[GafmMarvellParams]):
     """The mixed gradient of ``gafm``, with the noise that makes its two classes most alike (``marvell``).
 
     Marvell's ``budget`` is in units of the distance that GAFM leaves between the classes, so that it adds noise of the

@@ -31,7 +31,7 @@ class GaussianParams(Strict):
 
 
 @defense("gaussian")
-class Gaussian(Defense):
+class Gaussian(Defense[GaussianParams]):
     """Adds independent N(0, ``sigma``^2) noise to each entry, afresh at each step, after clipping rows if asked to.
 
     Without ``clip`` nothing bounds a row's influence, so that no privacy budget can be computed from ``sigma``. Like
@@ -57,16 +57,17 @@ class Gaussian(Defense):
 
     @property
     def _on_embeddings(self) -> bool:
-        return getattr(self.members[0], "where", "") == "embeddings"
+        return self.shared.where == "embeddings"
 
     def _noised(self, rows: Tensor, stream: str) -> Tensor:
         noise = self.streams[stream].normal(*rows.shape[-2:])
-        return self._clipped(rows) + (noise * self.number("sigma")).to(rows.dtype)
+        return self._clipped(rows) + (noise * self.number(lambda p: p.sigma)).to(rows.dtype)
 
     def _clipped(self, rows: Tensor) -> Tensor:
-        if getattr(self.members[0], "clip", None) is None:
+        clip = self.optional_number(lambda p: p.clip)
+        if clip is None:
             return rows
-        excess: Tensor = vector_norm(rows, dim=-1, keepdim=True) / self.number("clip")
+        excess: Tensor = vector_norm(rows, dim=-1, keepdim=True) / clip
         return rows / excess.clamp_min(1).to(rows.dtype)
 
     def notes(self, member: int = 0) -> list[str]:

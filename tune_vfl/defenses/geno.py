@@ -1,4 +1,4 @@
-"""Geno: what stands out by its norm is not sent."""
+"""Geno: rows whose gradient has an unusual norm are not sent, nor anything to a party whose embeddings drift."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
 WARM_UP = 10
-"""How many steps a party's drift is only looked at: of fewer, the median deviation says nothing."""
+"""A party's drift is recorded for this many steps before anything is held back; fewer give no useful deviation."""
 
 
 class GenoParams(Strict):
@@ -33,7 +33,7 @@ class GenoParams(Strict):
 
 
 @defense("geno")
-class Geno(Defense):
+class Geno(Defense[GenoParams]):
     """Sends zeros in place of the rows whose norm is above a threshold, or of everything to a party that drifts.
 
     ``scope="rows"`` looks at the norm of each row of the outgoing gradient. ``scope="party"`` looks at how far the
@@ -43,8 +43,8 @@ class Geno(Defense):
     (at every step of the first 19).
 
     The paper filters gradients "before aggregation", which split learning does not have, and gives no threshold: both
-    readings are this project's. A norm stands for a class where classes differ in size: filtered rows may give some
-    away. Source: LADSG, its module Geno.
+    readings are this project's. Where the gradients of the classes differ in norm, which rows are held back gives some
+    labels away. Source: LADSG, its module Geno.
     """
 
     summary = "rows of outstanding norm are not sent, or nothing is to a party that drifts"
@@ -56,7 +56,7 @@ class Geno(Defense):
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
-        """H0: note who the rows are."""
+        """H0: remember where the row with each id is."""
         super().setup(y, ids, active_features=active_features, seed=seed)
         self._table = RowTable(ids)
 
@@ -73,7 +73,7 @@ class Geno(Defense):
         Raises:
             SpecError: with ``scope="party"`` in a loop that offers no context.
         """
-        by_row = getattr(self.members[0], "scope", "rows") == "rows"
+        by_row = self.shared.scope == "rows"
         # One number per row, or one for the whole batch: (T, m).
         sizes = torch.linalg.vector_norm(grad, dim=-1) if by_row else self._drift(context, party)
         if sizes is None:
@@ -85,8 +85,9 @@ class Geno(Defense):
         return grad.masked_fill(out.view(*grad.shape[:-2], -1, 1), 0)
 
     def _threshold(self, sizes: Tensor, party: int, *, warm_up: int) -> Tensor:
-        if getattr(self.members[0], "threshold", "auto") != "auto":
-            return torch.tensor(self.values("threshold"), dtype=sizes.dtype, device=sizes.device)
+        fixed = [p.threshold for p in self.members if p.threshold != "auto"]
+        if fixed:
+            return torch.tensor(fixed, dtype=sizes.dtype, device=sizes.device)
         window = self._windows.setdefault(party, Window())
         threshold = window.threshold(sizes)
         return threshold if len(window) > warm_up else torch.full_like(threshold, torch.inf)

@@ -28,7 +28,7 @@ class GradPerturbParams(Strict):
 
 
 @defense("grad_perturb")
-class GradPerturb(Defense):
+class GradPerturb(Defense[GradPerturbParams]):
     """Adds to each row u_c times the gradient that the row would have had with label c, for every class c.
 
     The gradient of the cross-entropy is linear in the one-hot label, and labels differ by 2 in the 1-norm: with
@@ -54,9 +54,9 @@ class GradPerturb(Defense):
                 "grad_perturb needs the gradient that each label would give: got no context; pass "
                 "cut_gradient(..., context=Context(..., per_class_gradient=...)), or choose laplace or iso"
             )
-        along_difference = self.num_classes == 2 and getattr(self.members[0], "two_classes", "") == "difference"
+        along_difference = self.num_classes == 2 and self.shared.two_classes == "difference"
         sensitivity = 1.0 if along_difference else 2.0
         draws = self.streams[f"cut/{party}"].laplace(grad.shape[-2], 1 if along_difference else self.num_classes)
-        noise = (draws * sensitivity / self.number("epsilon")).to(grad.dtype)
+        noise = (draws * sensitivity / self.number(lambda p: p.epsilon)).to(grad.dtype)
         weights = torch.cat([-noise, noise], dim=-1) if along_difference else noise
         return grad + context.per_class_gradient(weights).to(grad.dtype)

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.defenses.parts.selection import Largest
+from tune_vfl.defenses.parts.selection import keep_largest
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
@@ -22,12 +22,12 @@ class GradientCompressionParams(Strict):
 
 
 @defense("gradient_compression")
-class GradientCompression(Defense):
+class GradientCompression(Defense[GradientCompressionParams]):
     """Keeps the entries with the largest magnitude over the whole batch, per party, and sets the others to zero.
 
     With n = floor(keep * B * d), an entry is kept when its magnitude is strictly greater than the n-th largest one:
     n - 1 entries survive, and all that tie with the threshold are dropped, as in the reference code. ``keep`` = 1 is
-    the exact identity. What is not a number is sent. Nothing is accumulated or rescaled. Source: Fu et al. 2022.
+    the exact identity. NaN is sent. Nothing is accumulated or rescaled. Source: Fu et al. 2022.
     """
 
     summary = "only the largest entries of the cut gradient"
@@ -36,12 +36,8 @@ class GradientCompression(Defense):
     weakest = {"keep": 1.0}  # noqa: RUF012 - read only, as its declaration in the base says
     capabilities = DefenseCapabilities()
 
-    def begin(self) -> None:
-        """H0: forget where earlier thresholds were."""
-        self._largest = Largest()
-
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad`` with the small entries set to zero; same shape and dtype."""
         size = grad.shape[-2] * grad.shape[-1]
-        ranks = [math.floor(keep * size) if keep < 1 else size + 1 for keep in self.values("keep")]
-        return self._largest.only(grad.reshape(-1, size), ranks, party=party, ties=False).view(grad.shape)
+        ranks = [math.floor(keep * size) if keep < 1 else size + 1 for keep in self.values(lambda p: p.keep)]
+        return keep_largest(grad.reshape(-1, size), ranks, ties=False).view(grad.shape)

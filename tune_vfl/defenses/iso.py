@@ -25,7 +25,7 @@ class IsoParams(Strict):
 
 
 @defense("iso")
-class Iso(Defense):
+class Iso(Defense[IsoParams]):
     """Adds N(0, s^2) noise to each entry, s = ``ratio`` * max_i ||g_i|| / sqrt(d), the maximum over the batch.
 
     So the root mean square length of a row's noise is ``ratio`` times the longest row, whatever d, the loss and the
@@ -43,4 +43,4 @@ class Iso(Defense):
         batch, d = grad.shape[-2:]
         longest: Tensor = vector_norm(grad, dim=-1).amax(-1).unsqueeze(-1).unsqueeze(-1)
         noise = self.streams[f"cut/{party}"].normal(batch, d)
-        return grad + (noise * self.number("ratio")).to(grad.dtype) * longest / math.sqrt(d)
+        return grad + (noise * self.number(lambda p: p.ratio)).to(grad.dtype) * longest / math.sqrt(d)

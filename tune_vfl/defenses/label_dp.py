@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -50,7 +50,7 @@ class LabelDpParams(Strict):
 
 
 @defense("label_dp")
-class LabelDp(Defense):
+class LabelDp(Defense[LabelDpParams]):
     """Swaps labels at random, so that any training label is at most e^eps times likelier under one class than another.
 
     ``rr`` keeps a label with probability e^eps / (e^eps + K - 1), else swaps it for one of the others, uniformly. The
@@ -76,15 +76,14 @@ class LabelDp(Defense):
     weakest = {"epsilon": 100.0, "rule": "rr"}  # noqa: RUF012 - read only, as its declaration in the base says
 
     @classmethod
-    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+    def problems(cls, params: LabelDpParams, *, num_classes: int, mode: Mode) -> list[str]:
         """Return why a rule cannot be used here: no features for its model, or no loss that corrects it."""
-        given: dict[str, Any] = params.model_dump()
         found = []
-        if given["rule"] == "lp_2st" and mode == "label_only":
+        if params.rule == "lp_2st" and mode == "label_only":
             found.append(
                 "label_dp: lp_2st trains a model on the label party's own features, which has none; use rr_with_prior"
             )
-        if given["rule"] != "rr" and given["forward_correct"]:
+        if params.rule != "rr" and params.forward_correct:
             found.append("label_dp: forward_correct knows the swapping probabilities of rr only; switch it off")
         return found
 
@@ -100,25 +99,25 @@ class LabelDp(Defense):
         stream, count = self.streams["labels"], y.shape[-1]
         draws = stream.uniform(count), stream.uniform(count)
         self._rows = RowTable(ids)
-        self._epsilon = self._column("epsilon")
+        self._epsilon = self._wide(self.values(lambda p: p.epsilon))
         self._measured: dict[str, Tensor] = {}
         plain = drawn_place(y, self.num_classes, self._epsilon, draws)
-        rule = getattr(self.members[0], "rule", "rr")
+        rule = self.shared.rule
         if rule == "rr":
             self._noisy = plain
         else:
             turn = self.streams["parts"].permutation(count)
-            in_first = turn < torch.ceil(self._column("share") * count).clamp(1, max(1, count - 1))
+            in_first = turn < torch.ceil(self._wide(self.values(lambda p: p.share)) * count).clamp(1, max(1, count - 1))
             prior = self._shares(plain, in_first)
             if rule == "lp_2st":
                 prior = self._beliefs(plain, turn, in_first, active_features, seed)
             self._noisy = self._with_prior(y, plain, in_first, prior, draws)
         self._measured["labels_kept"] = (self._noisy == y).double().mean(-1)
 
-    def _column(self, name: str, dims: int = 1) -> Tensor:
-        """Return a parameter in float64, ready for arithmetic with tensors of ``dims`` axes after the leading ones."""
-        values = torch.tensor(self.values(name), dtype=torch.float64, device=self._device)
-        return values.view(-1, *([1] * dims)) if self.stacked else values[0]
+    def _wide(self, values: Sequence[float], dims: int = 1) -> Tensor:
+        """Return the members' numbers in float64, ready for tensors of ``dims`` axes after the leading ones."""
+        numbers = torch.tensor(values, dtype=torch.float64, device=self._device)
+        return numbers.view(-1, *([1] * dims)) if self.stacked else numbers[0]
 
     def _shares(self, released: Tensor, in_first: Tensor) -> Tensor:
         """Return the classes' shares ``(*trials, 1, K)``, estimated from the released labels of the first part."""
@@ -146,7 +145,7 @@ class LabelDp(Defense):
         recipes = [recipe_of(p) for p in self.members]
         teachers, own = find_teachers(seen, taught, seeds, recipes, self.num_classes, asked=x)
         beliefs = torch.stack([teachers[slot].probabilities for slot in own]).view(*released.shape, -1)
-        return (beliefs.double().log() / self._column("temperature", 2)).softmax(-1)
+        return (beliefs.double().log() / self._wide(self.values(lambda p: p.temperature), 2)).softmax(-1)
 
     def _with_prior(
         self, y: Tensor, plain: Tensor, in_first: Tensor, prior: Tensor, draws: tuple[Tensor, Tensor]
@@ -154,11 +153,11 @@ class LabelDp(Defense):
         """Return the labels of all rows, given the prior ``(*trials, 1 or N, K)``."""
         order = likeliest_first(prior).expand(*y.shape, -1)
         places = order.argsort(dim=-1)
-        count = best_count(prior, self._column("epsilon", 2)).expand(y.shape)
+        count = best_count(prior, self._wide(self.values(lambda p: p.epsilon), 2)).expand(y.shape)
         drawn = drawn_place(places.gather(-1, y.unsqueeze(-1)).squeeze(-1), count, self._epsilon, draws)
         second = order.gather(-1, drawn.unsqueeze(-1)).squeeze(-1)
         first = plain
-        if prior.shape[-2] > 1:  # a model's; what is believed of all rows alike says nothing of one
+        if prior.shape[-2] > 1:  # A model knows about single rows; shares of the classes cast no doubt on any of them.
             doubted = places.gather(-1, plain.unsqueeze(-1)).squeeze(-1) >= count
             first = torch.where(doubted, order[..., 0], plain)
             self._measured["relabeled"] = (doubted & in_first).double().mean(-1)
@@ -171,7 +170,7 @@ class LabelDp(Defense):
 
     def loss(self, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
         """H5: the task loss, or with ``forward_correct`` the cross-entropy after swapping; ``(*trials,)``."""
-        if not any(getattr(p, "forward_correct", False) for p in self.members):
+        if not self.shared.forward_correct:
             return task_loss(logits, targets)
         kept = self._keep().to(logits.dtype)
         swapped = (1 - kept) / (self.num_classes - 1)
@@ -180,7 +179,7 @@ class LabelDp(Defense):
         return -seen.clamp_min(torch.finfo(seen.dtype).tiny).log().squeeze(-1).mean(-1)
 
     def _keep(self) -> Tensor:
-        kept = [keep_probability(epsilon, self.num_classes) for epsilon in self.values("epsilon")]
+        kept = [keep_probability(epsilon, self.num_classes) for epsilon in self.values(lambda p: p.epsilon)]
         return torch.tensor(kept, dtype=torch.float64, device=self._device).view((-1, 1, 1) if self.stacked else ())
 
     def logged(self) -> dict[str, Sequence[float]]:

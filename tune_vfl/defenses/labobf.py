@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -78,7 +78,7 @@ def draw_numbers(stream: Stream, rows: int) -> Tensor:
 
 
 @defense("labobf")
-class Labobf(Defense):
+class Labobf(Defense[LabobfParams]):
     """Each class becomes m sub-classes, and the model regresses on one number per sub-class, interleaved with the rest.
 
     Before training every party appends a column of random integers from 0 to 200 (divided by 200) to its rows and tells
@@ -105,32 +105,28 @@ class Labobf(Defense):
 
     def __init__(
         self,
-        params: Strict | Sequence[Strict],
+        params: LabobfParams | Sequence[LabobfParams],
         *,
         num_classes: int,
         embedding_dims: Sequence[int],
         mode: Mode = "split",
     ) -> None:
         super().__init__(params, num_classes=num_classes, embedding_dims=embedding_dims, mode=mode)
-        # Members differ in their number of bins only: the other parameters are structure.
-        shared: dict[str, Any] = self.members[0].model_dump()
-        self._aware, self._honest = shared["decode"] == "bin_aware", bool(shared["honest"])
-        bins, parties = [int(m) for m in self.values("bins")], len(embedding_dims) + 1
-        self._values = self._by_member([soft_values(num_classes, m, shared["table"]) for m in bins])
+        bins, parties = [p.bins for p in self.members], len(embedding_dims) + 1
+        self._values = self._by_member([soft_values(num_classes, m, self.shared.table) for m in bins])
         self._cuts = self._by_member([torch.tensor(cut_points(parties, m), dtype=torch.float32) for m in bins])
         self._sums: Tensor | None = None
 
     @classmethod
-    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+    def problems(cls, params: LabobfParams, *, num_classes: int, mode: Mode) -> list[str]:
         """Refuse Epsilon's table for another shape, and the decoder that needs true reports of a party that lies."""
-        given: dict[str, Any] = params.model_dump()
         found = []
-        if given["table"] == "epsilon" and (num_classes, given["bins"]) != (2, 2):
+        if params.table == "epsilon" and (num_classes, params.bins) != (2, 2):
             found.append(
-                f"labobf: table epsilon is for two classes and two bins, got {num_classes} and {given['bins']}; "
+                f"labobf: table epsilon is for two classes and two bins, got {num_classes} and {params.bins}; "
                 "use interleave"
             )
-        if given["decode"] == "bin_aware" and not given["honest"]:
+        if params.decode == "bin_aware" and not params.honest:
             found.append("labobf: decode bin_aware needs honest reports; with honest: false use nearest")
         return found
 
@@ -160,8 +156,8 @@ class Labobf(Defense):
         rows, own = features[0].shape[-2], len(features) - 1
         drawn = [draw_numbers(streams["own" if k == own else f"passive/{k}"], rows) for k in range(own + 1)]
         if part == "train":
-            told = [*drawn] if self._honest else [draw_numbers(streams["lie"], rows), *drawn[1:]]
-            self._sums = torch.stack(told).sum(0)
+            reports = list(drawn) if self.shared.honest else [draw_numbers(streams["lie"], rows), *drawn[1:]]
+            self._sums = torch.stack(reports).sum(0)
         return [torch.cat([x, (r / LARGEST).to(x).unsqueeze(-1)], -1) for x, r in zip(features, drawn, strict=True)]
 
     def setup(
@@ -201,16 +197,16 @@ class Labobf(Defense):
 
     def decode_rows(self, logits: Tensor, features: Sequence[Tensor]) -> Tensor:
         """H10 for rows with their random columns: within their own bin, where the decoder is to be aware of it."""
-        if not self._aware:
+        if self.shared.decode != "bin_aware":
             return self.decode(logits)
-        told = torch.stack([x[..., -1] for x in features]).sum(0)
+        total = torch.stack([x[..., -1] for x in features]).sum(0)
         distances = self._distances(logits)
-        bins = self._bins((told * LARGEST).round())[..., None, None].expand(*distances.shape[:-1], 1)
+        bins = self._bins((total * LARGEST).round())[..., None, None].expand(*distances.shape[:-1], 1)
         return -distances.gather(-1, bins).squeeze(-1)
 
     def notes(self, member: int = 0) -> list[str]:
         """Say so where a party lies."""
-        if self._honest:
+        if self.shared.honest:
             return []
         return ["labobf: the first passive party reports other random numbers than those it trains on"]
 
@@ -223,7 +219,7 @@ class Labobf(Defense):
         return (logits.unsqueeze(-1) - self._values.unsqueeze(-3)).abs()
 
     def _by_member(self, tables: Sequence[Tensor]) -> Tensor:
-        """Stack the members' tables; those with fewer bins are filled up with infinity, which nothing reaches."""
+        """Stack the members' tables; infinity, which no number reaches, fills up those with fewer bins."""
         widest = max(t.shape[-1] for t in tables)
         padded = [torch.nn.functional.pad(t, (0, widest - t.shape[-1]), value=math.inf) for t in tables]
         return torch.stack(padded) if self.stacked else padded[0]

@@ -23,9 +23,9 @@ class LadistillParams(TeacherLabelsParams):
 class Ladistill(TeacherLabels):
     """KDk's soft labels with a light teacher of three layers, anchored at the teacher's first choice.
 
-    The model thus learns the teacher's mistakes: where it is wrong, the true class gets a share at most. How the
-    teacher is trained is not published; it is trained as KDk's. Source: LADSG, equations 9 (a plain softmax; its
-    indices slip) and 10.
+    The model thus learns the teacher's mistakes: where it is wrong, the true class gets one of the smaller shares or
+    none. How the teacher is trained is not published; it is trained as KDk's. Source: LADSG, equations 9 (taken for a
+    plain softmax, as its indices do not agree) and 10.
     """
 
     summary = "soft labels around the first choice of a light teacher"

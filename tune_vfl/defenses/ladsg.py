@@ -14,8 +14,8 @@ class LadsgParams(GenoParams, SgsubParams, LadistillParams):
 
 
 @defense("ladsg")
-class Ladsg(Pipeline):
-    """LADistill's labels, SGSub's substitutes of the gradients, and Geno's look at the norms of those, all of them on.
+class Ladsg(Pipeline[LadsgParams]):
+    """LADistill's labels, SGSub's substitutes for the gradients, then Geno's filter on the norms of those.
 
     The tables of the paper vary k and epsilon alone. Source: LADSG, algorithm 1.
     """

@@ -29,7 +29,7 @@ class LaplaceParams(Strict):
 
 
 @defense("laplace")
-class Laplace(Defense):
+class Laplace(Defense[LaplaceParams]):
     """Adds independent Laplace(0, ``scale``) noise to each entry, afresh at each step; nothing is clipped by default.
 
     The scale is an absolute number against gradients of a batch mean, so that twice the batch is twice the noise. With
@@ -47,10 +47,11 @@ class Laplace(Defense):
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad`` with noise added; same shape and dtype."""
         noise = self.streams[f"cut/{party}"].laplace(*grad.shape[-2:])
-        return self._scaled(grad) + (noise * self.number("scale")).to(grad.dtype)
+        return self._scaled(grad) + (noise * self.number(lambda p: p.scale)).to(grad.dtype)
 
     def _scaled(self, grad: Tensor) -> Tensor:
-        if getattr(self.members[0], "clip", None) is None:
+        clip = self.optional_number(lambda p: p.clip)
+        if clip is None:
             return grad
         longest: Tensor = vector_norm(grad, dim=-1, keepdim=True).amax(-2, keepdim=True)
-        return grad / (longest / self.number("clip")).clamp_min(1).to(grad.dtype)
+        return grad / (longest / clip).clamp_min(1).to(grad.dtype)

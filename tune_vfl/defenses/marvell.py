@@ -98,8 +98,8 @@ def class_statistics(grad: Tensor, y: Tensor) -> _Classes:
 
 
 @defense("marvell")
-class Marvell(Defense):
-    """Adds Gaussian noise whose covariance minimises the divergence of the two classes' gradients at a given power.
+class Marvell(Defense[MarvellParams]):
+    """Adds Gaussian noise whose covariance minimizes the divergence of the two classes' gradients at a given power.
 
     The power is ``budget`` times the squared distance of the batch's class means, shared out between the classes
     and between the direction of that distance and all others (:mod:`tune_vfl.defenses.parts.marvell_solver`). The
@@ -117,7 +117,7 @@ class Marvell(Defense):
 
     def begin(self) -> None:
         """H0: forget earlier batches."""
-        self._budgets = np.array(self.values("budget"))
+        self._budgets = np.array(self.values(lambda p: p.budget))
         self._last: dict[int, tuple[_Noise, Mask]] = {}
         self._kl_sum, self._kl_count = np.zeros(len(self.members)), np.zeros(len(self.members))
 
@@ -156,7 +156,12 @@ class Marvell(Defense):
         return _merge(classes.both, noise, _merge(known, last, self._isotropic(grad)))
 
     def _solve(self, classes: _Classes, wanted: Mask | float = 1.0) -> _Noise:
-        """Return the solver's noise, times ``wanted``."""
+        """Return the solver's noise.
+
+        Args:
+            classes: the statistics of the batch.
+            wanted: ``(T,)`` False for members that are to get no noise.
+        """
         gap, (negatives, positives) = classes.gap, classes.variances
         budget, d = self._budgets * gap * wanted, classes.difference.shape[-1]
         found = solve(u=negatives, v=positives, gap=gap, p=classes.share, budget=budget, d=d)

@@ -109,8 +109,8 @@ class BottleneckedTop(nn.Module):
 
 
 @defense("mid")
-class Mid(Defense):
-    """The label party sees each passive embedding through a noisy channel that is paid for by what it carries.
+class Mid(Defense[MidParams]):
+    """The top model sees each passive embedding through a noisy channel, and the loss charges for what that carries.
 
     Before the top model an embedding becomes a mean and a variance, a draw from them, and a linear map of the draw. The
     loss gains ``weight`` times the divergence of those draws from N(0, I), a mean over rows and a sum over parties: an
@@ -145,4 +145,4 @@ class Mid(Defense):
         found = [d for d in taken if d is not None]
         if not found:
             return loss
-        return loss + self.number("weight", dims=0) * torch.stack(found).sum(0)
+        return loss + self.number(lambda p: p.weight, dims=0) * torch.stack(found).sum(0)

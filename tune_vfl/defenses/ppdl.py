@@ -33,7 +33,7 @@ class PpdlParams(Strict):
 
 
 @defense("ppdl")
-class Ppdl(Defense):
+class Ppdl(Defense[PpdlParams]):
     """Visits the entries of a batch in random order and releases c = floor(theta * B * d) of them.
 
     An entry is accepted when its clipped magnitude plus noise reaches tau plus the current noise of the threshold,
@@ -56,24 +56,21 @@ class Ppdl(Defense):
         stream = self.streams[f"cut/{party}"]
         order = stream.permutation(size).view(-1, size)
         noise = stream.laplace(3, size).view(-1, 3, size).to(grad.dtype)
-        counts = [math.floor(theta * size) for theta in self.values("theta")]
+        counts = [math.floor(theta * size) for theta in self.values(lambda p: p.theta)]
         choosing, releasing = self._scales(counts, CHOOSING, grad), self._scales(counts, RELEASING, grad)
-        bound = torch.tensor(self.values("bound"), dtype=grad.dtype, device=grad.device).unsqueeze(-1)
-        tau = torch.tensor(self.values("tau"), dtype=grad.dtype, device=grad.device).unsqueeze(-1)
+        bound = torch.tensor(self.values(lambda p: p.bound), dtype=grad.dtype, device=grad.device).unsqueeze(-1)
+        tau = torch.tensor(self.values(lambda p: p.tau), dtype=grad.dtype, device=grad.device).unsqueeze(-1)
         visited = entries.gather(-1, order)
         magnitudes = torch.minimum(visited.abs(), bound)
         score = magnitudes + 2 * choosing * noise[:, 0] - tau
         accepted, complete = accepted_places(score, choosing * noise[:, 1], counts)
         released = torch.clamp(visited + releasing * noise[:, 2], -bound, bound)
-        zeroed = complete if self._leaves() else torch.ones_like(complete)
+        zeroed = complete if self.shared.on_exhaust == "leave" else torch.ones_like(complete)
         sent = torch.where(accepted, released, visited.masked_fill(zeroed, 0))
         return torch.empty_like(entries).scatter_(-1, order, sent).view(grad.shape)
 
-    def _leaves(self) -> bool:
-        return getattr(self.members[0], "on_exhaust", "leave") == "leave"
-
     def _scales(self, counts: list[int], share: float, grad: Tensor) -> Tensor:
         """Return the members' noise scales 2 c S / (share * epsilon), ``(T, 1)``."""
-        given = zip(counts, self.values("sensitivity"), self.values("epsilon"), strict=True)
-        scales = [2 * count * sensitivity / (share * epsilon) for count, sensitivity, epsilon in given]
+        given = zip(counts, self.members, strict=True)
+        scales = [2 * count * p.sensitivity / (share * p.epsilon) for count, p in given]
         return torch.tensor(scales, dtype=grad.dtype, device=grad.device).unsqueeze(-1)

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.defenses.parts.selection import Largest
+from tune_vfl.defenses.parts.selection import keep_largest
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
@@ -40,7 +40,7 @@ def quantile_ranks(drops: Sequence[float], size: int) -> list[int]:
 
 
 @defense("sparsification")
-class Sparsification(Defense):
+class Sparsification(Defense[SparsificationParams]):
     """Sends the entries of u = gradient + residual that are not below the ``drop``-quantile of |u| over the batch.
 
     The rest becomes the party's residual. A residual belongs to places in the batch, not to rows: what one row held
@@ -57,9 +57,8 @@ class Sparsification(Defense):
     capabilities = DefenseCapabilities(run_by="both")
 
     def begin(self) -> None:
-        """H0: forget earlier residuals, and where thresholds were."""
+        """H0: forget earlier residuals."""
         self._residuals: dict[tuple[int, int], Tensor] = {}
-        self._largest = Largest()
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return the large entries of ``grad`` and the residual, zero elsewhere; same shape and dtype."""
@@ -71,24 +70,24 @@ class Sparsification(Defense):
 
     @property
     def _on_embeddings(self) -> bool:
-        return getattr(self.members[0], "where", "") == "embeddings"
+        return self.shared.where == "embeddings"
 
     def _thinned(self, rows: Tensor, party: int) -> Tensor:
         waiting = self._waiting(rows, party)
         whole = rows if waiting is None else rows + waiting.to(rows.dtype)
         size = rows.shape[-2] * rows.shape[-1]
-        ranks = quantile_ranks(self.values("drop"), size)
-        sent = self._largest.only(whole.reshape(-1, size), ranks, party=party, ties=True).view(rows.shape)
-        if getattr(self.members[0], "residual", False):
-            # Detached: an embedding's residual is a number by the next step, not a way back into this one. What is not
-            # finite was sent, and what is left of it is not a number.
+        ranks = quantile_ranks(self.values(lambda p: p.drop), size)
+        sent = keep_largest(whole.reshape(-1, size), ranks, ties=True).view(rows.shape)
+        if self.shared.residual:
+            # Detached: the next step adds the residual as a constant and must not go back into this step's graph.
+            # Entries that are not finite were sent whole; infinity less infinity is NaN, which must not stay.
             self._residuals[party, rows.shape[-2]] = torch.nan_to_num_(whole.detach() - sent.detach(), nan=0.0)
         return sent
 
     def _waiting(self, rows: Tensor, party: int) -> Tensor | None:
         """Return the party's residual for a batch of this size; drop its others where they do not outlive a change."""
         batch = rows.shape[-2]
-        if getattr(self.members[0], "residual_on_resize", "drop") == "drop":
+        if self.shared.residual_on_resize == "drop":
             self._residuals = {key: r for key, r in self._residuals.items() if key[0] != party or key[1] == batch}
         return self._residuals.get((party, batch))
 

@@ -1,6 +1,6 @@
 """The geometry of a front: which points are worth choosing from, which one first, and how much they cover.
 
-Points are rows ``(utility, leakage)`` of an ``(n, 2)`` array; utility is maximised and leakage minimised. A point
+Points are rows ``(utility, leakage)`` of an ``(n, 2)`` array; utility is maximized and leakage minimized. A point
 dominates another when it is at least as good in both and better in one; equal points do not dominate each other, so all
 of them stay. Every function refuses NaN and infinite rows with a :class:`ValueError`: a trial without objectives has no
 place on a front.

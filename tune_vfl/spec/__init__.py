@@ -1,6 +1,7 @@
 """A study's spec before and after it is parsed, and the cell that it is resolved to: plain data."""
 
 from tune_vfl.spec.cell import ALL_MODES, Cell, Mode, References
+from tune_vfl.spec.listed import Listed
 from tune_vfl.spec.study import (
     SCHEMA,
     SEARCHABLE,
@@ -26,6 +27,7 @@ __all__ = [
     "Budget",
     "Cell",
     "DefenseSpec",
+    "Listed",
     "Mode",
     "ModelSpec",
     "Named",

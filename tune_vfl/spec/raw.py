@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from tune_vfl.errors import SpecError
+from tune_vfl.spec.listed import as_list
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -122,8 +123,3 @@ def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _name_of(entry: Any) -> str:
     return str(entry.get("name") if isinstance(entry, Mapping) else entry)
-
-
-def as_list(value: Any) -> Any:
-    """Return the list that a single entry stands for; anything else as it is."""
-    return [value] if isinstance(value, (str, Mapping)) else value

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -20,7 +19,7 @@ from pydantic import (
 from pydantic_core import to_jsonable_python
 
 from tune_vfl.errors import SpecError, did_you_mean
-from tune_vfl.spec.raw import as_list
+from tune_vfl.spec.listed import Listed
 
 SCHEMA = "tune-vfl/spec/1"
 
@@ -139,7 +138,7 @@ class StudySpec(Strict):
     model: ModelSpec = Field(default_factory=ModelSpec)
     training: Training = Field(default_factory=Training)
     defense: DefenseSpec
-    attacks: Annotated[tuple[Named, ...], BeforeValidator(as_list)] = Field(min_length=1)
+    attacks: Listed[Named] = Field(min_length=1)
     budget: Budget = Field(default_factory=Budget)
     sampler: Sampler = Field(default_factory=Sampler)
     resources: Resources = Field(default_factory=Resources)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import torch
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
@@ -18,7 +18,7 @@ from tune_vfl.attacks.parts.mixmatch import Fit, Pool, mixmatch, supervised
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Answer
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Listed, Strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +41,6 @@ SEARCH: tuple[Variant, ...] = (
 MIXES_INPUTS: frozenset[Variant] = frozenset({"mixmatch_unfrozen", "fidelity"})
 
 
-def _listed(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
 def _rising(value: int | tuple[int, ...]) -> int | tuple[int, ...]:
     if isinstance(value, int):
         return value
@@ -59,7 +55,7 @@ PerClass = Annotated[Rows | Annotated[tuple[Rows, ...], Field(min_length=1)], Af
 class PmcParams(Strict):
     """Parameters of :class:`Pmc`."""
 
-    variants: Annotated[tuple[Variant, ...], BeforeValidator(_listed)] = Field(
+    variants: Listed[Variant] = Field(
         SEARCH,
         min_length=1,
         description="logreg: logistic regression on embeddings; logreg_all: on features, the last layer's input and "

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Listed, Strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-def listed(value: Any) -> Any:
-    """Take one number or name for a list of one."""
-    return (value,) if isinstance(value, (int, float, str)) else value
 
 
 class InversionParams(Strict):
@@ -32,12 +27,12 @@ class InversionParams(Strict):
     bounded: bool = Field(
         True, description="keep pixels within [0, 1] at every step; He et al. let them go and clamp at the end"
     )
-    tv: Annotated[tuple[NonNegative, ...], BeforeValidator(listed)] = Field(
+    tv: Listed[NonNegative] = Field(
         (0.0, 0.01, 0.1, 1.0),
         min_length=1,
         description="weights of total variation to choose among by rows that the attacker knows; images only",
     )
-    l2: Annotated[tuple[NonNegative, ...], BeforeValidator(listed)] = Field(
+    l2: Listed[NonNegative] = Field(
         (0.0, 0.1, 1.0, 10.0, 100.0),
         min_length=1,
         description="weights of a row's mean squared distance from the starting row, to choose among in the same way",

@@ -8,10 +8,10 @@ from torch import Tensor
 from tune_vfl.errors import DataError
 
 SPARSE = 64
-"""A table may have this many places per row (and a million more) before its ids count as no row numbers."""
+"""Ids may reach this many times the number of rows, and a million more, before they count as no row numbers."""
 
 UNKNOWN = 2**62
-"""Where an id is that was not in the set-up: outside of all rows, so that using it raises."""
+"""The position of an id that the set-up did not have: outside of every table, so that using it raises."""
 
 
 class RowTable:

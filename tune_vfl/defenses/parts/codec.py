@@ -21,9 +21,9 @@ TEMPERATURE = 0.025
 LEARNING_RATE = 5e-4
 BATCH = 128
 RECOVERY = 10.0
-"""Weight of decoding rightly, against 1 for naming other classes."""
+"""Weight of the decoding error, where naming other classes has weight 1."""
 LOST = -math.log(1e-6)
-"""Naming another class counts up to this cross-entropy; beyond it there would be no end to it."""
+"""A code's cross-entropy with its own class is rewarded up to this value; without a limit the loss has no minimum."""
 SETTLED = 0.03
 """Training ends after an epoch that improves the loss by less than this share of it."""
 ATTEMPTS = 10
@@ -31,7 +31,7 @@ ROWS_AT_ONCE = 1024
 
 
 class Net(NamedTuple):
-    """Linear, ReLU, linear, softmax; rows are columns here, which products of 10 by 3,844 are several times faster in.
+    """Linear, ReLU, linear, softmax. A batch's rows are columns here: that makes products of 10 by 3,844 much faster.
 
     Attributes:
         first, first_bias: ``(H, K)`` and ``(H, 1)``.
@@ -125,7 +125,7 @@ def _train(encoder: Net, decoder: Net, labels: Tensor, recipe: CodecRecipe, orde
             optimizer.zero_grad()
             total += loss.detach() * batch.shape[1]
         mean = float(total) / recipe.samples
-        # Above 0 it has not begun: the small starting weights make a plateau of it.
+        # While the loss is above 0 the training is still on the plateau where small starting weights begin.
         if mean < 0 and before - mean < SETTLED * abs(mean):
             return
         before = mean

@@ -39,7 +39,7 @@ class Critic(nn.Module):
 
     @torch.enable_grad()
     def step(self, real: Tensor, made: Tensor, bound: Bound) -> None:
-        """Take one step towards telling the two apart, and bring the weights back between the bounds.
+        """Take one step towards telling the two apart, then clip the weights.
 
         Args:
             real: ``(*trials, B)`` labels with noise.
@@ -51,7 +51,7 @@ class Critic(nn.Module):
         self._optimizer.zero_grad()
         distance.sum().backward()
         self._optimizer.step()
-        # What follows judges predictions only: no gradient of it belongs to the critic.
+        # Until the next step the critic only scores predictions, and the loss made of that must not train it.
         self.requires_grad_(False)
         with torch.no_grad():
             for layer in (self.hidden, self.out):
@@ -61,7 +61,9 @@ class Critic(nn.Module):
 
 
 def positives_rank_low(scores: Tensor, y: Tensor) -> Tensor:
-    """Return whether the ROC AUC of each member's scores is below 1/2; ties count half, one class alone is not.
+    """Return whether the ROC AUC of each member's scores is below 1/2.
+
+    A tie counts one half. Where only one class occurs there is no AUC, and the answer is False.
 
     Args:
         scores: ``(*trials, M)``.
@@ -73,7 +75,7 @@ def positives_rank_low(scores: Tensor, y: Tensor) -> Tensor:
     ordered = scores.contiguous().sort(-1).values
     below = torch.searchsorted(ordered, scores.contiguous())
     up_to = torch.searchsorted(ordered, scores.contiguous(), right=True)
-    # A row's mean rank less the mean of all ranks, twice: whole numbers, exact in any order.
+    # Twice a row's mean rank less the mean of all ranks: whole numbers, whose sum is exact in any order.
     offset = below + up_to - scores.shape[-1]
     return (offset * (y == 1)).sum(-1) < 0
 

@@ -1,7 +1,7 @@
 """Mahalanobis distances under the covariance of a batch's rows.
 
-On a CPU LAPACK and BLAS are called as scipy offers them, member by member: at a width of 128 that takes a third of what
-torch's batched functions do, as those invert a triangular matrix by solving for the identity.
+On a CPU LAPACK and BLAS are called through scipy, member by member: at a width of 128 that takes a third of the time of
+torch's batched functions, which invert a triangular matrix by solving for the identity.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def lengths(white: Tensor, apart: Tensor) -> Tensor:
 
 
 def _whitening_on_host(centered: Numbers) -> Numbers:
-    # Imported here, as below: the modules of all defenses are imported together, and scipy would take half of the time.
+    # Imported here, and below: all defenses are imported together, and importing scipy would double the time of that.
     from scipy.linalg import get_lapack_funcs
 
     count, d = centered.shape
@@ -48,7 +48,7 @@ def _whitening_on_host(centered: Numbers) -> Numbers:
     covariance.flat[:: d + 1] += RIDGE * covariance.trace() / d + 1e-12
     functions: Any = get_lapack_funcs(("potrf", "trtri"), (covariance,))
     factor, invert = functions
-    # Both break off at a member whose numbers are no longer finite: what they leave then is as good as any.
+    # Both stop early at numbers that are not finite. No distance means anything then, so their codes are not checked.
     upper, _ = factor(covariance.T, lower=0, overwrite_a=1)
     inverse, _ = invert(upper, lower=0, overwrite_c=1)
     return inverse.T  # type: ignore[no-any-return]
@@ -58,7 +58,7 @@ def _lengths_on_host(white: Numbers, apart: Numbers) -> Numbers:
     from scipy.linalg import get_blas_funcs
 
     product: Any = get_blas_funcs("trmm", (white, apart))
-    # Rows of C are columns of Fortran: nothing is copied.
+    # BLAS reads arrays column by column: a transposed view is what it expects, and nothing is copied.
     found = product(1.0, white.T, apart.T, lower=0, trans_a=1, overwrite_b=1)
     return np.sqrt(np.einsum("dm,dm->m", found, found))  # type: ignore[no-any-return]
 

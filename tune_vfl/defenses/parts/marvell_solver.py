@@ -4,7 +4,7 @@ A deterministic search in float64, for any number of members at once. It runs on
 operations on a few numbers each would cost more to launch on a device than the batch itself.
 
 With G the squared distance of the class means, p the share of positives, u and v the variances per coordinate of the
-negative and the positive class, d the width and P the budget, it minimises
+negative and the positive class, d the width and P the budget, it minimizes
 
     J = (d-1) [(l20+u)/(l21+v) + (l21+v)/(l20+u)] + (l10+u+G)/(l11+v) + (l11+v+G)/(l10+u)
 

@@ -18,9 +18,9 @@ from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
 
 LARGEST_SHARE = 0.65
-"""No row of a mixture has more."""
+"""No row of a mixture has a larger share."""
 REDRAWS = 40
-"""With two rows a draw fits with probability .371, with more rows oftener: the last one is missed once in 1e8 rows."""
+"""A draw for two rows fits with probability .371, for more rows more often: all of these fail once in 1e8 mixtures."""
 
 
 class MixingParams(Strict):
@@ -33,7 +33,8 @@ class MixingParams(Strict):
 def draw_shares(stream: Stream, rows: int, mix: int) -> Tensor:
     """Draw the shares of mixtures: |n| / sum |n| of normal n, drawn again where one exceeds ``LARGEST_SHARE``.
 
-    What still does after ``REDRAWS`` draws gets equal shares, so that no shape depends on what was drawn.
+    A mixture without a fitting draw after ``REDRAWS`` of them gets equal shares: always as many draws for all mixtures,
+    so that no shape depends on what was drawn.
 
     Returns:
         ``(*trials, rows, mix)``, each row's summing to 1.
@@ -55,18 +56,18 @@ def _fits(shares: Tensor) -> Tensor:
     return shares.amax(-1, keepdim=True) <= LARGEST_SHARE
 
 
-class Mixing(Defense):
+class Mixing(Defense[MixingParams]):
     """Base: the bottom models train on mixtures of rows, the loss on the mixtures of their labels.
 
-    Every party draws the same partners and shares, from a seed that all of them know; the partners of a place are an
-    order of all rows, so that each row is used equally often. A mixture belongs to its first row, whose id the
-    attacker knows it by. Test rows are never mixed.
+    Every party draws the same partners and shares, from a seed that all of them know. The second rows of all mixtures
+    are a permutation of the training rows, as are the third and so on, so that each row is used equally often. A
+    mixture carries the id of its first row, also for an attacker. Test rows are never mixed.
     """
 
     Params = MixingParams
 
     @classmethod
-    def structure(cls, params: Strict) -> tuple[object, ...]:
+    def structure(cls, params: MixingParams) -> tuple[object, ...]:
         """What members of one pack must share: also the number of rows in a mixture."""
         return tuple(params.model_dump().items())
 
@@ -75,8 +76,7 @@ class Mixing(Defense):
     ) -> None:
         """H0: draw the mixtures of the first epoch."""
         super().setup(y, ids, active_features=active_features, seed=seed)
-        given = self.members[0].model_dump()
-        self.mix, self._once = int(given["mix"]), given["remix"] == "once"
+        self.mix, self._once = self.shared.mix, self.shared.remix == "once"
         self._ids, self._y, self._table = ids, y, RowTable(ids)
         self._draw(0)
 

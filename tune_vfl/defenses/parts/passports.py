@@ -74,8 +74,8 @@ class PassportLayer(nn.Module):
     def draw(self, shape: Sequence[int]) -> Tensor:
         """Draw both passports for inputs of this shape: channels, then places where the layer has them."""
         means = self._secret.uniform(2, shape[0], *[1] * (len(shape) - 1)).to(self.mean_range)
-        around = self._secret.normal(2, *shape).to(self.mean_range)
-        return around * self.deviation - means * self.mean_range
+        spread = self._secret.normal(2, *shape).to(self.mean_range)
+        return spread * self.deviation - means * self.mean_range
 
     def redraw(self, stream: Stream) -> None:
         """Forget the passports; take others of the same law from ``stream``."""
@@ -84,7 +84,7 @@ class PassportLayer(nn.Module):
             self.passports = self.draw(self.passports.shape[self.mean_range.dim() - 1 :])
 
     def scale_and_shift(self, answers: Tensor) -> list[Tensor]:
-        """Decode the answers ``(*trials, 2, width)``; each of both comes back as ``(*trials, 1, width)``."""
+        """Decode the answers ``(*trials, 2, width)``; each of the two comes back as ``(*trials, 1, width)``."""
         encoded = nn.functional.leaky_relu(answers @ self.encode.transpose(-1, -2), SLOPE)
         decoded = encoded @ self.decode.transpose(-1, -2)
         return list(decoded.split_with_sizes((1, 1), dim=-2))
@@ -99,7 +99,7 @@ class PassportLinear(PassportLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(*trials, B, d_in)`` to ``(*trials, B, d_out)``."""
-        # The rows come first: who watches the layer sees them, not the passports.
+        # Rows go through the layer before passports do: an attack that records what enters it takes the first input.
         y = self.norm(self.layer(x))
         scale, shift = self.scale_and_shift(self.layer(self.passports))
         shifted: Tensor = torch.tanh(scale) * y + torch.tanh(shift)

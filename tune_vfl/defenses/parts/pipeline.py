@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from tune_vfl.defenses.base import Defense, DefenseCapabilities
+from tune_vfl.defenses.base import Defense, DefenseCapabilities, P
 from tune_vfl.protocol.hooks import Context, Hooks, RowsById
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.protocol.members import Batch
@@ -44,7 +44,7 @@ def _overrides(stage: type[Defense], hook: str) -> bool:
     return getattr(stage, hook) is not getattr(Hooks, hook)
 
 
-class Pipeline(Defense):
+class Pipeline(Defense[P]):
     """Runs the hooks of its stages in order; of the losses and decoders the last one that a stage brings counts.
 
     A subclass names its ``stages``, takes ``capabilities = combined(stages)``, and has ``Params`` that inherit from
@@ -59,7 +59,7 @@ class Pipeline(Defense):
 
     def __init__(
         self,
-        params: Strict | Sequence[Strict],
+        params: P | Sequence[P],
         *,
         num_classes: int,
         embedding_dims: Sequence[int],
@@ -87,10 +87,10 @@ class Pipeline(Defense):
     @staticmethod
     def part_of(stage: type[Defense], params: Strict) -> Strict:
         """Return a stage's own parameters out of those of the pipeline."""
-        return stage.Params.model_validate({name: getattr(params, name) for name in stage.Params.model_fields})
+        return stage.Params.model_validate(params.model_dump(include=set(stage.Params.model_fields)))
 
     @classmethod
-    def structure(cls, params: Strict) -> tuple[object, ...]:
+    def structure(cls, params: P) -> tuple[object, ...]:
         """What members of one pack must share: what the members of each stage must."""
         return tuple(stage.structure(cls.part_of(stage, params)) for stage in cls.stages)
 
@@ -104,7 +104,7 @@ class Pipeline(Defense):
         return full
 
     @classmethod
-    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+    def problems(cls, params: P, *, num_classes: int, mode: Mode) -> list[str]:
         """Return the problems of all stages."""
         parts = [(stage, cls.part_of(stage, params)) for stage in cls.stages]
         return [p for stage, own in parts for p in stage.problems(own, num_classes=num_classes, mode=mode)]

@@ -1,19 +1,18 @@
-"""What is far out among the numbers of the last steps: a threshold from their median and median deviation."""
+"""Which numbers stand out among those of the last steps: a threshold from their median and median deviation."""
 
 from __future__ import annotations
 
 from collections import deque
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from tune_vfl.defenses.parts.selection import Near, top_magnitudes
+from tune_vfl.defenses.parts.selection import top_magnitudes
 
 WINDOW = 100
 """How many steps are remembered."""
 SHARE = 10
-"""A threshold is found anew when a tenth of the remembered steps came after the last one was."""
+"""A new threshold is computed once a tenth of the remembered steps are newer than the last one."""
 DEVIATIONS = 3 * 1.4826
 """Median absolute deviations above the median; 1.4826 of them are a normal law's standard deviation."""
 
@@ -36,7 +35,6 @@ class Window:
         self._counts: deque[int] = deque()
         self._held = torch.zeros(0, 0)
         self._start = self._end = 0
-        self._near: list[tuple[Near, Near]] = []
         self._last = torch.zeros(0)
         self._age = 0
 
@@ -51,22 +49,8 @@ class Window:
         seen = self._take_in(values)
         self._age += 1
         if self._age >= max(len(self) // SHARE, 1):
-            self._last, self._age = self._found(seen), 0
+            self._last, self._age = robust_threshold(seen), 0
         return self._last
-
-    def _found(self, seen: Tensor) -> Tensor:
-        if seen.device.type != "cpu":
-            return robust_threshold(seen)
-        self._near = self._near or [(Near(), Near()) for _ in seen]
-        medians: list[float] = []
-        deviations: list[float] = []
-        for row, (of_numbers, of_deviations) in zip(seen.numpy(), self._near, strict=True):
-            place = (len(row) - 1) // 2  # the lower one of two in the middle, as lower_median has it
-            medians.append(of_numbers.at(place, row))
-            apart = row - row.dtype.type(medians[-1])
-            deviations.append(of_deviations.at(place, np.abs(apart, out=apart)))
-        found = torch.tensor([medians, deviations], dtype=seen.dtype)
-        return found[0] + DEVIATIONS * found[1]
 
     def _take_in(self, values: Tensor) -> Tensor:
         """Return the numbers of the last steps side by side: a window that slides over a store of twice its size."""

@@ -1,10 +1,11 @@
-"""The sparse vector technique without a loop over entries: who is accepted when the threshold moves at each acceptance.
+"""The sparse vector technique without a loop over entries: which are accepted when each acceptance moves the threshold.
 
-Whether an entry is accepted depends on when the last one before it was. But the threshold that holds from a place on is
-known for every place before any choice is made: so each place knows the next acceptance after it, by a search in a
-table of maxima, and the acceptances are the path that starts at the first place, followed by doubling. On a CPU most
-next acceptances are found nearby, by looking a few places ahead, and only where much is left is the table made; the
-path is followed in long strides first.
+Entries are visited in order, and whether one is accepted depends on where the last acceptance before it was. But the
+threshold that would hold from a place on is known for every place beforehand. So two steps without a loop do it: find
+for each place the next acceptance if the search started there, then follow these links from the first place on.
+
+It is hand-written because no library has it. At 256 x 128 entries on a CPU a loop over the entries takes 7 times as
+long, and what runs on a device (:func:`accepted_on_device`) 3.4 times (``python -m benchmarks.selection``).
 """
 
 from __future__ import annotations
@@ -18,11 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 NEARBY = 16
-"""How many places ahead everybody looks, one by one, before those that are left look on by themselves."""
-AT_ONCE = 2
-"""How many scores they look at together, in units of all there are; a table of maxima serves more of them."""
+"""On a CPU each place first compares with so many scores from itself on; few have to look further."""
 STRIDES = 5
-"""A path is first followed in strides of 2^5 acceptances, then filled in by halves."""
+"""On a CPU links are first followed 2^5 at a time, then the places in between are filled in."""
 Places: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.floating[Any]]
 
@@ -92,7 +91,8 @@ def accepted_on_device(scores: Tensor, thresholds: Tensor, counts: Sequence[int]
 def next_on_host(scores: Numbers, thresholds: Numbers) -> Places:
     """Return what :func:`next_acceptances` does, for one member: ``(n,)`` numbers in, ``(n,)`` places out."""
     n = len(scores)
-    # All places look one further at a time: on bytes that is far cheaper than keeping a list of who still looks.
+    # Shifted comparisons of whole arrays: all places compare with the score `ahead` of them at once, whether or not
+    # they have found theirs. That is cheaper than keeping a list of the places that have not.
     found, steps = scores >= thresholds, np.zeros(n, dtype=np.uint8)
     for ahead in range(1, min(NEARBY, n)):
         np.add(steps, (~found).view(np.uint8), out=steps)
@@ -101,34 +101,14 @@ def next_on_host(scores: Numbers, thresholds: Numbers) -> Places:
     places += steps
     pending = np.flatnonzero(~found)
     if len(pending):
-        places[pending] = _far_on_host(scores, thresholds.take(pending), np.minimum(pending + NEARBY, n))
+        places[pending] = _by_table(scores, thresholds[pending], np.minimum(pending + NEARBY, n))
     return places
 
 
-def _far_on_host(scores: Numbers, thresholds: Numbers, start: Places) -> Places:
-    """Return the first places from ``start`` on whose scores reach the thresholds, both ``(m,)``; n where none does.
-
-    Few places wait for long: those that are left look twice as far ahead each time, as long as they are few.
-    """
-    n, width = len(scores), NEARBY
-    places, waiting = start.copy(), np.arange(len(start))
-    while 0 < len(waiting) * width <= AT_ONCE * n:
-        first = places[waiting]
-        # Beyond the end the last score is seen again and again; the first of the same counts.
-        reached = scores.take(first[:, None] + np.arange(width), mode="clip") >= thresholds[waiting, None]
-        ahead = reached.argmax(-1)
-        hit = reached[np.arange(len(waiting)), ahead]
-        places[waiting] += np.where(hit, ahead, width)
-        waiting, width = waiting[~hit & (first + width < n)], 2 * width
-    places[waiting] = _by_table(scores, thresholds[waiting], places[waiting])
-    return np.minimum(places, n)
-
-
 def _by_table(scores: Numbers, thresholds: Numbers, start: Places) -> Places:
-    """Do what :func:`_far_on_host` does by a table of maxima, whose cost hardly depends on how many places wait."""
-    if not len(start):
-        return start
+    """Return the first places from ``start`` on whose scores reach the thresholds, both ``(m,)``; n where none does."""
     n = len(scores)
+    # Level j holds the largest of the 2^j scores from each place on; a stretch whose largest is too low is skipped.
     maxima = [np.where(np.isnan(scores), -np.inf, scores)]
     while 2 ** len(maxima) <= n:
         last, reach = maxima[-1], 2 ** (len(maxima) - 1)
@@ -153,7 +133,7 @@ def _path(jump: Places, count: int) -> Places:
     """Return the first ``count`` places of the path from 0 that ``jump`` leads along, ``(n + 1,)``; it ends at n."""
     strides = [jump]
     for _ in range(STRIDES):
-        # All places exist: "clip" only spares numpy the look at each of them, which is half of the time.
+        # No place is out of range; mode="clip" is the faster way to take, as numpy then checks none of them.
         strides.append(strides[-1].take(strides[-1], mode="clip"))
     far, end, stop, stops = strides.pop(), len(jump) - 1, 0, [0]
     while stop < end and len(stops) << STRIDES < count:

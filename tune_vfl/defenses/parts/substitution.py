@@ -14,7 +14,7 @@ from tune_vfl.defenses.parts.mahalanobis import lengths, whitening
 from tune_vfl.seeds import Stream
 
 ENTRIES_AT_ONCE = 2**16
-"""How many random numbers of a member are held at a time, after its first candidate, which mostly is near enough."""
+"""How many random numbers of a member are held at a time, after its first candidate; that one is mostly near enough."""
 Members: TypeAlias = Tensor | slice
 """Which members of a pack: the M numbers of some, or all T of them."""
 EVERYONE = slice(None)
@@ -55,7 +55,7 @@ def stable_order(values: Tensor) -> Tensor:
 def _radix_order(keys: NDArray[np.int32], out: NDArray[np.int64]) -> None:
     """Sort in two passes of 16 bits, which numpy has for small integers: linear time, a fifth of torch's."""
     by_low = (keys & 0xFFFF).astype(np.uint16).argsort(kind="stable")
-    # All places exist: "clip" only spares numpy the look at each.
+    # No place is out of range; mode="clip" is the faster way to take, as numpy then checks none of them.
     high = (keys >> 16).astype(np.int16).take(by_low, mode="clip")
     by_low.take(high.argsort(kind="stable"), out=out, mode="clip")
 
@@ -158,7 +158,7 @@ def substitute(grad: Tensor, stream: Stream, rule: Rule) -> tuple[Tensor, Tensor
 
     Args:
         grad: ``(*trials, B, d)``.
-        stream: used for this call alone, so that how many numbers one member needs moves nobody else's.
+        stream: for this call alone, as how many numbers are drawn depends on the members.
         rule: how candidates are judged.
 
     Returns:
@@ -168,7 +168,7 @@ def substitute(grad: Tensor, stream: Stream, rule: Rule) -> tuple[Tensor, Tensor
     first = target.candidates(stream, 1, EVERYONE)
     search = _Search(rule, first, target.distances(first, EVERYONE))
     room = max(ENTRIES_AT_ONCE // target.values.shape[-1], 1)
-    # Only those that go on looking pay for it; the draws are the same for all.
+    # Numbers are drawn for all members, but only those that still look have candidates made of them and judged.
     while len(members := search.waiting()):
         candidates = target.candidates(stream, min(room, max(rule.max_tries) - search.tried), members)
         search.look_at(members, candidates, target.distances(candidates, members))

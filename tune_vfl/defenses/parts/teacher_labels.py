@@ -71,7 +71,7 @@ def soft_labels(ranks: Tensor, k: float | Tensor, epsilon: float | Tensor) -> Te
     return torch.where(ranks == 0, 1 - epsilon, shared)
 
 
-class TeacherLabels(Defense):
+class TeacherLabels(Defense[TeacherLabelsParams]):
     """Soft labels: 1 - epsilon for the anchor, epsilon / (k - 1) for each of the next likeliest k - 1 classes.
 
     The teacher is a small network on the label party's own features and true labels, trained once and frozen; every
@@ -87,15 +87,12 @@ class TeacherLabels(Defense):
         return {"k": min(3, num_classes), **given}
 
     @classmethod
-    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+    def problems(cls, params: TeacherLabelsParams, *, num_classes: int, mode: Mode) -> list[str]:
         """Return what is wrong with k, and with a teacher that would have nothing to look at."""
-        given: dict[str, Any] = params.model_dump()
         found = []
-        if given["k"] > num_classes:
-            found.append(
-                f"{cls.name}: k must be at most the number of classes, {num_classes}, got {given['k']}; lower k"
-            )
-        if mode == "label_only" and given["teacher_view"] == "active":
+        if params.k > num_classes:
+            found.append(f"{cls.name}: k must be at most the number of classes, {num_classes}, got {params.k}; lower k")
+        if mode == "label_only" and params.teacher_view == "active":
             found.append(
                 f"{cls.name}: the label party has no features for its teacher; set teacher_view: full to let it see "
                 "the features of all parties"
@@ -105,7 +102,7 @@ class TeacherLabels(Defense):
     @property
     def wants_full_view(self) -> bool:
         """Whether the teacher looks at the features of all parties."""
-        return any(getattr(p, "teacher_view", "active") == "full" for p in self.members)
+        return self.shared.teacher_view == "full"
 
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
@@ -123,7 +120,7 @@ class TeacherLabels(Defense):
         recipes = [recipe_of(p) for p in self.members]
         teachers, own = find_teachers(x, labels, seeds, recipes, self.num_classes)
         self._accuracy = [teachers[slot].accuracy for slot in own]
-        true_first = getattr(self.members[0], "anchor", "") == "true_label"
+        true_first = self.shared.anchor == "true_label"
         # Ranks per distinct teacher, not soft labels per member: a tenth of the memory in a pack of many trials.
         self._ranks = torch.cat(
             [class_ranks(t.probabilities, labels[own.index(i)] if true_first else None) for i, t in enumerate(teachers)]
@@ -136,7 +133,7 @@ class TeacherLabels(Defense):
         """H1: return the soft labels ``(*trials, B, K)`` of these rows."""
         places = self._rows.positions(ids) + self._starts
         ranks = self._ranks.index_select(0, places.reshape(-1)).view(*ids.shape, -1)
-        return soft_labels(ranks, self.number("k"), self.number("epsilon"))
+        return soft_labels(ranks, self.number(lambda p: p.k), self.number(lambda p: p.epsilon))
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return ``teacher_accuracy``, on the training rows."""
@@ -144,7 +141,7 @@ class TeacherLabels(Defense):
 
     def notes(self, member: int = 0) -> list[str]:
         """Return a note where the anchor becomes the least likely of the k classes, and on what the teacher saw."""
-        k, epsilon = int(self.values("k")[member]), self.values("epsilon")[member]
+        k, epsilon = self.members[member].k, self.members[member].epsilon
         found = []
         if epsilon > (k - 1) / k:
             found.append(

@@ -1,7 +1,7 @@
 """Teachers: small networks on the label party's own features; what they believe changes the labels of training.
 
-Members of a pack with the same data, seed and recipe share one teacher. Teachers stay in the process, under a key made
-of their content, so that the next pack of a study does not train them again.
+Members of a pack with the same data, seed and recipe share one teacher. Teachers are kept in the process, under a key
+made from those three, so that the next pack of a study does not train them again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,30 @@ from torch import Tensor, nn
 from tune_vfl.models.layers import stack_of
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.seeds import Stream
-from tune_vfl.spec import Strict
 
 MEMORY_BYTES = 256 * 2**20
 """How much the teachers kept in a process may take."""
 ROWS_AT_ONCE = 8192
+
+
+class TeachersParams(Protocol):
+    """The parameters that every defense with a teacher has."""
+
+    @property
+    def teacher_hidden(self) -> tuple[int, ...]:
+        """Widths of the hidden layers."""
+
+    @property
+    def teacher_lr(self) -> float:
+        """Adam's learning rate."""
+
+    @property
+    def teacher_epochs(self) -> int:
+        """Passes over the training rows."""
+
+    @property
+    def teacher_batch_size(self) -> int:
+        """Rows a step."""
 
 
 class TeacherRecipe(NamedTuple):
@@ -40,15 +59,9 @@ class TeacherRecipe(NamedTuple):
     batch_size: int
 
 
-def recipe_of(params: Strict) -> TeacherRecipe:
-    """Return the recipe in a defense's parameters ``teacher_hidden``, ``_lr``, ``_epochs`` and ``_batch_size``."""
-    given: dict[str, Any] = params.model_dump()
-    return TeacherRecipe(
-        given["teacher_hidden"],
-        float(given["teacher_lr"]),
-        int(given["teacher_epochs"]),
-        int(given["teacher_batch_size"]),
-    )
+def recipe_of(params: TeachersParams) -> TeacherRecipe:
+    """Return the recipe in a defense's parameters."""
+    return TeacherRecipe(params.teacher_hidden, params.teacher_lr, params.teacher_epochs, params.teacher_batch_size)
 
 
 class Teacher(NamedTuple):

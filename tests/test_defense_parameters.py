@@ -1,0 +1,62 @@
+"""How a defense reads its parameters: by a getter or a name, alone and in a pack, and those that may be left out."""
+
+from typing import get_args, get_origin
+
+import pytest
+import torch
+from pydantic import Field
+
+from tune_vfl.defenses.base import DEFENSES, Defense
+from tune_vfl.spec import Strict
+
+
+class ShakeParams(Strict):
+    scale: float = Field(1.0, description="how much")
+    rounds: int = Field(3, description="how often")
+    clip: float | None = Field(None, description="how long at most")
+
+
+class Shake(Defense[ShakeParams]):
+    name, Params = "shake", ShakeParams
+
+
+def made(params):
+    return Shake(params, num_classes=2, embedding_dims=[4])
+
+
+def test_a_getter_and_a_name_read_the_same():
+    alone, pack = made(ShakeParams(scale=0.5)), made([ShakeParams(scale=0.5), ShakeParams(scale=2.0, rounds=1)])
+    assert alone.number(lambda p: p.scale) == alone.number("scale") == 0.5
+    assert pack.values(lambda p: p.rounds) == pack.values("rounds") == [3.0, 1.0]
+    assert torch.equal(pack.number(lambda p: p.rounds, dims=1), torch.tensor([[3.0], [1.0]]))
+    assert pack.number(lambda p: p.scale).shape == (2, 1, 1)
+
+
+def test_a_column_is_made_once():
+    pack = made([ShakeParams(scale=0.5), ShakeParams(scale=2.0)])
+    assert pack.number(lambda p: p.scale) is pack.number("scale") is pack.number(lambda p: p.scale)
+    assert pack.number("scale", dims=1).shape == (2, 1)
+
+
+def test_what_is_left_out_is_none():
+    assert made(ShakeParams()).optional_number(lambda p: p.clip) is None
+    assert made([ShakeParams()] * 2).optional_number(lambda p: p.clip) is None
+    assert made(ShakeParams(clip=0.5)).optional_number(lambda p: p.clip) == 0.5
+    pack = made([ShakeParams(clip=0.5), ShakeParams(clip=4.0)])
+    assert torch.equal(pack.optional_number(lambda p: p.clip, dims=1), torch.tensor([[0.5], [4.0]]))
+
+
+def declared(cls):
+    """The parameters that a class names in its bases, ``Defense[LaplaceParams]``; None where it names none."""
+    for base in getattr(cls, "__orig_bases__", ()):
+        if isinstance(origin := get_origin(base), type) and issubclass(origin, Defense):
+            return next((a for a in get_args(base) if isinstance(a, type)), None)
+    return None
+
+
+@pytest.mark.parametrize("name", DEFENSES.names())
+def test_the_parameters_that_a_type_checker_sees_are_those_that_are_built(name):
+    said = [found for cls in DEFENSES[name].__mro__ if (found := declared(cls)) is not None]
+    # A subclass may narrow its base's parameters, never replace them.
+    assert all(issubclass(DEFENSES[name].Params, params) for params in said)
+    assert said or not DEFENSES[name].Params.model_fields

@@ -1,0 +1,19 @@
+"""Lists that may be written as their one entry: ``attacks: norm`` for ``attacks: [norm]``, ``tv: 0.1`` likewise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator
+
+T = TypeVar("T")
+
+
+def as_list(value: Any) -> Any:
+    """Return the list that a single name, number or mapping stands for; anything else as it is."""
+    return [value] if isinstance(value, (str, int, float, Mapping)) else value
+
+
+Listed = Annotated[tuple[T, ...], BeforeValidator(as_list)]
+"""A parameter ``Listed[float]``: a tuple, read from a list or from a single entry."""
