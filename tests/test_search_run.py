@@ -15,6 +15,7 @@ import pytest
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, TuneVflError
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.search import load_study, resume
 from tune_vfl.search.runner import Work, run_study
 from tune_vfl.spaces.named import space_of
@@ -41,7 +42,9 @@ def go(options=None, *, name="study", listeners=(), progress=False, trials=None,
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
     work = Work(SimulatedTrainable, options or {})
-    return run_study(spec, cell, space_of(spec, cell), listeners=listeners, progress=progress, work=work, trials=trials)
+    return run_study(
+        PlannedStudy(spec, cell, space_of(spec, cell)), listeners=listeners, progress=progress, work=work, trials=trials
+    )
 
 
 def check_ledger(record, trials):
@@ -176,6 +179,7 @@ def test_no_time_left_asks_nothing_more(capfd):
 DRIVER = """
     import sys
     from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+    from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.search.runner import Work, run_study
     from tune_vfl.spaces.named import space_of
 
@@ -183,7 +187,7 @@ DRIVER = """
     spec = simulated_spec("study", defense=wide, budget={"trials": 24}, resources={"pack": 2})
     cell = simulated_cell(spec)
     work = Work(SimulatedTrainable, {"sleep": float(sys.argv[2]), "journal": sys.argv[1]})
-    ended = run_study(spec, cell, space_of(spec, cell), work=work)
+    ended = run_study(PlannedStudy(spec, cell, space_of(spec, cell)), work=work)
     print("stopped" if ended.stopped else "done")
 """
 

@@ -13,8 +13,8 @@ from tune_vfl.cli.output import complain, emit_json, say
 from tune_vfl.errors import SpecError, TuneVflError
 
 if TYPE_CHECKING:
-    from tune_vfl.cli.plan import Plan
     from tune_vfl.ledger.study import Study
+    from tune_vfl.search.planning import Plan
 
 FAILED = ("error", "oom", "timeout")
 STOPPED = 130  # as a shell counts Ctrl-C, so that what was to follow the search does not
@@ -73,11 +73,11 @@ def run_plan(plan: Plan, *, json: bool) -> int:
         for note in load(planned.cell.dataset).notes:
             say(f"note: {note}")
         try:
-            study = run(planned.spec)
+            study = run(planned)
         except TuneVflError as error:
             if len(plan.studies) == 1:
                 raise
-            complain([f"{planned.spec.study}: {error}"])
+            complain([f"{planned.name}: {error}"])
             codes.append(error.exit_code)
             continue
         codes.append(show_end(study, json=json))

@@ -13,7 +13,8 @@ from tune_vfl.cli.output import cell, emit, emit_json, say
 from tune_vfl.errors import SpecError
 
 if TYPE_CHECKING:
-    from tune_vfl.cli.plan import Plan, Planned
+    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.search.planning import Plan
 
 SCHEMA = "tune-vfl/validation/1"
 
@@ -59,7 +60,7 @@ def answer(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _study(planned: Planned) -> dict[str, Any]:
+def _study(planned: PlannedStudy) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
     from tune_vfl.data import load
     from tune_vfl.ledger.storage import hide_password
@@ -76,7 +77,7 @@ def _study(planned: Planned) -> dict[str, Any]:
         kept[place] = hide_password(kept[place]) if kept[place] and "://" in kept[place] else kept[place]
     dataset = load(planned.cell.dataset)
     data = {"rows": len(dataset.y), "notes": list(dataset.notes)}
-    return {"study": planned.spec.study, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
+    return {"study": planned.name, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
 
 
 def _show(plan: Plan) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from tune_vfl.ledger import heads as studies
+from tune_vfl.ledger import opening
 from tune_vfl.ledger.finite import clean
 from tune_vfl.ledger.owner import end_session, is_alive, new_session, this_owner
 from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.ledger.storage import ledger_url, open_storage
 from tune_vfl.ledger.trials import not_repeated, params_of, repeats, to_record
 from tune_vfl.outcome import Outcome
-from tune_vfl.spec.cell import Cell, References
+from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
+    from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.spaces.space import Space
     from tune_vfl.spec import StudySpec
+    from tune_vfl.spec.cell import Cell
 
 # A trial whose worker died this often is not asked again: it ends as an error.
 MAX_WORKER_LOSSES = 3
@@ -37,29 +39,34 @@ class Ledger:
     """One study's ledger, open in this process.
 
     Use :meth:`create_or_open` to run a study and :meth:`open` to read one.
+
+    Attributes:
+        study: what it is of, as the ledger holds it.
+        url: the database.
+        session: this run of the process, whose trials are not lost while it lives.
     """
 
-    def __init__(self, storage: BaseStorage, study_id: int, url: str, head: studies.Head) -> None:
+    def __init__(self, storage: BaseStorage, study_id: int, url: str, study: PlannedStudy) -> None:
         self._storage = storage
         self._study_id = study_id
-        self._head = head
+        self.study = study
         self._records: dict[int, TrialRecord] = {}
         self._ids: dict[int, int] = {}
         self.url = url
         self.session = new_session()
 
     @classmethod
-    def create_or_open(cls, spec: StudySpec, cell: Cell, space: Space) -> Ledger:
-        """Open the study of this spec, or make it.
+    def create_or_open(cls, study: PlannedStudy) -> Ledger:
+        """Open this study, or make it.
 
         Raises:
             StudyError: when a study of this name exists with another spec; the message lists what differs.
             UnreachableError: when the database does not answer.
         """
-        url = ledger_url(spec.storage)
-        storage = studies.cached(open_storage(url))
-        study_id, head = studies.create_or_open(storage, studies.Head.of(spec, cell, space))
-        return cls(storage, study_id, url, head)
+        url = ledger_url(study.spec.storage)
+        storage = opening.cached(open_storage(url))
+        study_id, held = opening.create_or_open(storage, study)
+        return cls(storage, study_id, url, held)
 
     @classmethod
     def open(cls, name: str, storage: str | None = None) -> Ledger:
@@ -69,9 +76,9 @@ class Ledger:
             StudyError: when there is none of this name; the message names the nearest.
         """
         url = ledger_url(storage)
-        opened = studies.cached(open_storage(url))
-        study_id, head = studies.find(opened, name)
-        return cls(opened, study_id, url, head)
+        opened = opening.cached(open_storage(url))
+        study_id, held = opening.find(opened, name)
+        return cls(opened, study_id, url, held)
 
     def close(self) -> None:
         """End this session: what it has left running counts as lost from now on."""
@@ -81,17 +88,17 @@ class Ledger:
     @property
     def spec(self) -> StudySpec:
         """The spec as the user gave it."""
-        return self._head.spec
+        return self.study.spec
 
     @property
     def cell(self) -> Cell:
         """The spec as it was resolved."""
-        return self._head.cell
+        return self.study.cell
 
     @property
     def space(self) -> Space:
         """What is searched, as it was when the study began."""
-        return self._head.space
+        return self.study.space
 
     @property
     def budget(self) -> int:
@@ -268,4 +275,4 @@ class Ledger:
 
 def study_names(storage: str | None = None) -> Sequence[str]:
     """Return the names of all studies in a ledger, sorted."""
-    return studies.names(open_storage(ledger_url(storage)))
+    return opening.names(open_storage(ledger_url(storage)))

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trainables.base import PackTrainable
+    from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
     from tune_vfl.search.searcher import LedgerSearcher, Plan, Watcher
-    from tune_vfl.spaces.space import Space
     from tune_vfl.spec import StudySpec
-    from tune_vfl.spec.cell import Cell, References
+    from tune_vfl.spec.cell import References
 
 # A baseline of one of these outcomes says nothing about the model: the next run measures it again.
 _MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
@@ -57,9 +57,7 @@ class Ended:
 
 
 def run_study(
-    spec: StudySpec,
-    cell: Cell,
-    space: Space,
+    study: PlannedStudy,
     *,
     trials: int | None = None,
     listeners: Sequence[Listener] = (),
@@ -69,9 +67,7 @@ def run_study(
     """Run a study, from its start or from where it was left.
 
     Args:
-        spec: as the user gave it.
-        cell: as it was resolved.
-        space: what is searched.
+        study: what is run.
         trials: a new budget of finished trials; None keeps the study's.
         listeners: who is told in a thread of their own.
         progress: show it on stderr.
@@ -82,12 +78,12 @@ def run_study(
         SpecError: when no pack finds room on the machine.
         KeyboardInterrupt: after a second Ctrl-C.
     """
-    with cluster.quiet_tune(), study_lock(ledger_url(spec.storage), spec.study):
-        ledger = Ledger.create_or_open(spec, cell, space)
+    with cluster.quiet_tune(), study_lock(ledger_url(study.spec.storage), study.name):
+        ledger = Ledger.create_or_open(study)
         try:
             if trials is not None:
                 ledger.extend(trials)
-            return _Run(ledger, work or Work.real(), spec).run(listeners, progress=progress)
+            return _Run(ledger, work or Work.real(), study.spec).run(listeners, progress=progress)
         finally:
             ledger.close()
 
