@@ -12,7 +12,6 @@ from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import resolving
 from tune_vfl.search import PlannedStudy, api, planned
 from tune_vfl.search.planning import plan, refuse_mistakes
-from tune_vfl.search.runner import Ended
 from tune_vfl.spec import parse
 from tune_vfl.testing.studies import made_up_study
 
@@ -80,7 +79,7 @@ def test_a_spec_is_resolved_once(verb, tmp_path, monkeypatch):
 
     def record(study, **_):
         run.append(study)
-        return Ended(made_up_study(), stopped=False)
+        return Found(study.name)
 
     class Found:
         def __init__(self, name, *_args, **_kwargs):
@@ -93,7 +92,6 @@ def test_a_spec_is_resolved_once(verb, tmp_path, monkeypatch):
             return made_up_study(0, failures=())
 
     monkeypatch.setattr(api, "run_study", record)
-    monkeypatch.setattr(api, "Study", Found)
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(RAW), encoding="utf-8")

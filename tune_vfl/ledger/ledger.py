@@ -13,7 +13,7 @@ from tune_vfl.ledger import opening
 from tune_vfl.ledger.finite import clean
 from tune_vfl.ledger.owner import end_session, is_alive, new_session, this_owner
 from tune_vfl.ledger.records import StudyRecord, TrialRecord
-from tune_vfl.ledger.storage import ledger_url, open_storage
+from tune_vfl.ledger.storage import LedgerStorage, storage_at
 from tune_vfl.ledger.trials import not_repeated, params_of, repeats, to_record
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec.cell import References
@@ -42,31 +42,29 @@ class Ledger:
 
     Attributes:
         study: what it is of, as the ledger holds it.
-        url: the database.
+        place: where it is held.
         session: this run of the process, whose trials are not lost while it lives.
     """
 
-    def __init__(self, storage: BaseStorage, study_id: int, url: str, study: PlannedStudy) -> None:
+    def __init__(self, place: LedgerStorage, storage: BaseStorage, study_id: int, study: PlannedStudy) -> None:
         self._storage = storage
         self._study_id = study_id
         self.study = study
         self._records: dict[int, TrialRecord] = {}
         self._ids: dict[int, int] = {}
-        self.url = url
+        self.place = place
         self.session = new_session()
 
     @classmethod
-    def create_or_open(cls, study: PlannedStudy) -> Ledger:
-        """Open this study, or make it.
+    def create_or_open(cls, study: PlannedStudy, place: LedgerStorage) -> Ledger:
+        """Open this study, or make it. Call it with the study's lock held, where others might make it too.
 
         Raises:
             StudyError: when a study of this name exists with another spec; the message lists what differs.
             UnreachableError: when the database does not answer.
         """
-        url = ledger_url(study.spec.storage)
-        storage = opening.cached(open_storage(url))
-        study_id, held = opening.create_or_open(storage, study)
-        return cls(storage, study_id, url, held)
+        storage = opening.cached(place.open())
+        return cls(place, storage, *opening.create_or_open(storage, study.as_held()))
 
     @classmethod
     def open(cls, name: str, storage: str | None = None) -> Ledger:
@@ -75,10 +73,9 @@ class Ledger:
         Raises:
             StudyError: when there is none of this name; the message names the nearest.
         """
-        url = ledger_url(storage)
-        opened = opening.cached(open_storage(url))
-        study_id, held = opening.find(opened, name)
-        return cls(opened, study_id, url, held)
+        place = storage_at(storage)
+        opened = opening.cached(place.open())
+        return cls(place, opened, *opening.find(opened, name))
 
     def close(self) -> None:
         """End this session: what it has left running counts as lost from now on."""
@@ -275,4 +272,4 @@ class Ledger:
 
 def study_names(storage: str | None = None) -> Sequence[str]:
     """Return the names of all studies in a ledger, sorted."""
-    return opening.names(open_storage(ledger_url(storage)))
+    return opening.names(storage_at(storage).open())

@@ -25,6 +25,10 @@ def cached(storage: RDBStorage) -> BaseStorage:
 def create_or_open(storage: BaseStorage, study: PlannedStudy) -> tuple[int, PlannedStudy]:
     """Return a study's id and the study as the ledger holds it, written first if need be.
 
+    Args:
+        storage: the database.
+        study: as :meth:`PlannedStudy.as_held` gives it.
+
     Raises:
         StudyError: when the name is taken by a study of another spec.
     """
@@ -41,9 +45,9 @@ def create_or_open(storage: BaseStorage, study: PlannedStudy) -> tuple[int, Plan
         # New, or its making was interrupted: the schema is written last.
         for key, value in {**study.dumped(), "trials": study.spec.budget.trials, "schema": LEDGER_SCHEMA}.items():
             storage.set_study_user_attr(study_id, key, value)
-        return study_id, study.as_held()
+        return study_id, study
     held = _read(name, attrs)
-    different = held.difference(study.as_held())
+    different = held.difference(study)
     if different:
         raise StudyError(
             f"study {name!r} exists with another spec:\n  " + "\n  ".join(different) + "\n"

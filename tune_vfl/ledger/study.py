@@ -36,6 +36,13 @@ class Study:
         # A reader asks nothing, so nothing can be lost with it.
         self._ledger.close()
 
+    @classmethod
+    def of(cls, ledger: Ledger, *, stopped: bool) -> Study:
+        """Return the study of a ledger that is open already, and that somebody else closes."""
+        study = cls.__new__(cls)
+        study.name, study.stopped, study._ledger = ledger.study.name, stopped, ledger
+        return study
+
     def record(self) -> StudyRecord:
         """Return the study as it stands in the ledger."""
         return self._ledger.record()

@@ -100,8 +100,7 @@ def _run(
     work: Work | None = None,
 ) -> Study:
     told = _recorders(study) if listeners is None else listeners
-    ended = run_study(study, trials=trials, listeners=told, progress=progress, work=work)
-    return Study(study.name, study.spec.storage, stopped=ended.stopped)
+    return run_study(study, trials=trials, listeners=told, progress=progress, work=work)
 
 
 def _recorders(study: PlannedStudy) -> list[Listener]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.storage import ledger_url, study_lock
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.study import Study
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.interrupt import on_interrupt
 from tune_vfl.search.listeners import Dispatcher, Listener
@@ -48,14 +49,6 @@ class Work:
         return cls(CellTrainable, {})
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a run ended: the study, and whether it was stopped before its budget was used up."""
-
-    record: StudyRecord
-    stopped: bool
-
-
 def run_study(
     study: PlannedStudy,
     *,
@@ -63,7 +56,7 @@ def run_study(
     listeners: Sequence[Listener] = (),
     progress: bool = True,
     work: Work | None = None,
-) -> Ended:
+) -> Study:
     """Run a study, from its start or from where it was left.
 
     Args:
@@ -73,17 +66,22 @@ def run_study(
         progress: show it on stderr.
         work: None is the real thing.
 
+    Returns:
+        The study; ``stopped`` when it was stopped before its budget was used up.
+
     Raises:
         StudyError: when the name belongs to another spec, or another process runs this study.
         SpecError: when no pack finds room on the machine.
         KeyboardInterrupt: after a second Ctrl-C.
     """
-    with cluster.quiet_tune(), study_lock(ledger_url(study.spec.storage), study.name):
-        ledger = Ledger.create_or_open(study)
+    place = storage_at(study.spec.storage)
+    with cluster.quiet_tune(), place.lock(study.name):
+        ledger = Ledger.create_or_open(study, place)
         try:
             if trials is not None:
                 ledger.extend(trials)
-            return _Run(ledger, work or Work.real(), study.spec).run(listeners, progress=progress)
+            stopped = _Run(ledger, work or Work.real(), study.spec).run(listeners, progress=progress)
+            return Study.of(ledger, stopped=stopped)
         finally:
             ledger.close()
 
@@ -114,14 +112,15 @@ class _Run:
         # What only says how to run comes from the spec of this run, not from the one the study began with.
         self._resources, self._minutes = spec.resources, spec.budget.minutes
 
-    def run(self, listeners: Sequence[Listener], *, progress: bool) -> Ended:
+    def run(self, listeners: Sequence[Listener], *, progress: bool) -> bool:
+        """Run it and say whether it was stopped."""
         lost = self._ledger.recover()
         record = self._ledger.record()
         dispatcher = Dispatcher(listeners)
         try:
             if not record.waiting and not self._baseline_owed():
                 dispatcher.on_study(record)
-                return Ended(record, stopped=False)
+                return False
             return self._search(record, dispatcher, len(lost), progress=progress)
         finally:
             dispatcher.close()
@@ -130,7 +129,7 @@ class _Run:
         baseline = self._ledger.baseline
         return baseline is None or baseline.outcome in _MEASURE_AGAIN
 
-    def _search(self, record: StudyRecord, dispatcher: Dispatcher, lost: int, *, progress: bool) -> Ended:
+    def _search(self, record: StudyRecord, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
         resources = cluster.connect()
         if self._ledger.references is None:
@@ -142,12 +141,14 @@ class _Run:
             report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
         watchers: tuple[Watcher, ...] = (_Tee(self._ledger, dispatcher), *([report] if report else []))
         stopped = self._fit(self._plan(resources, record, begun), watchers, report)
-        ended = Ended(self._ledger.record(), stopped=stopped)
-        dispatcher.on_study(ended.record)
+        ended = self._ledger.record()
+        dispatcher.on_study(ended)
         if report:
             report.close()
-            self._say_how_to_go_on(ended, report)
-        return ended
+            if ended.waiting:
+                why = "stopped" if stopped else "out of time"
+                report.say(f"{why}; {ended.waiting} trials are owed: 'tune-vfl resume {ended.name}'")
+        return stopped
 
     def _plan(self, resources: Mapping[str, float], record: StudyRecord, begun: float) -> Plan:
         from tune_vfl.search.searcher import Plan
@@ -230,11 +231,6 @@ class _Run:
             raise
         finally:
             shutil.rmtree(Path(folder), ignore_errors=True)
-
-    def _say_how_to_go_on(self, ended: Ended, report: ProgressReport) -> None:
-        if ended.record.waiting:
-            why = "stopped" if ended.stopped else "out of time"
-            report.say(f"{why}; {ended.record.waiting} trials are owed: 'tune-vfl resume {ended.record.name}'")
 
 
 def _trial_id(trial: Any) -> str:
