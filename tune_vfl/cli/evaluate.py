@@ -67,11 +67,15 @@ def _raw(dataset: str, defense: str, attacks: list[str], model: str | None) -> d
 
 def _run(raw: dict[str, Any], seeds: int) -> dict[str, Any]:
     from tune_vfl.evaluation import evaluate_spec
-    from tune_vfl.spec import parse
+    from tune_vfl.samplers.base import unknown_sampler
+    from tune_vfl.search.planning import read_study
 
     budget = raw.get("budget")
     raw["budget"] = {**(budget if isinstance(budget, dict) else {}), "seeds": seeds}
-    return evaluate_spec(parse(raw))
+    spec = read_study(raw)
+    if problems := unknown_sampler(spec.sampler.name):
+        raise SpecError(problems)
+    return evaluate_spec(spec)
 
 
 def _show(answer: dict[str, Any]) -> None:

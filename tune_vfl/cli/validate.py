@@ -35,9 +35,10 @@ def validate(
     Example: `tune-vfl validate study.yaml --set budget.trials=100`
     """
     if schema:
+        from tune_vfl.samplers.base import SAMPLERS
         from tune_vfl.spec import json_schema
 
-        emit_json(json_schema())
+        emit_json(json_schema(SAMPLERS.names()))
         return
     if spec is None:
         raise SpecError("validate: expected a SPEC, the path of a YAML file (or --schema)")

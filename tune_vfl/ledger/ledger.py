@@ -16,6 +16,7 @@ from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.ledger.storage import LedgerStorage, storage_at
 from tune_vfl.ledger.trials import not_repeated, params_of, repeats, to_record
 from tune_vfl.outcome import Outcome
+from tune_vfl.samplers.base import listed_points
 from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Ledger:
             StudyError: when a study of this name exists with another spec; the message lists what differs.
             UnreachableError: when the database does not answer.
         """
-        storage = opening.cached(place.open())
+        storage = place.open()
         return cls(place, storage, *opening.create_or_open(storage, study.as_held()))
 
     @classmethod
@@ -74,7 +75,7 @@ class Ledger:
             StudyError: when there is none of this name; the message names the nearest.
         """
         place = storage_at(storage)
-        opened = opening.cached(place.open())
+        opened = place.open()
         return cls(place, opened, *opening.find(opened, name))
 
     def close(self) -> None:
@@ -255,9 +256,8 @@ class Ledger:
 
     def most(self) -> float:
         """Return how many different points there are to try; infinite with a float range."""
-        if self.spec.sampler.name == "grid":
-            return len(self.space.grid(self.spec.budget.trials))
-        return self.space.size
+        listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials)
+        return self.space.size if listed is None else len(listed)
 
     def _id_of(self, number: int) -> int:
         if number not in self._ids:

@@ -10,16 +10,9 @@ from tune_vfl.ledger.planned import PlannedStudy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from optuna.storages import BaseStorage, RDBStorage
+    from optuna.storages import BaseStorage
 
 LEDGER_SCHEMA = "tune-vfl/ledger/1"
-
-
-def cached(storage: RDBStorage) -> BaseStorage:
-    """Return the storage behind Optuna's cache of finished trials."""
-    from optuna.storages import get_storage
-
-    return get_storage(storage)
 
 
 def create_or_open(storage: BaseStorage, study: PlannedStudy) -> tuple[int, PlannedStudy]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from optuna.storages import RDBStorage
+    from optuna.storages import BaseStorage, RDBStorage
 
 SQLITE = "sqlite:///"
 # How sqlite says that a file is no database, or not a whole one.
@@ -52,20 +52,21 @@ class LedgerStorage(ABC):
     def _open(self) -> RDBStorage:
         """Open the database, its tables made first."""
 
-    def open(self) -> RDBStorage:
-        """Open the database.
+    def open(self) -> BaseStorage:
+        """Open the database, behind Optuna's cache of finished trials.
 
         Raises:
             UnreachableError: when it does not answer.
         """
         import optuna
         import sqlalchemy.exc
+        from optuna.storages import get_storage
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         broken = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, sqlite3.Error, OSError)
         try:
-            return self._open()
+            return get_storage(self._open())
         except broken as error:
             raise UnreachableError(
                 f"the ledger {hide_password(self.url)} cannot be opened: {error}; {_advice(error)}"

@@ -93,10 +93,22 @@ def plan_study(spec: StudySpec) -> PlannedStudy:
         DataError: when the data cannot be read.
     """
     from tune_vfl.evaluation.resolving import resolve
-    from tune_vfl.spaces.named import space_of
+    from tune_vfl.samplers.base import unknown_sampler
+    from tune_vfl.spaces.named import space_of, space_problems
 
-    cell = resolve(spec)
-    return PlannedStudy(spec, cell, space_of(spec, cell))
+    problems = unknown_sampler(spec.sampler.name)
+    try:
+        cell = resolve(spec)
+    except SpecError as error:
+        problems = [*error.problems, *space_problems(spec), *problems]
+        raise SpecError(list(dict.fromkeys(problems))) from error
+    try:
+        space = space_of(spec, cell)
+    except SpecError as error:
+        raise SpecError([*error.problems, *problems]) from error
+    if problems:
+        raise SpecError(problems)
+    return PlannedStudy(spec, cell, space)
 
 
 def read_study(raw: Mapping[str, Any]) -> StudySpec:
@@ -116,10 +128,12 @@ def _unknown_names(raw: Mapping[str, Any]) -> Iterator[str]:
     from tune_vfl.data.base import DATASETS
     from tune_vfl.defenses.base import DEFENSES
     from tune_vfl.models.base import MODELS
+    from tune_vfl.samplers.base import SAMPLERS
 
     attacks = as_list(raw.get("attacks"))
     asked: list[tuple[Registry[Any], Any]] = [(ATTACKS, a) for a in (attacks if isinstance(attacks, list) else ())]
     asked += [(DATASETS, raw.get("dataset")), (MODELS, raw.get("model")), (DEFENSES, raw.get("defense"))]
+    asked.append((SAMPLERS, raw.get("sampler")))
     for registry, entry in asked:
         name = entry.get("name") if isinstance(entry, Mapping) else entry
         if isinstance(name, str) and name not in registry:
@@ -169,6 +183,7 @@ def _mistakes(spec: StudySpec) -> list[str]:
     from tune_vfl.data.base import DATASETS
     from tune_vfl.defenses.base import DEFENSES
     from tune_vfl.models.base import MODELS
+    from tune_vfl.samplers.base import unknown_sampler
 
     problems = _option_problems(DEFENSES, Named(name=spec.defense.name, **spec.defense.params), "defense.params")
     for attack in spec.attacks:
@@ -176,7 +191,7 @@ def _mistakes(spec: StudySpec) -> list[str]:
     problems += _option_problems(DATASETS, spec.dataset, "dataset", "Options", ("metric",))
     if spec.model.name is not None:
         problems += _option_problems(MODELS, Named(name=spec.model.name, **spec.model.options), "model", "Options")
-    return problems
+    return [*problems, *unknown_sampler(spec.sampler.name)]
 
 
 def _option_problems(
