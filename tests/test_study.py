@@ -8,7 +8,7 @@ import pytest
 
 from tests.ledgers import open_ledger
 from trainables.simulated import Simulation, closed_form, simulate
-from tune_vfl.errors import SpecError, StudyError
+from tune_vfl.errors import SelectionError, SpecError, StudyError, UsageError
 from tune_vfl.ledger.selecting import select
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study, studies
@@ -51,7 +51,7 @@ def test_the_front_keeps_equal_points_and_drops_dominated_ones(study):
     assert middle["params"] == {"scale": pytest.approx(1e-3)}
     assert set(middle) == {"number", "params", "utility", "leakage", "utility_std", "leakage_std", "attacks"}
     assert study.frontier(attack="norm") == front
-    with pytest.raises(SpecError, match="norm"):
+    with pytest.raises(SelectionError, match="norm"):
         study.frontier(attack="pmc")
 
 
@@ -86,14 +86,14 @@ def test_selecting(study, by, number):
 
 @pytest.mark.parametrize("by", ["best", "leakage=0.2", "leakage<=x", "loss<=1", ""])
 def test_a_selection_that_is_none(study, by):
-    with pytest.raises(SpecError, match="expected knee"):
+    with pytest.raises(UsageError, match="expected knee"):
         select(study.front_trials(), by)
 
 
 def test_a_condition_that_nothing_meets_says_where_the_front_is(study):
-    with pytest.raises(SpecError, match=r"leakage 0\.0000"):
+    with pytest.raises(SelectionError, match=r"leakage 0\.0000"):
         select(study.front_trials(), "utility>=0.99")
-    with pytest.raises(SpecError, match="no point"):
+    with pytest.raises(SelectionError, match="no point"):
         select([], "knee")
 
 

@@ -8,7 +8,7 @@ import typer
 
 from tune_vfl.cli.options import Json, Params, Settings, checked, merged_settings
 from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SpecError, UsageError
 
 # A setting that diverges or cannot be carried out is an answer; a crash is not.
 FAILED = frozenset({"error", "oom", "timeout", "preempted"})
@@ -58,7 +58,7 @@ def evaluate(
 def _raw(dataset: str, defense: str, attacks: list[str], model: str | None) -> dict[str, Any]:
     twice = sorted({a for a in attacks if attacks.count(a) > 1})
     if twice:
-        raise SpecError(f"--attack {', '.join(twice)}: given more than once")
+        raise UsageError(f"--attack {', '.join(twice)}: given more than once")
     raw: dict[str, Any] = {"study": "evaluate", "dataset": {"name": dataset}, "defense": {"name": defense}}
     if model:
         raw["model"] = {"name": model}

@@ -10,7 +10,7 @@ import typer
 
 from tune_vfl.cli.options import Json, Settings, Storage, StudyName
 from tune_vfl.cli.output import complain, emit_json, say
-from tune_vfl.errors import SpecError, TuneVflError
+from tune_vfl.errors import TuneVflError, UsageError
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.study import Study
@@ -122,5 +122,5 @@ def resume(study: StudyName, trials: Trials = None, storage: Storage = None, jso
 
     held = open_study(study, storage).record()
     if trials is not None and trials < len(held.counted):
-        raise SpecError(f"--trials {trials}: study {study!r} has {len(held.counted)} finished trials already")
+        raise UsageError(f"--trials {trials}: study {study!r} has {len(held.counted)} finished trials already")
     raise typer.Exit(show_end(run(study, trials=trials, storage=storage), json=json))

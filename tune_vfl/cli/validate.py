@@ -10,7 +10,7 @@ import typer
 
 from tune_vfl.cli.options import Json, Settings
 from tune_vfl.cli.output import cell, emit, emit_json, say
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.planned import PlannedStudy
@@ -41,7 +41,7 @@ def validate(
         emit_json(json_schema(SAMPLERS.names()))
         return
     if spec is None:
-        raise SpecError("validate: expected a SPEC, the path of a YAML file (or --schema)")
+        raise UsageError("validate: expected a SPEC, the path of a YAML file (or --schema)")
     from tune_vfl.cli.plan import read_plan
 
     plan = read_plan(spec, settings or ())

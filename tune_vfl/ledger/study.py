@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SelectionError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.selecting import select as select_point
 from tune_vfl.metrics import pareto
@@ -54,12 +54,12 @@ class Study:
             attack: take this attack's advantage for the leakage instead of the worst attack's.
 
         Raises:
-            SpecError: when the study has no such attack.
+            SelectionError: when the study has no such attack.
         """
         record = self.record()
         known = [a.name for a in record.cell.attacks]
         if attack is not None and attack not in known:
-            raise SpecError(f"study {self.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
+            raise SelectionError(f"study {self.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
         points = [(_utility(t), _leakage(t, attack)) for t in record.ok]
         return [t for t, on in zip(record.ok, pareto.front(points).tolist(), strict=True) if on]
 
@@ -114,7 +114,9 @@ class Study:
             The configuration, as :func:`tune_vfl.load_config` gives it back.
 
         Raises:
-            SpecError: when no point can be chosen, or the file cannot be written.
+            UsageError: for a ``select`` that is none of these.
+            SelectionError: when no point can be chosen.
+            UnwritableError: when the file cannot be written.
         """
         from tune_vfl.config import Measured, export_config, save_config
 
