@@ -50,7 +50,7 @@ def test_the_head_of_a_study_comes_back():
     assert held.budget == 9
     assert held.spec.training.model_fields_set == {"epochs"}
     assert held.baseline is None
-    ledger.set_references(References(r_lower={"pmc": [0.5, 0.6]}), (0.5, 1.0))
+    ledger.set_references_and_reference_point(References(r_lower={"pmc": [0.5, 0.6]}), (0.5, 1.0))
     ledger.set_baseline(Outcome.failed("diverged", "NaN"))
     assert held.references == References(r_lower={"pmc": [0.5, 0.6]})
     assert held.baseline == Outcome.failed("diverged", "NaN")

@@ -12,7 +12,7 @@ from tune_vfl.errors import SelectionError, SpecError, StudyError, UsageError
 from tune_vfl.ledger.selecting import select
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study, studies
-from tune_vfl.search.progress import ProgressReport, Standing
+from tune_vfl.search.progress import ProgressReport, RunProgress
 from tune_vfl.spec.cell import References
 
 
@@ -30,7 +30,7 @@ def study():
     """Points of the known curve, a failure, a lost trial, and one point twice."""
     ledger = open_ledger(budget={"trials": 8})
     cell = ledger.cell
-    ledger.set_references(References(), (0.5, 1.0))
+    ledger.set_references_and_reference_point(References(), (0.5, 1.0))
     ledger.set_baseline(Outcome.model_validate(simulate(Simulation(), cell, {}).model_dump()))
     for t in (0.0, 0.5, 1.0, 0.5):
         params = {"scale": scale_at(t)}
@@ -125,7 +125,7 @@ def test_the_package_is_the_function_too():
 
 def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
     record = study.record()
-    standing = Standing(record)
+    standing = RunProgress(record)
     assert (standing.done, standing.total, standing.front_size) == (6, 8, 4)
     assert math.isinf(standing.eta_seconds)
     standing.asked(2)

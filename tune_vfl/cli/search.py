@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tune_vfl.search.planning import Plan
 
 FAILED = ("error", "oom", "timeout")
-STOPPED = 130  # as a shell counts Ctrl-C, so that what was to follow the search does not
+STOPPED = 130  # what a shell reports after Ctrl-C, so that `tune-vfl search ... && more` does not go on to `more`
 
 Trials = Annotated[int | None, typer.Option("--trials", min=1, help="Finished trials to end with.")]
 
@@ -63,7 +63,7 @@ def run_plan(plan: Plan, *, json: bool) -> int:
     """Run every study of a plan and print each; a study that cannot be run does not stop the next.
 
     Returns:
-        The exit code: the gravest of the studies', 1 and 4 before 3.
+        The exit code: the gravest of the studies', see :func:`gravest`.
     """
     from tune_vfl.data import load
     from tune_vfl.search import search as run
@@ -87,7 +87,7 @@ def run_plan(plan: Plan, *, json: bool) -> int:
 
 
 def gravest(codes: Sequence[int]) -> int:
-    """Return the exit code of several studies."""
+    """Return the exit code of several studies: stopped, else failed, refused, unreachable, or with failed trials."""
     return next((code for code in (STOPPED, 1, 2, 4, 3) if code in codes), 0)
 
 

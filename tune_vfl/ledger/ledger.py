@@ -1,6 +1,6 @@
 """The ledger: one Optuna study in one database, the only record of what was asked, what came back and why.
 
-It holds no opinion on what to ask next (:mod:`tune_vfl.search.proposals`). Every asked trial is written, with its
+What is asked next is decided elsewhere (:mod:`tune_vfl.search.proposals`). Every asked trial is written, with its
 parameters and its owner in one transaction, before anybody works on it; so a kill at any moment loses no more than
 the work in flight.
 """
@@ -119,8 +119,8 @@ class Ledger:
         raw = self._attrs().get("reference_point")
         return None if raw is None else (float(raw[0]), float(raw[1]))
 
-    def set_references(self, references: References, reference_point: tuple[float, float]) -> None:
-        """Keep what is measured once a study."""
+    def set_references_and_reference_point(self, references: References, reference_point: tuple[float, float]) -> None:
+        """Keep what is measured once a study: what attacks are compared with, and the point for the hypervolume."""
         self._set("reference_point", list(reference_point))
         self._set("references", references.model_dump(mode="json"))
 

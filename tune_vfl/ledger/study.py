@@ -33,7 +33,7 @@ class Study:
         self.name = name
         self.stopped = stopped
         self._ledger = Ledger.open(name, storage)
-        # A reader asks nothing, so nothing can be lost with it.
+        # This ledger is only read: it begins no trials that would have to count as lost.
         self._ledger.close()
 
     @classmethod

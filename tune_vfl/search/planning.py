@@ -153,7 +153,7 @@ def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Skipped]]:
             fitting.append(attack)
         except SpecError as error:
             unfit.append(Skipped(spec.study, attack.name, error.problems))
-    if not fitting:  # what is wrong whichever attack is asked for tells why; the attacks' own reasons would hide it
+    if not fitting:  # the problems that come with every attack are the reason; those of single attacks would hide it
         common = [p for p in problems if all(p in entry.problems for entry in unfit)]
         return None, [Skipped(spec.study, None, common or problems)]
     return plan_study(spec.model_copy(update={"attacks": tuple(fitting)})), unfit

@@ -67,7 +67,7 @@ class Proposals:
     def ask(self, count: int, pack: str = "") -> list[Asked]:
         """Ask for up to ``count`` trials and write them; fewer when the space runs out. The budget is the caller's.
 
-        A lost trial whose worker died is asked again alone, so that it can take nobody with it.
+        A lost trial whose worker died is asked again alone: if it kills its worker again, no other is lost.
         """
         asked: list[Asked] = []
         for lost in self._ledger.owed_retries()[:count]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
-    from tune_vfl.search.searcher import LedgerSearcher, Plan, Watcher
+    from tune_vfl.search.searcher import LedgerSearcher, RunSettings, Watcher
     from tune_vfl.spec import StudySpec
     from tune_vfl.spec.cell import References
 
@@ -140,7 +140,7 @@ class _Run:
         if report and lost:
             report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
         watchers: tuple[Watcher, ...] = (_Tee(self._ledger, dispatcher), *([report] if report else []))
-        stopped = self._fit(self._plan(resources, record, begun), watchers, report)
+        stopped = self._fit(self._settings(resources, record, begun), watchers, report)
         ended = self._ledger.record()
         dispatcher.on_study(ended)
         if report:
@@ -150,8 +150,8 @@ class _Run:
                 report.say(f"{why}; {ended.waiting} trials are owed: 'tune-vfl resume {ended.name}'")
         return stopped
 
-    def _plan(self, resources: Mapping[str, float], record: StudyRecord, begun: float) -> Plan:
-        from tune_vfl.search.searcher import Plan
+    def _settings(self, resources: Mapping[str, float], record: StudyRecord, begun: float) -> RunSettings:
+        from tune_vfl.search.searcher import RunSettings
 
         owed = self._baseline_owed()
         trials = max(1, record.waiting)
@@ -160,7 +160,7 @@ class _Run:
         most = self._work.trainable.most_per_pack(self._ledger.cell) if alike else 1
         size = pack_size(self._resources, trials=trials, seeds=len(self._ledger.cell.seeds), workers=workers, most=most)
         deadline = begun + self._minutes * 60 if self._minutes else None
-        return Plan(size, workers, deadline, self._work.options, baseline=owed)
+        return RunSettings(size, workers, deadline, self._work.options, baseline=owed)
 
     def _measure(self) -> None:
         """Measure what belongs to the study and not to a trial, in a worker."""
@@ -171,12 +171,12 @@ class _Run:
             task.remote(self._work.trainable, self._ledger.cell.model_dump_json(), dict(self._work.options))
         )
         references, guess = answer
-        self._ledger.set_references(references, (guess, 1.0))
+        self._ledger.set_references_and_reference_point(references, (guess, 1.0))
 
-    def _fit(self, plan: Plan, watchers: tuple[Watcher, ...], report: ProgressReport | None) -> bool:
+    def _fit(self, settings: RunSettings, watchers: tuple[Watcher, ...], report: ProgressReport | None) -> bool:
         from tune_vfl.search.searcher import LedgerSearcher
 
-        searcher = LedgerSearcher(self._ledger, plan, watchers)
+        searcher = LedgerSearcher(self._ledger, settings, watchers)
 
         def stop() -> None:
             searcher.stop()
@@ -186,7 +186,7 @@ class _Run:
         name = self._ledger.spec.study
         try:
             with on_interrupt(stop):
-                self._tune(searcher, plan.workers)
+                self._tune(searcher, settings.workers)
         except KeyboardInterrupt:
             if report:
                 report.say(f"left at once; 'tune-vfl resume {name}' asks again what was running")
