@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.search.runner import Work, run_study
 from tune_vfl.spaces.named import space_of
 
@@ -48,7 +49,7 @@ def measure(sampler: str, trials: int, pack: str | int, *, mlflow: bool) -> tupl
 
         listeners.append(Recorder(name))
     work = Work(SimulatedTrainable, {"noise": 0.01})
-    run_study(spec, cell, space_of(spec, cell), listeners=listeners, progress=False, work=work)
+    run_study(PlannedStudy(spec, cell, space_of(spec, cell)), listeners=listeners, progress=False, work=work)
     after = max(1, trials - 1)
     return (time.perf_counter() - clock.first) / after, (time.process_time() - clock.cpu) / after
 

@@ -18,7 +18,7 @@ from tune_vfl.config import Measured, export_config, save_config
 from tune_vfl.data.split import split
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.defenses.parts.pipeline import Pipeline
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ConfigError, SpecError
 from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
@@ -235,12 +235,12 @@ def test_round_trip_and_every_parameter_is_written_out(tmp_path: Path) -> None:
 def test_broken_files_are_refused(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "best.json"
     path.write_text(content)
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(ConfigError, match=said):
         load_config(path)
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"nowhere\.json"):
+    with pytest.raises(ConfigError, match=r"nowhere\.json"):
         load_config(tmp_path / "nowhere.json")
 
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tune_vfl.errors import TuneVflError, UnknownNameError
+from tune_vfl.errors import (
+    ConfigError,
+    DataError,
+    SelectionError,
+    ShapeError,
+    SpecError,
+    StudyError,
+    TuneVflError,
+    UnknownNameError,
+    UnreachableError,
+    UnwritableError,
+    UsageError,
+)
 from tune_vfl.registry import Registry
 
 
@@ -48,3 +60,12 @@ def test_loading_that_was_cut_short_goes_on_at_the_next_look(monkeypatch: pytest
             with pytest.raises(KeyboardInterrupt):
                 registry.names()
     assert registry.names() == ["a"]
+
+
+def test_every_error_that_a_person_can_cause_ends_with_code_2() -> None:
+    for cls in (SpecError, UsageError, ShapeError, UnwritableError, ConfigError, SelectionError, DataError, StudyError):
+        assert issubclass(cls, TuneVflError)
+        assert cls.exit_code == 2
+        assert cls is SpecError or not issubclass(cls, SpecError), "a mistake elsewhere is no mistake in a spec"
+    assert UnreachableError.exit_code == 4
+    assert TuneVflError.exit_code == 1

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from tune_vfl.defenses.base import DEFENSES, Defense, defense_params
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ConfigError, SpecError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.version import VERSION
 from tune_vfl.spec import Named, Strict, Training, explain
@@ -128,7 +128,7 @@ def save_config(config: ExportedConfig, path: Path | str) -> Path:
         The path written.
 
     Raises:
-        SpecError: when the place cannot be written.
+        UnwritableError: when the place cannot be written.
     """
     target = Path(path)
     with written_whole(target) as draft:
@@ -140,18 +140,20 @@ def load_config(path: Path | str) -> ExportedConfig:
     """Load an exported configuration.
 
     Raises:
-        SpecError: when the file is missing, is not JSON, or is not a configuration of a schema known here.
+        ConfigError: when the file is missing, is not JSON, or is not a configuration of a schema known here.
     """
     try:
         raw = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise SpecError(
+        raise ConfigError(
             f"{path}: cannot be read as JSON ({error}); give a file that `tune-vfl export` wrote"
         ) from error
     schema = raw.get("schema") if isinstance(raw, dict) else None
     if schema != CONFIG_SCHEMA:
-        raise SpecError(f"{path}: expected schema {CONFIG_SCHEMA!r}, got {schema!r}; export it again with this version")
+        raise ConfigError(
+            f"{path}: expected schema {CONFIG_SCHEMA!r}, got {schema!r}; export it again with this version"
+        )
     try:
         return ExportedConfig.model_validate(raw)
     except ValidationError as error:
-        raise SpecError([f"{path}: {problem}" for problem in explain(error, ExportedConfig)]) from error
+        raise ConfigError("\n".join(f"{path}: {problem}" for problem in explain(error, ExportedConfig))) from error

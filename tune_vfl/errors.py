@@ -46,6 +46,39 @@ class UnknownNameError(SpecError):
         super().__init__(f"unknown {kind} {name!r}.{did_you_mean(name, self.known)} Known: {', '.join(self.known)}.")
 
 
+class UsageError(TuneVflError):
+    """A call or an option that cannot be followed as it stands.
+
+    A step that the caller's own loop left out, an argument outside its range, options that exclude each other.
+    """
+
+    exit_code = 2
+
+
+class ShapeError(TuneVflError):
+    """Tensors or arrays whose shapes do not fit each other, or what is to be computed from them."""
+
+    exit_code = 2
+
+
+class UnwritableError(TuneVflError):
+    """A file or a folder that cannot be written. Names the place."""
+
+    exit_code = 2
+
+
+class ConfigError(TuneVflError):
+    """A file that is not an exported configuration of a schema known here. Names the file and every problem."""
+
+    exit_code = 2
+
+
+class SelectionError(TuneVflError):
+    """What a study is asked for and does not hold: a point of its front that meets a condition, an attack."""
+
+    exit_code = 2
+
+
 class DataError(TuneVflError):
     """A data file that is missing, broken or does not fit its description. Names the file and the column."""
 

@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from tests.helpers.problems import made_up_split, train
 from tune_vfl.defenses.discrete_sgd import DiscreteSgd, DiscreteSgdParams
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Training
@@ -91,7 +91,7 @@ def test_first_epoch_outliers():
 
 
 def test_first_epoch_wants_to_know_the_rows():
-    with pytest.raises(SpecError, match="setup"):
+    with pytest.raises(UsageError, match="setup"):
         send(made(mode="first_epoch"), normal(4))
     assert made(mode="first_epoch").notes()
     assert not made().notes()

@@ -15,7 +15,7 @@ from tune_vfl.defenses.gafm import Gafm, GafmParams, normalized, response_gradie
 from tune_vfl.defenses.gafm_marvell import GafmMarvell, GafmMarvellParams
 from tune_vfl.defenses.marvell import Marvell, MarvellParams
 from tune_vfl.defenses.parts.critic import Critic, LastPass, positives_rank_low
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SpecError, UsageError
 from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.training import wrap
@@ -203,9 +203,9 @@ def test_where_the_probability_is_taken_from():
 
 def test_it_says_what_it_misses():
     unready = Gafm(GafmParams(), num_classes=2, embedding_dims=[1], mode="label_only")
-    with pytest.raises(SpecError, match="setup"):
+    with pytest.raises(UsageError, match="setup"):
         unready.loss(torch.zeros(4, 1), torch.arange(4) % 2, [])
-    with pytest.raises(SpecError, match="loss"):
+    with pytest.raises(UsageError, match="loss"):
         made().cut_gradient(torch.zeros(40, 1), y=torch.arange(40) % 2)
     assert "embeddings" in made().notes()[0]
 

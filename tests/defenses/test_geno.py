@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tune_vfl.defenses.geno import Geno, GenoParams
 from tune_vfl.defenses.parts.robust import Window, robust_threshold
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.protocol.hooks import Context
 
 
@@ -111,5 +111,5 @@ def test_a_party_whose_embeddings_jump_gets_nothing_for_that_step(threshold, mem
 
 def test_drift_needs_the_context_of_the_step():
     grad = torch.zeros(8, 4)
-    with pytest.raises(SpecError, match="context"):
+    with pytest.raises(UsageError, match="context"):
         made(GenoParams(scope="party")).cut_gradient(grad, y=grad)

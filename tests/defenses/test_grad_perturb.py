@@ -10,7 +10,7 @@ from tests.helpers.problems import made_up_split, train
 from tests.protocol.test_loop import ALONE
 from tune_vfl.data.base import Split
 from tune_vfl.defenses.grad_perturb import GradPerturb, GradPerturbParams
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.protocol.hooks import Context, Hooks
 from tune_vfl.protocol.losses import loss_gradient, task_loss
 from tune_vfl.protocol.members import Pack
@@ -98,7 +98,7 @@ def test_two_labels_are_told_apart_by_at_most_epsilon(epsilon):
 
 def test_without_a_context_it_says_what_is_missing():
     grad, y, _, _ = step(3)
-    with pytest.raises(SpecError, match="per_class_gradient"):
+    with pytest.raises(UsageError, match="per_class_gradient"):
         made(3).cut_gradient(grad, y=y)
 
 

@@ -9,7 +9,7 @@ from tune_vfl.defenses.kdk import Kdk, KdkParams
 from tune_vfl.defenses.parts import teachers
 from tune_vfl.defenses.parts.teacher_labels import class_ranks, soft_labels
 from tune_vfl.defenses.parts.teachers import Teacher, TeacherMemory, TeacherRecipe, find_teachers, train_teacher
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.testing.gradients import softmax_gradient
 
 
@@ -163,5 +163,5 @@ def test_notes_warn_where_the_anchor_is_the_least_likely_and_tell_what_the_teach
 
 
 def test_without_features_there_is_no_teacher():
-    with pytest.raises(SpecError, match="active_features"):
+    with pytest.raises(UsageError, match="active_features"):
         Kdk(KdkParams(k=2), num_classes=2, embedding_dims=[4]).setup(torch.tensor([0, 1]), torch.tensor([0, 1]))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tune_vfl.defenses.label_dp import LabelDp, LabelDpParams
 from tune_vfl.defenses.parts import randomized_response as rr
 from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import parse
@@ -195,7 +195,7 @@ def test_what_a_rule_needs():
     assert not problems(rule="lp_2st")
     assert not problems(forward_correct=True)
     assert "forward_correct" in problems(rule="rr_with_prior", forward_correct=True)[0]
-    with pytest.raises(SpecError, match="active_features"):
+    with pytest.raises(UsageError, match="active_features"):
         made(torch.arange(20) % 4, rule="lp_2st")
 
 

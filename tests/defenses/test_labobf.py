@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.problems import made_up_split
 from tune_vfl.defenses.labobf import LARGEST, Labobf, LabobfParams, cut_points, draw_numbers, soft_values
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError, SpecError, UsageError
 from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.training import extended, scores_on_test_rows
@@ -180,12 +180,12 @@ def test_members_with_other_bins_and_seeds_share_a_pack():
 
 def test_what_cannot_be_is_refused_with_the_reason():
     defense = Labobf(LabobfParams(), num_classes=2, embedding_dims=[4])
-    with pytest.raises(SpecError, match="extend"):
+    with pytest.raises(UsageError, match="extend"):
         defense.setup(torch.zeros(4, dtype=torch.int64), torch.arange(4))
-    with pytest.raises(SpecError, match="label party"):
+    with pytest.raises(UsageError, match="label party"):
         defense.extend([torch.zeros(4, 2)], seed=0, part="train")
     defense.extend([torch.zeros(4, 2), torch.zeros(4, 2)], seed=0, part="train")
-    with pytest.raises(SpecError, match="4 rows were extended and 3"):
+    with pytest.raises(ShapeError, match="4 rows were extended and 3"):
         defense.setup(torch.zeros(3, dtype=torch.int64), torch.arange(3))
     [problem] = Labobf.problems(LabobfParams(table="epsilon"), num_classes=3, mode="split")
     assert "two classes" in problem

@@ -11,7 +11,7 @@ from torch import nn
 from tests.helpers.problems import made_up_split, network_for
 from tune_vfl.data.base import Split
 from tune_vfl.defenses.mid import Bottleneck, BottleneckedTop, Mid, MidParams, divergence
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError, SpecError
 from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.training import wrap
@@ -70,7 +70,7 @@ def test_each_passive_party_has_its_own_and_the_label_party_passes():
     first, second = top.bottlenecks
     assert torch.equal(out[:, :3], first(joined[:, :3]))
     assert torch.equal(out[:, 3:5], second(joined[:, 3:5]))
-    with pytest.raises(SpecError, match="concat"):
+    with pytest.raises(ShapeError, match="concat"):
         top(joined[:, :4])
 
 

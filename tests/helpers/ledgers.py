@@ -6,6 +6,8 @@ from typing import Any
 
 from trainables.simulated import simulated_cell, simulated_spec
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.spaces.named import space_of
 
 
@@ -13,4 +15,4 @@ def open_ledger(name: str = "study", **fields: Any) -> Ledger:
     """Make or open the ledger of a simulated study under ``TUNE_VFL_HOME``."""
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
-    return Ledger.create_or_open(spec, cell, space_of(spec, cell))
+    return Ledger.create_or_open(PlannedStudy(spec, cell, space_of(spec, cell)), storage_at(spec.storage))

@@ -14,7 +14,7 @@ from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.ledger.finite import clean, read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger, study_names
 from tune_vfl.ledger.owner import is_alive, new_session, this_owner
-from tune_vfl.ledger.storage import hide_password, ledger_url, study_lock
+from tune_vfl.ledger.storage import hide_password, storage_at
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import References
@@ -47,7 +47,7 @@ def test_the_head_of_a_study_comes_back():
     assert held.budget == 9
     assert held.spec.training.model_fields_set == {"epochs"}
     assert held.baseline is None
-    ledger.set_references(References(r_lower={"pmc": [0.5, 0.6]}), (0.5, 1.0))
+    ledger.set_references_and_reference_point(References(r_lower={"pmc": [0.5, 0.6]}), (0.5, 1.0))
     ledger.set_baseline(Outcome.failed("diverged", "NaN"))
     assert held.references == References(r_lower={"pmc": [0.5, 0.6]})
     assert held.baseline == Outcome.failed("diverged", "NaN")
@@ -77,7 +77,7 @@ def test_only_ok_is_complete_and_all_but_preempted_count(name):
 def test_complete_trials_hold_utility_up_and_leakage_down():
     ledger = open_ledger()
     ledger.tell(ledger.begin({"scale": 1e-5}), ok_outcome(ledger, {"scale": 1e-5}))
-    study = optuna.load_study(study_name="study", storage=ledger_url())
+    study = optuna.load_study(study_name="study", storage=storage_at().url)
     assert [d.name for d in study.directions] == ["MAXIMIZE", "MINIMIZE"]
     assert study.trials[0].values == pytest.approx([0.95, 1.0])
 
@@ -145,7 +145,7 @@ def test_an_orphan_whose_outcome_was_written_is_finished_with_it():
 
 def test_an_orphan_without_owner_or_parameters_is_finished_and_not_asked_again():
     open_ledger()
-    study = optuna.load_study(study_name="study", storage=ledger_url())
+    study = optuna.load_study(study_name="study", storage=storage_at().url)
     study.ask()
     study.enqueue_trial({"scale": 0.02})
     ledger = open_ledger()
@@ -230,14 +230,14 @@ def test_a_ledger_that_cannot_be_opened_says_so(home):
 
 
 def test_one_driver_a_study(tmp_path):
-    url = ledger_url()
-    code = f"from tune_vfl.ledger.storage import study_lock\nwith study_lock({url!r}, 'a'): print('in')"
+    place = storage_at()
+    code = f"from tune_vfl.ledger.storage import storage_at\nwith storage_at({place.url!r}).lock('a'): print('in')"
     run = [sys.executable, "-c", code]
-    with study_lock(url, "a"):
+    with place.lock("a"):
         refused = subprocess.run(run, capture_output=True, text=True, env=dict(os.environ), check=False)
         assert refused.returncode != 0
         assert "another process" in refused.stderr
-        with study_lock(url, "b"):
+        with place.lock("b"):
             pass
     assert subprocess.run(run, capture_output=True, text=True, env=dict(os.environ), check=False).stdout == "in\n"
 

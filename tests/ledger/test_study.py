@@ -8,11 +8,11 @@ import pytest
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, closed_form, simulate
-from tune_vfl.errors import SpecError, StudyError
+from tune_vfl.errors import SelectionError, SpecError, StudyError, UsageError
 from tune_vfl.ledger.selecting import select
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study, studies
-from tune_vfl.search.progress import ProgressReport, Standing
+from tune_vfl.search.progress import ProgressReport, RunProgress
 from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -27,7 +27,7 @@ def study():
     """Points of the known curve, a failure, a lost trial, and one point twice."""
     ledger = open_ledger(budget={"trials": 8})
     cell = ledger.cell
-    ledger.set_references(References(), (0.5, 1.0))
+    ledger.set_references_and_reference_point(References(), (0.5, 1.0))
     ledger.set_baseline(Outcome.model_validate(simulate(Simulation(), cell, {}).model_dump()))
     for t in (0.0, 0.5, 1.0, 0.5):
         params = {"scale": scale_at(t)}
@@ -48,7 +48,7 @@ def test_the_front_keeps_equal_points_and_drops_dominated_ones(study):
     assert middle["params"] == {"scale": pytest.approx(1e-3)}
     assert set(middle) == {"number", "params", "utility", "leakage", "utility_std", "leakage_std", "attacks"}
     assert study.frontier(attack="norm") == front
-    with pytest.raises(SpecError, match="norm"):
+    with pytest.raises(SelectionError, match="norm"):
         study.frontier(attack="pmc")
 
 
@@ -83,14 +83,14 @@ def test_selecting(study, by, number):
 
 @pytest.mark.parametrize("by", ["best", "leakage=0.2", "leakage<=x", "loss<=1", ""])
 def test_a_selection_that_is_none(study, by):
-    with pytest.raises(SpecError, match="expected knee"):
+    with pytest.raises(UsageError, match="expected knee"):
         select(study.front_trials(), by)
 
 
 def test_a_condition_that_nothing_meets_says_where_the_front_is(study):
-    with pytest.raises(SpecError, match=r"leakage 0\.0000"):
+    with pytest.raises(SelectionError, match=r"leakage 0\.0000"):
         select(study.front_trials(), "utility>=0.99")
-    with pytest.raises(SpecError, match="no point"):
+    with pytest.raises(SelectionError, match="no point"):
         select([], "knee")
 
 
@@ -122,7 +122,7 @@ def test_the_package_is_the_function_too():
 
 def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
     record = study.record()
-    standing = Standing(record)
+    standing = RunProgress(record)
     assert (standing.done, standing.total, standing.front_size) == (6, 8, 4)
     assert math.isinf(standing.eta_seconds)
     standing.asked(2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.metrics import reconstruction, tradeoff
 
 
@@ -87,12 +87,12 @@ def test_what_is_undefined_is_nan():
     for measure in (reconstruction.mse, reconstruction.psnr, reconstruction.ssim):
         assert math.isnan(measure(nothing, nothing))
         assert math.isnan(measure(np.full_like(true, np.nan), true))
-        with pytest.raises(SpecError, match="shape"):
+        with pytest.raises(ShapeError, match="shape"):
             measure(true[:, :, :2], true)
     assert math.isnan(reconstruction.recovered(true, true, true[0]))
     table = true.reshape(1, 16)
     for measure in (reconstruction.psnr, reconstruction.ssim):
-        with pytest.raises(SpecError, match="images"):
+        with pytest.raises(ShapeError, match="images"):
             measure(table, table)
 
 
@@ -101,7 +101,7 @@ def test_cap_is_the_published_product_for_one_setting():
     assert tradeoff.cap([0.5, 1.0], [0.2, 0.4]) == pytest.approx(0.25)
     assert math.isnan(tradeoff.cap([math.nan], [0.1]))
     for wrong in ([], [0.1, 0.2]):
-        with pytest.raises(SpecError, match="CAP"):
+        with pytest.raises(ShapeError, match="CAP"):
             tradeoff.cap([0.5] if wrong else [], wrong)
 
 
@@ -109,7 +109,7 @@ def test_dcs_is_one_at_the_ideal_and_falls_with_either_distance():
     assert tradeoff.dcs(0.1, 0.9, floor=0.1, undefended=0.9) == 1.0
     assert tradeoff.dcs(0.5, 0.6, floor=0.1, undefended=0.9) == pytest.approx(1 / (1 + math.sqrt(0.08 + 0.045)))
     assert tradeoff.dcs(0.5, 0.0, floor=0.1, undefended=0.9, beta=0.0) == pytest.approx(1 / 1.4)
-    with pytest.raises(SpecError, match="beta"):
+    with pytest.raises(UsageError, match="beta"):
         tradeoff.dcs(0, 0, floor=0, undefended=0, beta=2)
 
 

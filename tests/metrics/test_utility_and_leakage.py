@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score, top_k_accuracy_score
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.metrics import leakage
 from tune_vfl.metrics.utility import auc, utility
 
@@ -88,7 +88,7 @@ def test_batch_aggregates_drop_batches_of_one_class():
     assert leakage.leak_auc(scores, y, aggregate="batch_mean", batches=batches) == 1.0
     assert leakage.leak_auc(scores, y, flip=False, aggregate="batch_q95", batches=batches) == pytest.approx(0.95)
     assert math.isnan(leakage.leak_auc(scores, y, aggregate="batch_mean", batches=[(4, 6)]))
-    with pytest.raises(SpecError, match="batches"):
+    with pytest.raises(UsageError, match="batches"):
         leakage.leak_auc(scores, y, aggregate="batch_mean")
 
 
@@ -143,9 +143,9 @@ def test_advantage_is_zero_at_the_floor_and_one_at_certainty(success, floor):
 
 
 def test_wrong_shapes_and_names_are_refused():
-    with pytest.raises(SpecError, match="unknown metric"):
+    with pytest.raises(UsageError, match="unknown metric"):
         utility("mse", np.zeros((1, 2)), np.zeros(1, dtype=int))
-    with pytest.raises(SpecError, match="shape"):
+    with pytest.raises(ShapeError, match="shape"):
         utility("auc", np.zeros(3), np.zeros(3, dtype=int))
-    with pytest.raises(SpecError, match="two classes"):
+    with pytest.raises(ShapeError, match="two classes"):
         leakage.leak_auc(np.zeros((3, 4)), np.zeros(3, dtype=int))

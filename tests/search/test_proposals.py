@@ -7,8 +7,8 @@ from trainables.simulated import Simulation, simulate
 from tune_vfl.errors import SpecError
 from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.outcome import Outcome
+from tune_vfl.samplers.base import SAMPLERS, sampler_seed
 from tune_vfl.search.proposals import Proposals
-from tune_vfl.search.samplers import SAMPLERS, make_sampler, sampler_seed
 from tune_vfl.spaces.space import point_key
 
 WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
@@ -112,8 +112,10 @@ def test_nsga2_goes_on_with_its_generations_after_a_resume():
 
 
 def test_the_samplers_by_name():
+    import optuna
+
     for name in SAMPLERS:
-        assert make_sampler(name, seed=0, position=0, budget=40) is not None
+        assert isinstance(SAMPLERS[name].build(0, budget=40), optuna.samplers.BaseSampler)
 
 
 def test_gp_that_cannot_run_says_what_to_take(monkeypatch):
@@ -124,4 +126,4 @@ def test_gp_that_cannot_run_says_what_to_take(monkeypatch):
 
     monkeypatch.setattr(optuna.samplers, "GPSampler", broken)
     with pytest.raises(SpecError, match="take tpe"):
-        make_sampler("gp", seed=0, position=0, budget=40)
+        SAMPLERS["gp"].build(0, budget=40)

@@ -15,6 +15,7 @@ import pytest
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, TuneVflError
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.search import load_study, resume
 from tune_vfl.search.runner import Work, run_study
 from tune_vfl.spaces.named import space_of
@@ -39,7 +40,9 @@ def go(options=None, *, name="study", listeners=(), progress=False, trials=None,
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
     work = Work(SimulatedTrainable, options or {})
-    return run_study(spec, cell, space_of(spec, cell), listeners=listeners, progress=progress, work=work, trials=trials)
+    return run_study(
+        PlannedStudy(spec, cell, space_of(spec, cell)), listeners=listeners, progress=progress, work=work, trials=trials
+    )
 
 
 def check_ledger(record, trials):
@@ -55,11 +58,11 @@ def check_ledger(record, trials):
 
 def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
     ended = go({"noise": 0.01}, budget={"trials": 24}, progress=True)
-    check_ledger(ended.record, 24)
+    check_ledger(ended.record(), 24)
     assert not ended.stopped
-    assert ended.record.by_outcome() == {"ok": 24, "running": 0, "waiting": 0}
-    assert ended.record.baseline.outcome == "ok"
-    assert ended.record.reference_point == (0.5, 1.0)
+    assert ended.record().by_outcome() == {"ok": 24, "running": 0, "waiting": 0}
+    assert ended.record().baseline.outcome == "ok"
+    assert ended.record().reference_point == (0.5, 1.0)
     packs = Counter(t.user_attrs["pack"] for t in Ledger.open("study").trials())
     assert set(packs.values()) == {6}
     summary = load_study("study").summary()
@@ -69,8 +72,9 @@ def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
     assert shown.out == ""
     assert "24/24 trials: 24 ok" in shown.err
     assert "without defense" in shown.err
+    before = ended.record()
     again = go({}, budget={"trials": 24})
-    assert again.record == ended.record, "a finished study has nothing left to do"
+    assert again.record() == before, "a finished study has nothing left to do"
 
 
 def test_more_budget_and_another_spec():
@@ -85,7 +89,7 @@ def test_every_outcome_ends_as_what_it_is():
     space = {"name": "laplace", "space": {"scale": {"choice": [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]}}}
     options = {"nan_above": 0.9, "raise_above": 0.6, "oom_above": 0.8, "diverge_above": 0.2}
     # 1e-2 raises, 1e-1 runs out of memory first; with P > 1 none of them harms the others.
-    record = go(options, defense=space, resources={"pack": 5}).record
+    record = go(options, defense=space, resources={"pack": 5}).record()
     ends = {t.params["scale"]: t.outcome.outcome for t in record.trials}
     assert ends == {1e-5: "ok", 1e-4: "diverged", 1e-3: "diverged", 1e-2: "error", 1e-1: "oom"}
     assert all(t.outcome.reason for t in record.trials if t.outcome.outcome != "ok")
@@ -93,7 +97,7 @@ def test_every_outcome_ends_as_what_it_is():
 
 
 def test_nan_ends_diverged_and_harms_nothing_else():
-    record = go({"nan_above": 0.5}, defense=WIDE, sampler="random", budget={"trials": 16}).record
+    record = go({"nan_above": 0.5}, defense=WIDE, sampler="random", budget={"trials": 16}).record()
     check_ledger(record, 16)
     assert set(record.by_outcome()) == {"ok", "diverged", "running", "waiting"}
     for trial in record.trials:
@@ -102,12 +106,14 @@ def test_nan_ends_diverged_and_harms_nothing_else():
 
 
 def test_a_trial_over_its_time_is_a_timeout():
-    record = go({"sleep": 5.0}, budget={"trials": 2, "trial_minutes": 0.005}, resources={"pack": 2}).record
+    record = go({"sleep": 5.0}, budget={"trials": 2, "trial_minutes": 0.005}, resources={"pack": 2}).record()
     assert {t.outcome.outcome for t in record.trials} == {"timeout"}
 
 
 def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path, capsys):
-    record = go({"exit_once": str(tmp_path / "died")}, defense=WIDE, budget={"trials": 8}, resources={"pack": 2}).record
+    record = go(
+        {"exit_once": str(tmp_path / "died")}, defense=WIDE, budget={"trials": 8}, resources={"pack": 2}
+    ).record()
     check_ledger(record, 8)
     assert record.baseline.outcome == "ok"
     assert (tmp_path / "died").exists()
@@ -115,7 +121,7 @@ def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path, capsys):
 
 
 def test_a_setting_that_kills_every_worker_ends_as_an_error():
-    record = go({"exit_above": 0.9}, budget={"trials": 4}, resources={"pack": 4}).record
+    record = go({"exit_above": 0.9}, budget={"trials": 4}, resources={"pack": 4}).record()
     check_ledger(record, 4)
     by_scale = {t.params["scale"]: t.outcome.outcome for t in record.counted}
     assert by_scale == {1e-4: "ok", 1e-3: "ok", 1e-2: "ok", 1e-1: "error"}
@@ -154,17 +160,17 @@ class Listening:
 def test_a_broken_listener_is_warned_of_once_and_the_others_hear_everything(capfd):
     broken, listening = Broken(), Listening()
     ended = go(budget={"trials": 6}, defense=WIDE, listeners=(broken, listening))
-    check_ledger(ended.record, 6)
+    check_ledger(ended.record(), 6)
     assert broken.told == 6
-    assert sorted(listening.trials) == [t.number for t in ended.record.trials]
+    assert sorted(listening.trials) == [t.number for t in ended.record().trials]
     assert listening.studies[0].trials == ()
-    assert listening.studies[-1] == ended.record
+    assert listening.studies[-1] == ended.record()
     assert capfd.readouterr().err.count("Broken failed") == 1
 
 
 def test_no_time_left_asks_nothing_more(capfd):
     ended = go({"sleep": 0.3}, defense=WIDE, budget={"trials": 400, "minutes": 0.1}, progress=True)
-    record = ended.record
+    record = ended.record()
     assert record.running == 0
     assert 0 < record.waiting < 400
     assert not ended.stopped
@@ -174,6 +180,7 @@ def test_no_time_left_asks_nothing_more(capfd):
 DRIVER = """
     import sys
     from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+    from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.search.runner import Work, run_study
     from tune_vfl.spaces.named import space_of
 
@@ -181,7 +188,7 @@ DRIVER = """
     spec = simulated_spec("study", defense=wide, budget={"trials": 24}, resources={"pack": 2})
     cell = simulated_cell(spec)
     work = Work(SimulatedTrainable, {"sleep": float(sys.argv[2]), "journal": sys.argv[1]})
-    ended = run_study(spec, cell, space_of(spec, cell), work=work)
+    ended = run_study(PlannedStudy(spec, cell, space_of(spec, cell)), work=work)
     print("stopped" if ended.stopped else "done")
 """
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from tune_vfl.cli.main import main
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.service.dashboard import ask, bearer, dashboard_address, find_token, is_loopback
 from tune_vfl.service.jobs import study_in
 
@@ -237,7 +237,7 @@ def test_where_the_token_comes_from(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_AUTH_TOKEN")
     for broken in (tmp_path / "missing", tmp_path):
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(broken))
-        with pytest.raises(SpecError, match="RAY_AUTH_TOKEN_PATH"):
+        with pytest.raises(UsageError, match="RAY_AUTH_TOKEN_PATH"):
             find_token()
 
 

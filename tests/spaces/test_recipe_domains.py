@@ -20,7 +20,7 @@ from tune_vfl.evaluation.measuring import measure_references
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
-from tune_vfl.ledger.heads import Head
+from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.models.mlp import MlpOptions
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study, resume, search
@@ -78,11 +78,13 @@ def test_a_spec_with_domains_comes_back_from_its_dump_its_report_and_the_ledger(
     spec, cell, space = planned(**DOMAINS)
     assert parse(spec.model_dump(exclude_unset=True)) == spec
     assert parse(json.loads(spec.model_dump_json(exclude_unset=True))).searched == spec.searched
-    held = Head.of(spec, cell, space)
+    held = PlannedStudy(spec, cell, space).as_held()
     assert held.spec == spec
     assert held.space == space
-    assert held.difference(Head.of(spec, cell, space)) == []
-    other = Head.of(*planned(**{**DOMAINS, "training": {**DOMAINS["training"], "lr": {"float": [1e-4, 1e-3]}}}))
+    assert held.difference(PlannedStudy(spec, cell, space).as_held()) == []
+    other = PlannedStudy(
+        *planned(**{**DOMAINS, "training": {**DOMAINS["training"], "lr": {"float": [1e-4, 1e-3]}}})
+    ).as_held()
     assert any("training.lr" in change for change in held.difference(other))
 
 

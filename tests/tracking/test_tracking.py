@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tune_vfl.errors import SpecError, TuneVflError, UnreachableError
+from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
 from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
@@ -430,7 +430,7 @@ def test_the_ui_listens_on_loopback_only():
     words = ui.command("sqlite:///x.db", 5001)
     assert words[words.index("--host") + 1] == "127.0.0.1"
     assert words[words.index("--port") + 1] == "5001"
-    with pytest.raises(SpecError, match="has its own UI"):
+    with pytest.raises(UsageError, match="has its own UI"):
         ui.command("http://server:5000", 5001)
 
 

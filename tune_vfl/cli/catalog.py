@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "tune-vfl/list/1"
 Entry = dict[str, Any]
-
-SAMPLERS = {
-    "tpe": "tree-structured Parzen estimator for several objectives: the default",
-    "nsga2": "genetic: cheap to ask, for hundreds of trials",
-    "random": "uniform draws",
-    "grid": "every listed value of every parameter once",
-    "gp": "Gaussian process: fewest trials, slow to ask",
-}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -151,10 +143,9 @@ def _range(dimension: Entry) -> str:
 
 
 def _samplers() -> list[Entry]:
-    from tune_vfl.spec import Sampler
+    from tune_vfl.samplers.base import SAMPLERS
 
-    names = get_args(Sampler.model_fields["name"].annotation)
-    return [{"name": name, "summary": SAMPLERS[name], "reference": "Optuna"} for name in names]
+    return [{"name": n, "summary": SAMPLERS[n].summary, "reference": SAMPLERS[n].reference} for n in SAMPLERS]
 
 
 _KINDS: dict[str, Callable[[], list[Entry]]] = {

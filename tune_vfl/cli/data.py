@@ -11,7 +11,7 @@ import typer
 
 from tune_vfl.cli.options import Json, Settings, checked
 from tune_vfl.cli.output import emit, emit_json, emit_table, say
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
     from tune_vfl.data.check import Facts, PartyFacts
@@ -54,7 +54,7 @@ def check(
     Example: `tune-vfl data check study.yaml`
     """
     if (spec is None) == (dataset is None):
-        raise SpecError("data check: expected a SPEC, the path of a YAML file, or --dataset NAME, one of them")
+        raise UsageError("data check: expected a SPEC, the path of a YAML file, or --dataset NAME, one of them")
     facts = checked(_raw(spec, dataset), settings or (), lambda raw: _examined(raw, str(spec or "--dataset")))
     if json:
         emit_json({"schema": SCHEMA, "datasets": [asdict(f) for f in facts]})

@@ -8,7 +8,7 @@ import typer
 
 from tune_vfl.cli.options import Json, Params, Settings, checked, merged_settings
 from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SpecError, UsageError
 
 # A setting that diverges or cannot be carried out is an answer; a crash is not.
 FAILED = frozenset({"error", "oom", "timeout", "preempted"})
@@ -58,7 +58,7 @@ def evaluate(
 def _raw(dataset: str, defense: str, attacks: list[str], model: str | None) -> dict[str, Any]:
     twice = sorted({a for a in attacks if attacks.count(a) > 1})
     if twice:
-        raise SpecError(f"--attack {', '.join(twice)}: given more than once")
+        raise UsageError(f"--attack {', '.join(twice)}: given more than once")
     raw: dict[str, Any] = {"study": "evaluate", "dataset": {"name": dataset}, "defense": {"name": defense}}
     if model:
         raw["model"] = {"name": model}
@@ -67,11 +67,15 @@ def _raw(dataset: str, defense: str, attacks: list[str], model: str | None) -> d
 
 def _run(raw: dict[str, Any], seeds: int) -> dict[str, Any]:
     from tune_vfl.evaluation import evaluate_spec
-    from tune_vfl.spec import parse
+    from tune_vfl.samplers.base import unknown_sampler
+    from tune_vfl.search.planning import read_study
 
     budget = raw.get("budget")
     raw["budget"] = {**(budget if isinstance(budget, dict) else {}), "seeds": seeds}
-    return evaluate_spec(parse(raw))
+    spec = read_study(raw)
+    if problems := unknown_sampler(spec.sampler.name):
+        raise SpecError(problems)
+    return evaluate_spec(spec)
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -10,14 +10,14 @@ import typer
 
 from tune_vfl.cli.options import Json, Settings, Storage, StudyName
 from tune_vfl.cli.output import complain, emit_json, say
-from tune_vfl.errors import SpecError, TuneVflError
+from tune_vfl.errors import TuneVflError, UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.cli.plan import Plan
     from tune_vfl.ledger.study import Study
+    from tune_vfl.search.planning import Plan
 
 FAILED = ("error", "oom", "timeout")
-STOPPED = 130  # as a shell counts Ctrl-C, so that what was to follow the search does not
+STOPPED = 130  # what a shell reports after Ctrl-C, so that `tune-vfl search ... && more` does not go on to `more`
 
 Trials = Annotated[int | None, typer.Option("--trials", min=1, help="Finished trials to end with.")]
 
@@ -63,7 +63,7 @@ def run_plan(plan: Plan, *, json: bool) -> int:
     """Run every study of a plan and print each; a study that cannot be run does not stop the next.
 
     Returns:
-        The exit code: the gravest of the studies', 1 and 4 before 3.
+        The exit code: the gravest of the studies', see :func:`gravest`.
     """
     from tune_vfl.data import load
     from tune_vfl.search import search as run
@@ -73,11 +73,11 @@ def run_plan(plan: Plan, *, json: bool) -> int:
         for note in load(planned.cell.dataset).notes:
             say(f"note: {note}")
         try:
-            study = run(planned.spec)
+            study = run(planned)
         except TuneVflError as error:
             if len(plan.studies) == 1:
                 raise
-            complain([f"{planned.spec.study}: {error}"])
+            complain([f"{planned.name}: {error}"])
             codes.append(error.exit_code)
             continue
         codes.append(show_end(study, json=json))
@@ -87,7 +87,7 @@ def run_plan(plan: Plan, *, json: bool) -> int:
 
 
 def gravest(codes: Sequence[int]) -> int:
-    """Return the exit code of several studies."""
+    """Return the exit code of several studies: stopped, else failed, refused, unreachable, or with failed trials."""
     return next((code for code in (STOPPED, 1, 2, 4, 3) if code in codes), 0)
 
 
@@ -122,5 +122,5 @@ def resume(study: StudyName, trials: Trials = None, storage: Storage = None, jso
 
     held = open_study(study, storage).record()
     if trials is not None and trials < len(held.counted):
-        raise SpecError(f"--trials {trials}: study {study!r} has {len(held.counted)} finished trials already")
+        raise UsageError(f"--trials {trials}: study {study!r} has {len(held.counted)} finished trials already")
     raise typer.Exit(show_end(run(study, trials=trials, storage=storage), json=json))

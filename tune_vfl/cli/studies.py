@@ -10,7 +10,7 @@ import typer
 
 from tune_vfl.cli.options import Json, Storage, StudyName
 from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 
 SCHEMA = "tune-vfl/studies/1"
 Format = Literal["table", "json", "csv", "parquet"]
@@ -87,9 +87,9 @@ def _write_front(front: Sequence[Mapping[str, Any]], form: Format, out: Path | N
     import json
 
     if form == "parquet" and out is None:
-        raise SpecError("frontier --format parquet: give a file with -o FILE; parquet is not text")
+        raise UsageError("frontier --format parquet: give a file with -o FILE; parquet is not text")
     if form == "table" and out is not None:
-        raise SpecError("frontier -o: choose --format json, csv or parquet for a file")
+        raise UsageError("frontier -o: choose --format json, csv or parquet for a file")
     if form == "table":
         front_table(front)
     elif out is None and form == "json":

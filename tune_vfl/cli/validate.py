@@ -10,10 +10,11 @@ import typer
 
 from tune_vfl.cli.options import Json, Settings
 from tune_vfl.cli.output import cell, emit, emit_json, say
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.cli.plan import Plan, Planned
+    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.search.planning import Plan
 
 SCHEMA = "tune-vfl/validation/1"
 
@@ -34,12 +35,13 @@ def validate(
     Example: `tune-vfl validate study.yaml --set budget.trials=100`
     """
     if schema:
+        from tune_vfl.samplers.base import SAMPLERS
         from tune_vfl.spec import json_schema
 
-        emit_json(json_schema())
+        emit_json(json_schema(SAMPLERS.names()))
         return
     if spec is None:
-        raise SpecError("validate: expected a SPEC, the path of a YAML file (or --schema)")
+        raise UsageError("validate: expected a SPEC, the path of a YAML file (or --schema)")
     from tune_vfl.cli.plan import read_plan
 
     plan = read_plan(spec, settings or ())
@@ -59,7 +61,7 @@ def answer(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _study(planned: Planned) -> dict[str, Any]:
+def _study(planned: PlannedStudy) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
     from tune_vfl.data import load
     from tune_vfl.ledger.storage import hide_password
@@ -76,7 +78,7 @@ def _study(planned: Planned) -> dict[str, Any]:
         kept[place] = hide_password(kept[place]) if kept[place] and "://" in kept[place] else kept[place]
     dataset = load(planned.cell.dataset)
     data = {"rows": len(dataset.y), "notes": list(dataset.notes)}
-    return {"study": planned.spec.study, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
+    return {"study": planned.name, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
 
 
 def _show(plan: Plan) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tune_vfl.data.base import Columns, Dataset, Recipe, Source
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UnwritableError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.spec import Named, Training
 
@@ -96,7 +96,7 @@ def keep(key: str, dataset: Dataset, stamps: Stamps) -> None:
         with written_whole(path) as draft:
             save_file(tensors, draft, metadata={"prepared": json.dumps(about)})
         _prune(path.parent)
-    except (SpecError, SafetensorError, OSError) as error:
+    except (UnwritableError, SafetensorError, OSError) as error:
         _log.info("%s: prepared data cannot be kept (%s); they will be read again next time", path, error)
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
@@ -123,7 +123,7 @@ class DiscreteSgd(Defense[DiscreteSgdParams]):
         """Return ``grad`` rounded; same shape and dtype.
 
         Raises:
-            SpecError: under ``first_epoch`` before ``setup``: nothing says how long an epoch is.
+            UsageError: under ``first_epoch`` before ``setup``: nothing says how long an epoch is.
         """
         if self.shared.mode == "first_epoch":
             return self._after_first_epoch(grad, party, context)
@@ -175,7 +175,9 @@ class DiscreteSgd(Defense[DiscreteSgdParams]):
         if context is not None:
             return context.epoch == 0
         if not self._rows:
-            raise SpecError("discrete_sgd: first_epoch needs to know how many rows there are; call setup(y, ids) first")
+            raise UsageError(
+                "discrete_sgd: first_epoch needs to know how many rows there are; call setup(y, ids) first"
+            )
         before = self._rows_seen.get(party, 0)
         self._rows_seen[party] = before + batch
         return before < self._rows

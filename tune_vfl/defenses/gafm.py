@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.defenses.parts.critic import Critic, LastPass
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.protocol.losses import class_probabilities
 from tune_vfl.seeds import Streams
@@ -149,7 +149,7 @@ class Gafm(Defense[GafmParams]):
         """
         critic = self._critic
         if critic is None:
-            raise SpecError("gafm: setup(y, ids, seed=...) comes before the first loss; it makes the critic")
+            raise UsageError("gafm: setup(y, ids, seed=...) comes before the first loss; it makes the critic")
         made = torch.sigmoid(logits.squeeze(-1))
         if torch.is_grad_enabled():
             self._seen = [e.detach() for e in embeddings]
@@ -170,11 +170,11 @@ class Gafm(Defense[GafmParams]):
             party: whose embedding.
 
         Raises:
-            SpecError: without a context, when no loss of this batch was asked for.
+            UsageError: without a context, when no loss of this batch was asked for.
         """
         sent = self._seen if context is None else context.embeddings
         if party >= len(sent) or sent[party].shape != grad.shape:
-            raise SpecError(
+            raise UsageError(
                 "gafm needs the embeddings that the parties sent: got no context, and no loss of this batch before; "
                 "call loss(logits, targets, embeddings) first, or pass cut_gradient(..., context=Context(...))"
             )

@@ -12,7 +12,7 @@ from torch import Tensor
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.defenses.parts.by_id import RowTable
 from tune_vfl.defenses.parts.robust import Window
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
@@ -71,7 +71,7 @@ class Geno(Defense[GenoParams]):
         """Return ``grad`` with what is held back set to zero; same shape and dtype.
 
         Raises:
-            SpecError: with ``scope="party"`` in a loop that offers no context.
+            UsageError: with ``scope="party"`` in a loop that offers no context.
         """
         by_row = self.shared.scope == "rows"
         # One number per row, or one for the whole batch: (T, m).
@@ -95,7 +95,7 @@ class Geno(Defense[GenoParams]):
     def _drift(self, context: Context | None, party: int) -> Tensor | None:
         """Return ``(*trials, 1)``: how far the batch's embeddings moved since the epoch before; None in the first."""
         if context is None:
-            raise SpecError("geno: scope party reads embeddings from the context of the step, got none; pass context")
+            raise UsageError("geno: scope party reads embeddings from the context of the step, got none; pass context")
         now = context.embeddings[party]
         if party not in self._before:
             self._before[party] = now.new_zeros(*now.shape[:-2], self._table.count, now.shape[-1])

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.spec import Strict
 
@@ -47,10 +47,10 @@ class GradPerturb(Defense[GradPerturbParams]):
         """Return ``grad`` with noise in the span of the classes' gradients; same shape and dtype.
 
         Raises:
-            SpecError: without a context, which knows the gradients per class.
+            UsageError: without a context, which knows the gradients per class.
         """
         if context is None:
-            raise SpecError(
+            raise UsageError(
                 "grad_perturb needs the gradient that each label would give: got no context; pass "
                 "cut_gradient(..., context=Context(..., per_class_gradient=...)), or choose laplace or iso"
             )

@@ -19,7 +19,7 @@ from tune_vfl.defenses.parts.randomized_response import (
     unbiased_shares,
 )
 from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.spec import Strict
 from tune_vfl.spec.cell import Mode
@@ -93,7 +93,7 @@ class LabelDp(Defense[LabelDpParams]):
         """H0: draw every row's label.
 
         Raises:
-            SpecError: under ``lp_2st`` without features.
+            UsageError: under ``lp_2st`` without features.
         """
         super().setup(y, ids, active_features=active_features, seed=seed)
         stream, count = self.streams["labels"], y.shape[-1]
@@ -135,7 +135,7 @@ class LabelDp(Defense[LabelDpParams]):
     ) -> Tensor:
         """Return what a model, taught the released labels of the first part, believes: ``(*trials, N, K)``."""
         if features is None:
-            raise SpecError("label_dp: lp_2st trains a model on features, got none; pass active_features to setup")
+            raise UsageError("label_dp: lp_2st trains a model on features, got none; pass active_features to setup")
         x = features if self.stacked else features.unsqueeze(0)
         labels, turns, first = (t.reshape(-1, t.shape[-1]) for t in (released, turn, in_first))
         rows = [t.argsort()[:n] for t, n in zip(turns, first.sum(-1).tolist(), strict=True)]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.defenses.parts.by_id import RowTable
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
 from tune_vfl.spec.cell import Mode
@@ -144,11 +144,11 @@ class Labobf(Defense[LabobfParams]):
             The same rows with one column more, in the same order.
 
         Raises:
-            SpecError: without the rows of every party, the label party's own among them.
+            UsageError: without the rows of every party, the label party's own among them.
         """
         wanted = len(self.embedding_dims) + 1
         if len(features) != wanted:
-            raise SpecError(
+            raise UsageError(
                 f"labobf: expected the rows of {wanted - 1} passive parties and the label party's own, got "
                 f"{len(features)} tensors; the label party needs features"
             )
@@ -166,17 +166,18 @@ class Labobf(Defense[LabobfParams]):
         """H0: file the reports of the training rows under their ids.
 
         Raises:
-            SpecError: when the rows were not extended first, or were other rows.
+            UsageError: when the rows were not extended first.
+            ShapeError: when they were other rows.
         """
         super().setup(y, ids, active_features=active_features, seed=seed)
         if self._sums is None:
-            raise SpecError(
+            raise UsageError(
                 "labobf: the parties' rows have no random columns yet; before the models are built, call "
                 'extend([passive, own], seed=0, part="train")'
             )
         if self._sums.shape[-1] != y.shape[-1]:
             extended, here = self._sums.shape[-1], y.shape[-1]
-            raise SpecError(f"labobf: {extended} rows were extended and {here} are set up; hand over the same rows")
+            raise ShapeError(f"labobf: {extended} rows were extended and {here} are set up; hand over the same rows")
         sums = self._sums.to(y.device)
         self._reported = sums.repeat(len(y) // len(sums), 1) if self.stacked else sums
         self._where = RowTable(ids)

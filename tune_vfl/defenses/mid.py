@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError
 from tune_vfl.models.layers import Linear
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.seeds import Stream, Streams
@@ -94,11 +94,11 @@ class BottleneckedTop(nn.Module):
         """Map the joined embedding ``(*trials, B, d)`` to logits.
 
         Raises:
-            SpecError: when it is narrower than the passive parties' embeddings side by side.
+            ShapeError: when it is narrower than the passive parties' embeddings side by side.
         """
         own = joined.shape[-1] - sum(self._widths)
         if own < 0:
-            raise SpecError(
+            raise ShapeError(
                 f"mid expected the embeddings of {len(self._widths)} passive parties side by side, {sum(self._widths)} "
                 f"columns, got {joined.shape[-1]}; join them with aggregation: concat"
             )

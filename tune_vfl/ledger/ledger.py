@@ -1,6 +1,6 @@
 """The ledger: one Optuna study in one database, the only record of what was asked, what came back and why.
 
-It holds no opinion on what to ask next (:mod:`tune_vfl.search.proposals`). Every asked trial is written, with its
+What is asked next is decided elsewhere (:mod:`tune_vfl.search.proposals`). Every asked trial is written, with its
 parameters and its owner in one transaction, before anybody works on it; so a kill at any moment loses no more than
 the work in flight.
 """
@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from tune_vfl.ledger import heads as studies
+from tune_vfl.ledger import opening
 from tune_vfl.ledger.finite import clean
 from tune_vfl.ledger.owner import end_session, is_alive, new_session, this_owner
 from tune_vfl.ledger.records import StudyRecord, TrialRecord
-from tune_vfl.ledger.storage import ledger_url, open_storage
+from tune_vfl.ledger.storage import LedgerStorage, storage_at
 from tune_vfl.ledger.trials import not_repeated, params_of, repeats, to_record
 from tune_vfl.outcome import Outcome
-from tune_vfl.spec.cell import Cell, References
+from tune_vfl.samplers.base import listed_points
+from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
+    from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.spaces.space import Space
     from tune_vfl.spec import StudySpec
+    from tune_vfl.spec.cell import Cell
 
 # A trial whose worker died this often is not asked again: it ends as an error.
 MAX_WORKER_LOSSES = 3
@@ -37,29 +40,32 @@ class Ledger:
     """One study's ledger, open in this process.
 
     Use :meth:`create_or_open` to run a study and :meth:`open` to read one.
+
+    Attributes:
+        study: what it is of, as the ledger holds it.
+        place: where it is held.
+        session: this run of the process, whose trials are not lost while it lives.
     """
 
-    def __init__(self, storage: BaseStorage, study_id: int, url: str, head: studies.Head) -> None:
+    def __init__(self, place: LedgerStorage, storage: BaseStorage, study_id: int, study: PlannedStudy) -> None:
         self._storage = storage
         self._study_id = study_id
-        self._head = head
+        self.study = study
         self._records: dict[int, TrialRecord] = {}
         self._ids: dict[int, int] = {}
-        self.url = url
+        self.place = place
         self.session = new_session()
 
     @classmethod
-    def create_or_open(cls, spec: StudySpec, cell: Cell, space: Space) -> Ledger:
-        """Open the study of this spec, or make it.
+    def create_or_open(cls, study: PlannedStudy, place: LedgerStorage) -> Ledger:
+        """Open this study, or make it. Call it with the study's lock held, where others might make it too.
 
         Raises:
             StudyError: when a study of this name exists with another spec; the message lists what differs.
             UnreachableError: when the database does not answer.
         """
-        url = ledger_url(spec.storage)
-        storage = studies.cached(open_storage(url))
-        study_id, head = studies.create_or_open(storage, studies.Head.of(spec, cell, space))
-        return cls(storage, study_id, url, head)
+        storage = place.open()
+        return cls(place, storage, *opening.create_or_open(storage, study.as_held()))
 
     @classmethod
     def open(cls, name: str, storage: str | None = None) -> Ledger:
@@ -68,10 +74,9 @@ class Ledger:
         Raises:
             StudyError: when there is none of this name; the message names the nearest.
         """
-        url = ledger_url(storage)
-        opened = studies.cached(open_storage(url))
-        study_id, head = studies.find(opened, name)
-        return cls(opened, study_id, url, head)
+        place = storage_at(storage)
+        opened = place.open()
+        return cls(place, opened, *opening.find(opened, name))
 
     def close(self) -> None:
         """End this session: what it has left running counts as lost from now on."""
@@ -81,17 +86,17 @@ class Ledger:
     @property
     def spec(self) -> StudySpec:
         """The spec as the user gave it."""
-        return self._head.spec
+        return self.study.spec
 
     @property
     def cell(self) -> Cell:
         """The spec as it was resolved."""
-        return self._head.cell
+        return self.study.cell
 
     @property
     def space(self) -> Space:
         """What is searched, as it was when the study began."""
-        return self._head.space
+        return self.study.space
 
     @property
     def budget(self) -> int:
@@ -114,8 +119,8 @@ class Ledger:
         raw = self._attrs().get("reference_point")
         return None if raw is None else (float(raw[0]), float(raw[1]))
 
-    def set_references(self, references: References, reference_point: tuple[float, float]) -> None:
-        """Keep what is measured once a study."""
+    def set_references_and_reference_point(self, references: References, reference_point: tuple[float, float]) -> None:
+        """Keep what is measured once a study: what attacks are compared with, and the point for the hypervolume."""
         self._set("reference_point", list(reference_point))
         self._set("references", references.model_dump(mode="json"))
 
@@ -251,9 +256,8 @@ class Ledger:
 
     def most(self) -> float:
         """Return how many different points there are to try; infinite with a float range."""
-        if self.spec.sampler.name == "grid":
-            return len(self.space.grid(self.spec.budget.trials))
-        return self.space.size
+        listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials)
+        return self.space.size if listed is None else len(listed)
 
     def _id_of(self, number: int) -> int:
         if number not in self._ids:
@@ -268,4 +272,4 @@ class Ledger:
 
 def study_names(storage: str | None = None) -> Sequence[str]:
     """Return the names of all studies in a ledger, sorted."""
-    return studies.names(open_storage(ledger_url(storage)))
+    return opening.names(storage_at(storage).open())

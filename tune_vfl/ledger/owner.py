@@ -1,4 +1,8 @@
-"""Who asked a trial: enough to tell, after a crash, whether the asker still lives."""
+"""Which process asked a trial, written so that after a crash it can be seen whether that process still runs.
+
+A process is known by its number and its start, in ticks since a boot that has an id of its own: both stay the same when
+the clock is set, which moves the start times that psutil gives.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_LIVING: set[str] = set()
+_OPEN_SESSIONS: set[str] = set()
 
 
 def new_session() -> str:
     """Return an id for one run of a search in this process, counted as living until :func:`end_session`."""
     session = uuid.uuid4().hex
-    _LIVING.add(session)
+    _OPEN_SESSIONS.add(session)
     return session
 
 
 def end_session(session: str) -> None:
     """Mark a session as over: what it left running is an orphan."""
-    _LIVING.discard(session)
+    _OPEN_SESSIONS.discard(session)
 
 
 def this_owner(session: str) -> dict[str, Any]:
@@ -42,12 +46,12 @@ def is_alive(owner: Mapping[str, Any] | None) -> bool:
         return False
     pid = int(owner.get("pid", -1))
     if pid == os.getpid():
-        return owner.get("session") in _LIVING
+        return owner.get("session") in _OPEN_SESSIONS
     return _start_of(pid) is not None and _start_of(pid) == owner.get("start")
 
 
 def _start_of(pid: int) -> str | None:
-    # The start time tells a process from a later one with the same number; ticks count from the boot.
+    # The start tells a process from a later one with the same number. A zombie has ended: nobody has collected it yet.
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -6,7 +6,7 @@ import operator
 import re
 from typing import TYPE_CHECKING
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.metrics.pareto import knee
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def select(front: Sequence[TrialRecord], by: str) -> TrialRecord:
             to the other objective, then to the lowest number.
 
     Raises:
-        SpecError: for another ``by``, an empty front, or a condition that no point meets; the message says what is
-        closest.
+        UsageError: for another ``by``.
+        SelectionError: for an empty front, or a condition that no point meets; the message says how far the front goes.
     """
     if not front:
-        raise SpecError("the study has no point to select from: none of its trials ended ok")
+        raise SelectionError("the study has no point to select from: none of its trials ended ok")
     if by == "knee":
         position = knee([t.outcome.objectives for t in front])
         return front[position or 0]
@@ -49,7 +49,7 @@ def select(front: Sequence[TrialRecord], by: str) -> TrialRecord:
     meeting = [t for t in front if all(_meets(t, c) for c in conditions)]
     if not meeting:
         ends = _best(front, "leakage").outcome.objectives, _best(front, "utility").outcome.objectives
-        raise SpecError(
+        raise SelectionError(
             f"no point of the front meets {by!r}; it goes from utility {ends[0][0]:.4f}, leakage {ends[0][1]:.4f} "
             f"to utility {ends[1][0]:.4f}, leakage {ends[1][1]:.4f}"
         )
@@ -71,7 +71,7 @@ def _parse(part: str, whole: str) -> tuple[str, str, float]:
             raise ValueError
         return match[1], match[2], float(match[3])
     except ValueError:
-        raise SpecError(f"--select {whole!r}: {_EXPECTED}") from None
+        raise UsageError(f"--select {whole!r}: {_EXPECTED}") from None
 
 
 def _meets(trial: TrialRecord, condition: tuple[str, str, float]) -> bool:

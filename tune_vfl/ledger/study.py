@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SelectionError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.selecting import select as select_point
 from tune_vfl.metrics import pareto
@@ -33,8 +33,15 @@ class Study:
         self.name = name
         self.stopped = stopped
         self._ledger = Ledger.open(name, storage)
-        # A reader asks nothing, so nothing can be lost with it.
+        # This ledger is only read: it begins no trials that would have to count as lost.
         self._ledger.close()
+
+    @classmethod
+    def of(cls, ledger: Ledger, *, stopped: bool) -> Study:
+        """Return the study of a ledger that is open already, and that somebody else closes."""
+        study = cls.__new__(cls)
+        study.name, study.stopped, study._ledger = ledger.study.name, stopped, ledger
+        return study
 
     def record(self) -> StudyRecord:
         """Return the study as it stands in the ledger."""
@@ -47,12 +54,12 @@ class Study:
             attack: take this attack's advantage for the leakage instead of the worst attack's.
 
         Raises:
-            SpecError: when the study has no such attack.
+            SelectionError: when the study has no such attack.
         """
         record = self.record()
         known = [a.name for a in record.cell.attacks]
         if attack is not None and attack not in known:
-            raise SpecError(f"study {self.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
+            raise SelectionError(f"study {self.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
         points = [(_utility(t), _leakage(t, attack)) for t in record.ok]
         return [t for t, on in zip(record.ok, pareto.front(points).tolist(), strict=True) if on]
 
@@ -107,7 +114,9 @@ class Study:
             The configuration, as :func:`tune_vfl.load_config` gives it back.
 
         Raises:
-            SpecError: when no point can be chosen, or the file cannot be written.
+            UsageError: for a ``select`` that is none of these.
+            SelectionError: when no point can be chosen.
+            UnwritableError: when the file cannot be written.
         """
         from tune_vfl.config import Measured, export_config, save_config
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UnwritableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     """Give a draft beside ``path`` to write to, and put it in place when the block ends well.
 
     Raises:
-        SpecError: when the place cannot be written; nothing is left behind then.
+        UnwritableError: when the place cannot be written; nothing is left behind then.
     """
     try:
         if path.is_dir():
@@ -27,7 +27,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise SpecError(f"{path}: cannot be written ({error}); choose another place") from error
+        raise UnwritableError(f"{path}: cannot be written ({error}); choose another place") from error
     os.close(handle)
     draft = Path(name)
     try:

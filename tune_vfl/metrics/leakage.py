@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.metrics import utility
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ def positive_score(scores: Floats) -> Floats:
     """Return one number a row, larger is more positive, from ``(n,)`` binary scores or ``(n, 2)`` class scores.
 
     Raises:
-        SpecError: for scores of more than two classes.
+        ShapeError: for scores of more than two classes.
     """
     if scores.ndim == 1:
         return scores
     if scores.ndim != 2 or scores.shape[1] != 2:
-        raise SpecError(f"leak AUC is for two classes, got scores of shape {scores.shape}")
+        raise ShapeError(f"leak AUC is for two classes, got scores of shape {scores.shape}")
     return utility.positive_margin(scores)
 
 
@@ -58,7 +58,7 @@ def leak_auc(
     if aggregate == "epoch":
         return _oriented(column, y, flip)
     if batches is None:
-        raise SpecError(f"aggregate={aggregate!r} needs the batches' (start, stop)")
+        raise UsageError(f"aggregate={aggregate!r} needs the batches' (start, stop)")
     values = np.array([_oriented(column[start:stop], y[start:stop], flip) for start, stop in batches])
     values = values[np.isfinite(values)]
     if not len(values):

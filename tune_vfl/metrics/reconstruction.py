@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import correlate1d
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError
 
 if TYPE_CHECKING:
     from tune_vfl.metrics.utility import Floats
@@ -28,14 +28,14 @@ def is_image(x: Floats) -> bool:
 
 def _pair(found: Floats, true: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     if found.shape != true.shape:
-        raise SpecError(f"a reconstruction has the shape of the rows, {true.shape}, got {found.shape}")
+        raise ShapeError(f"a reconstruction has the shape of the rows, {true.shape}, got {found.shape}")
     a, b = np.asarray(found, dtype=np.float64), np.asarray(true, dtype=np.float64)
     return (np.clip(a, 0.0, 1.0) if is_image(b) else a), b
 
 
 def _images(found: Floats, true: Floats, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     if not is_image(true):
-        raise SpecError(f"{what} is for images (n, C, H, W), got rows of shape {true.shape}")
+        raise ShapeError(f"{what} is for images (n, C, H, W), got rows of shape {true.shape}")
     return _pair(found, true)
 
 
@@ -43,7 +43,7 @@ def mse(found: Floats, true: Floats) -> float:
     """Mean squared error over rows, channels and pixels (or columns); smaller is closer.
 
     Raises:
-        SpecError: for two shapes.
+        ShapeError: for two shapes.
     """
     a, b = _pair(found, true)
     return _finite(np.square(a - b).mean()) if b.size else float("nan")
@@ -78,7 +78,7 @@ def psnr(found: Floats, true: Floats) -> float:
     """Peak signal to noise ratio in decibels, ``10 log10(1 / MSE)`` of each image, at most 100, averaged over images.
 
     Raises:
-        SpecError: for tables, or two shapes.
+        ShapeError: for tables, or two shapes.
     """
     a, b = _images(found, true, "PSNR")
     if not b.size:
@@ -99,7 +99,7 @@ def ssim(found: Floats, true: Floats) -> float:
         A number in [-1, 1], larger is more alike.
 
     Raises:
-        SpecError: for tables, or two shapes.
+        ShapeError: for tables, or two shapes.
     """
     a, b = _images(found, true, "SSIM")
     if not b.size:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +30,10 @@ def cap(utilities: Sequence[float], recovery_errors: Sequence[float]) -> float:
         The mean product, larger is better for the defense; one setting gives its product.
 
     Raises:
-        SpecError: without settings, or with two lengths.
+        ShapeError: without settings, or with two lengths.
     """
     if len(utilities) != len(recovery_errors) or not len(utilities):
-        raise SpecError(
+        raise ShapeError(
             f"CAP needs a utility and a recovery error for each setting, got {len(utilities)} and "
             f"{len(recovery_errors)}"
         )
@@ -56,10 +56,10 @@ def dcs(success: float, utility: float, *, floor: float, undefended: float, beta
         A number in (0, 1], 1 at the ideal.
 
     Raises:
-        SpecError: for a beta outside [0, 1].
+        UsageError: for a beta outside [0, 1].
     """
     if not 0 <= beta <= 1:
-        raise SpecError(f"DCS weighs by beta between 0 and 1, got {beta}")
+        raise UsageError(f"DCS weighs by beta between 0 and 1, got {beta}")
     return 1 / (1 + math.sqrt((1 - beta) * (success - floor) ** 2 + beta * (utility - undefended) ** 2))
 
 

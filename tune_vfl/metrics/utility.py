@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import ShapeError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -125,10 +125,11 @@ def utility(metric: str, scores: Floats, y: Labels) -> float:
         A number in [0, 1], larger is better; NaN where it is undefined.
 
     Raises:
-        SpecError: for another metric, or scores of another shape.
+        UsageError: for another metric.
+        ShapeError: for scores of another shape.
     """
     if metric not in METRICS:
-        raise SpecError(f"unknown metric {metric!r}; known: {', '.join(METRICS)}")
+        raise UsageError(f"unknown metric {metric!r}; known: {', '.join(METRICS)}")
     if scores.ndim != 2 or scores.shape[1] < 2 or len(scores) != len(y):
-        raise SpecError(f"expected scores (n, K >= 2) for {len(y)} labels, got shape {scores.shape}")
+        raise ShapeError(f"expected scores (n, K >= 2) for {len(y)} labels, got shape {scores.shape}")
     return METRICS[metric](scores, y)

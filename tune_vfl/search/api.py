@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tune_vfl.errors import SpecError
 from tune_vfl.ledger.ledger import Ledger, study_names
 from tune_vfl.ledger.study import Study
+from tune_vfl.search.planning import planned
 from tune_vfl.search.runner import Work, run_study
-from tune_vfl.spaces.named import space_of
-from tune_vfl.spec import StudySpec, parse
-from tune_vfl.spec.raw import expand, read_yaml
 
 if TYPE_CHECKING:
-    from tune_vfl.search.listeners import Listener
+    from collections.abc import Sequence
 
-SpecLike = StudySpec | Mapping[str, Any] | str | Path
+    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.search.listeners import Listener
+    from tune_vfl.search.planning import SpecLike
 
 
 def search(
@@ -32,7 +29,7 @@ def search(
     """Run a search here, or go on with the one of this name and spec.
 
     Args:
-        spec: a spec, a mapping of the same form, or the path of a YAML file; one study.
+        spec: a planned study, a spec, a mapping of the same form, or the path of a YAML file; one study.
         trials: the budget of finished trials, instead of the spec's.
         name: the study's name, instead of the spec's.
         progress: show a bar on a terminal, a line a minute elsewhere, on stderr.
@@ -45,13 +42,8 @@ def search(
         SpecError: with every problem of the spec.
         StudyError: when the name belongs to a study of another spec.
     """
-    from tune_vfl.evaluation.resolving import resolve
-
-    ready = _with(_parsed(spec), trials, name)
-    cell = resolve(ready)
-    told = _recorders(ready) if listeners is None else listeners
-    ended = run_study(ready, cell, space_of(ready, cell), listeners=told, progress=progress)
-    return Study(ready.study, ready.storage, stopped=ended.stopped)
+    study = planned(spec).changed(trials=trials, name=name)
+    return _run(study, listeners=listeners, progress=progress)
 
 
 def resume(
@@ -78,10 +70,7 @@ def resume(
     """
     held = Ledger.open(name, storage)
     held.close()
-    spec = held.spec
-    told = _recorders(spec) if listeners is None else listeners
-    ended = run_study(spec, held.cell, held.space, trials=trials, listeners=told, progress=progress, work=work)
-    return Study(name, spec.storage, stopped=ended.stopped)
+    return _run(held.study, trials=trials, listeners=listeners, progress=progress, work=work)
 
 
 def load_study(name: str, storage: str | None = None) -> Study:
@@ -102,32 +91,24 @@ def studies(storage: str | None = None) -> list[str]:
     return list(study_names(storage))
 
 
-def _parsed(spec: SpecLike) -> StudySpec:
-    if isinstance(spec, StudySpec):
-        return spec
-    raw = read_yaml(Path(spec)) if isinstance(spec, (str, Path)) else spec
-    listed = expand(raw)
-    if len(listed) != 1:
-        names = ", ".join(str(s.get("study")) for s in listed)
-        raise SpecError(f"the spec describes {len(listed)} studies ({names}); search them one by one")
-    return parse(listed[0])
+def _run(
+    study: PlannedStudy,
+    *,
+    trials: int | None = None,
+    listeners: Sequence[Listener] | None,
+    progress: bool,
+    work: Work | None = None,
+) -> Study:
+    told = _recorders(study) if listeners is None else listeners
+    return run_study(study, trials=trials, listeners=told, progress=progress, work=work)
 
 
-def _with(spec: StudySpec, trials: int | None, name: str | None) -> StudySpec:
-    raw = spec.model_dump(exclude_unset=True)
-    if trials is not None:
-        raw["budget"] = {**raw.get("budget", {}), "trials": trials}
-    if name is not None:
-        raw["study"] = name
-    return parse(raw)
-
-
-def _recorders(spec: StudySpec) -> list[Listener]:
+def _recorders(study: PlannedStudy) -> list[Listener]:
     """Return the MLflow recorder; a search goes on without it when it cannot be had."""
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        return [Recorder(spec.study, spec.tracking)]
+        return [Recorder(study.name, study.spec.tracking)]
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
         return []

@@ -1,4 +1,7 @@
-"""Those who project the ledger while it fills, such as MLflow: told in a thread of their own, never able to harm it."""
+"""Listeners, such as MLflow's recorder, copy to another place what the ledger gets.
+
+They are called in a thread of their own, and what goes wrong in one never stops a search.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ PATIENCE_SECONDS = 120.0
 
 
 class Listener(Protocol):
-    """Someone who projects the ledger. Calls come one at a time, in the order of events, from one thread."""
+    """Copies a study to another place. Calls come one at a time, in the order of events, from one thread."""
 
     def on_trial(self, record: TrialRecord) -> None:
         """A trial was finished."""
@@ -27,7 +30,7 @@ class Listener(Protocol):
 
 
 class Dispatcher:
-    """Passes events to listeners in one thread. A listener that raises is warned of once and still told the rest.
+    """Passes events to listeners in one thread. The first error of each is reported; it goes on being told.
 
     Args:
         listeners: who is told.

@@ -1,8 +1,8 @@
 """How many workers a search uses and how many trials a pack holds. Both change the speed, never a result.
 
 Sixteen trained networks in one pass are where stacking has given most of what it can; trials times seeds counts.
-Beyond that a bigger pack would only lose more when it is killed and leave a sampler that learns with fewer rounds. So
-would a pack of trials that are trained differently, which share no pass: it holds one trial.
+Beyond that a bigger pack has drawbacks only: more is lost when it is killed, and a sampler that learns gets fewer
+rounds. Trials that are trained differently cannot share a pass, so a pack of them has only the drawbacks: it holds one.
 """
 
 from __future__ import annotations

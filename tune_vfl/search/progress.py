@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 LINE_EVERY_SECONDS = 60.0
 
 
-class Standing:
-    """What can be said of a running search.
+class RunProgress:
+    """How far a running search is: trials by outcome, the front so far, the time that is left.
 
     Args:
         record: the study at the start of this run.
@@ -87,7 +87,7 @@ def _clock(seconds: float) -> str:
 
 
 class ProgressReport:
-    """Watches a search and shows its :class:`Standing`.
+    """Watches a search and shows its :class:`RunProgress`.
 
     Args:
         record: the study at the start of this run.
@@ -95,7 +95,7 @@ class ProgressReport:
     """
 
     def __init__(self, record: StudyRecord, stream: TextIO | None = None) -> None:
-        self.standing = Standing(record)
+        self.progress = RunProgress(record)
         self._name = record.name
         self._stream = stream or sys.stderr
         self._last_line = time.monotonic()
@@ -104,18 +104,18 @@ class ProgressReport:
             columns = (TextColumn("{task.fields[study]}"), BarColumn(bar_width=24), TextColumn("{task.description}"))
             self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(file=self._stream, soft_wrap=True))
             self._task = self._bar.add_task(
-                self.standing.line(), total=self.standing.total, completed=self.standing.done, study=self._name
+                self.progress.line(), total=self.progress.total, completed=self.progress.done, study=self._name
             )
             self._bar.start()
 
     def on_ask(self, count: int) -> None:
         """Show that trials were handed out."""
-        self.standing.asked(count)
+        self.progress.asked(count)
         self._show()
 
     def on_tell(self, record: TrialRecord) -> None:
         """Show a finished trial."""
-        self.standing.told(record)
+        self.progress.told(record)
         if record.outcome.outcome == "preempted":
             self.say(f"trial {record.number} was lost ({record.outcome.reason}); it is asked again")
         self._show()
@@ -141,11 +141,11 @@ class ProgressReport:
         if self._bar is not None:
             self._bar.stop()
         else:
-            self.say(self.standing.line())
+            self.say(self.progress.line())
 
     def _show(self) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.standing.done, description=self.standing.line())
+            self._bar.update(self._task, completed=self.progress.done, description=self.progress.line())
         elif time.monotonic() - self._last_line >= LINE_EVERY_SECONDS:
             self._last_line = time.monotonic()
-            self.say(self.standing.line())
+            self.say(self.progress.line())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.ledger.trials import params_of
-from tune_vfl.search.samplers import make_sampler, sampler_seed
+from tune_vfl.samplers.base import SAMPLERS, sampler_seed
 from tune_vfl.spaces.space import point_key
 
 if TYPE_CHECKING:
@@ -47,15 +47,16 @@ class Proposals:
 
         spec = ledger.spec
         held = ledger.trials()
+        start = sampler_seed(spec.sampler.seed, len(held))
+        chosen = SAMPLERS[spec.sampler.name]
         self._ledger = ledger
+        self._listed = chosen.points(ledger.space, spec.budget.trials)
         self._distributions = ledger.space.distributions()
         self._mirror = optuna.create_study(
             directions=["maximize", "minimize"],
-            sampler=make_sampler(
-                spec.sampler.name, seed=spec.sampler.seed, position=len(held), budget=spec.budget.trials
-            ),
+            sampler=chosen.build(start, budget=spec.budget.trials),
         )
-        self._random = random.Random(sampler_seed(spec.sampler.seed, len(held)))  # noqa: S311 - an order, no secret
+        self._random = random.Random(start)  # noqa: S311 - an order, no secret
         self._mirrored: dict[int, int] = {}
         self._known: dict[str, int] = {}
         self._pending: dict[str, int] = {}
@@ -66,7 +67,7 @@ class Proposals:
     def ask(self, count: int, pack: str = "") -> list[Asked]:
         """Ask for up to ``count`` trials and write them; fewer when the space runs out. The budget is the caller's.
 
-        A lost trial whose worker died is asked again alone, so that it can take nobody with it.
+        A lost trial whose worker died is asked again alone: if it kills its worker again, no other is lost.
         """
         asked: list[Asked] = []
         for lost in self._ledger.owed_retries()[:count]:
@@ -128,20 +129,20 @@ class Proposals:
     def _plan(self) -> Iterator[dict[str, Any]]:
         """Yield the points that come before, or instead of, the sampler's."""
         ledger = self._ledger
-        if ledger.spec.sampler.name != "grid":
+        if self._listed is None:
             yield from (dict(p.params) for p in ledger.space.published)
             return
-        grid = [ledger.space.typed(p) for p in ledger.space.grid(ledger.spec.budget.trials)]
+        points = [ledger.space.typed(p) for p in self._listed]
         order = random.Random(sampler_seed(ledger.spec.sampler.seed, 0))  # noqa: S311 - an order, no secret
-        order.shuffle(grid)
-        yield from grid
+        order.shuffle(points)
+        yield from points
 
     def _next_new(self) -> dict[str, Any] | None:
         """Return a point that nobody has asked, or None when there is none left."""
         for planned in self._planned:
             if point_key(planned) not in self._known:
                 return planned
-        if self._ledger.spec.sampler.name == "grid" or len(self._known) >= self._ledger.space.size:
+        if self._listed is not None or len(self._known) >= self._ledger.space.size:
             return None
         for _ in range(_PATIENCE):
             params = self._propose()

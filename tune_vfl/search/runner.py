@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.storage import ledger_url, study_lock
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.study import Study
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.interrupt import on_interrupt
 from tune_vfl.search.listeners import Dispatcher, Listener
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trainables.base import PackTrainable
+    from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
-    from tune_vfl.search.searcher import LedgerSearcher, Plan, Watcher
-    from tune_vfl.spaces.space import Space
+    from tune_vfl.search.searcher import LedgerSearcher, RunSettings, Watcher
     from tune_vfl.spec import StudySpec
-    from tune_vfl.spec.cell import Cell, References
+    from tune_vfl.spec.cell import References
 
 # A baseline of one of these outcomes says nothing about the model: the next run measures it again.
 _MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
@@ -48,46 +49,39 @@ class Work:
         return cls(CellTrainable, {})
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a run ended: the study, and whether it was stopped before its budget was used up."""
-
-    record: StudyRecord
-    stopped: bool
-
-
 def run_study(
-    spec: StudySpec,
-    cell: Cell,
-    space: Space,
+    study: PlannedStudy,
     *,
     trials: int | None = None,
     listeners: Sequence[Listener] = (),
     progress: bool = True,
     work: Work | None = None,
-) -> Ended:
+) -> Study:
     """Run a study, from its start or from where it was left.
 
     Args:
-        spec: as the user gave it.
-        cell: as it was resolved.
-        space: what is searched.
+        study: what is run.
         trials: a new budget of finished trials; None keeps the study's.
         listeners: who is told in a thread of their own.
         progress: show it on stderr.
         work: None is the real thing.
+
+    Returns:
+        The study; ``stopped`` when it was stopped before its budget was used up.
 
     Raises:
         StudyError: when the name belongs to another spec, or another process runs this study.
         SpecError: when no pack finds room on the machine.
         KeyboardInterrupt: after a second Ctrl-C.
     """
-    with cluster.quiet_tune(), study_lock(ledger_url(spec.storage), spec.study):
-        ledger = Ledger.create_or_open(spec, cell, space)
+    place = storage_at(study.spec.storage)
+    with cluster.quiet_tune(), place.lock(study.name):
+        ledger = Ledger.create_or_open(study, place)
         try:
             if trials is not None:
                 ledger.extend(trials)
-            return _Run(ledger, work or Work.real(), spec).run(listeners, progress=progress)
+            stopped = _Run(ledger, work or Work.real(), study.spec).run(listeners, progress=progress)
+            return Study.of(ledger, stopped=stopped)
         finally:
             ledger.close()
 
@@ -118,14 +112,15 @@ class _Run:
         # What only says how to run comes from the spec of this run, not from the one the study began with.
         self._resources, self._minutes = spec.resources, spec.budget.minutes
 
-    def run(self, listeners: Sequence[Listener], *, progress: bool) -> Ended:
+    def run(self, listeners: Sequence[Listener], *, progress: bool) -> bool:
+        """Run it and say whether it was stopped."""
         lost = self._ledger.recover()
         record = self._ledger.record()
         dispatcher = Dispatcher(listeners)
         try:
             if not record.waiting and not self._baseline_owed():
                 dispatcher.on_study(record)
-                return Ended(record, stopped=False)
+                return False
             return self._search(record, dispatcher, len(lost), progress=progress)
         finally:
             dispatcher.close()
@@ -134,7 +129,7 @@ class _Run:
         baseline = self._ledger.baseline
         return baseline is None or baseline.outcome in _MEASURE_AGAIN
 
-    def _search(self, record: StudyRecord, dispatcher: Dispatcher, lost: int, *, progress: bool) -> Ended:
+    def _search(self, record: StudyRecord, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
         resources = cluster.connect()
         if self._ledger.references is None:
@@ -145,16 +140,18 @@ class _Run:
         if report and lost:
             report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
         watchers: tuple[Watcher, ...] = (_Tee(self._ledger, dispatcher), *([report] if report else []))
-        stopped = self._fit(self._plan(resources, record, begun), watchers, report)
-        ended = Ended(self._ledger.record(), stopped=stopped)
-        dispatcher.on_study(ended.record)
+        stopped = self._fit(self._settings(resources, record, begun), watchers, report)
+        ended = self._ledger.record()
+        dispatcher.on_study(ended)
         if report:
             report.close()
-            self._say_how_to_go_on(ended, report)
-        return ended
+            if ended.waiting:
+                why = "stopped" if stopped else "out of time"
+                report.say(f"{why}; {ended.waiting} trials are owed: 'tune-vfl resume {ended.name}'")
+        return stopped
 
-    def _plan(self, resources: Mapping[str, float], record: StudyRecord, begun: float) -> Plan:
-        from tune_vfl.search.searcher import Plan
+    def _settings(self, resources: Mapping[str, float], record: StudyRecord, begun: float) -> RunSettings:
+        from tune_vfl.search.searcher import RunSettings
 
         owed = self._baseline_owed()
         trials = max(1, record.waiting)
@@ -163,7 +160,7 @@ class _Run:
         most = self._work.trainable.most_per_pack(self._ledger.cell) if alike else 1
         size = pack_size(self._resources, trials=trials, seeds=len(self._ledger.cell.seeds), workers=workers, most=most)
         deadline = begun + self._minutes * 60 if self._minutes else None
-        return Plan(size, workers, deadline, self._work.options, baseline=owed)
+        return RunSettings(size, workers, deadline, self._work.options, baseline=owed)
 
     def _measure(self) -> None:
         """Measure what belongs to the study and not to a trial, in a worker."""
@@ -174,12 +171,12 @@ class _Run:
             task.remote(self._work.trainable, self._ledger.cell.model_dump_json(), dict(self._work.options))
         )
         references, guess = answer
-        self._ledger.set_references(references, (guess, 1.0))
+        self._ledger.set_references_and_reference_point(references, (guess, 1.0))
 
-    def _fit(self, plan: Plan, watchers: tuple[Watcher, ...], report: ProgressReport | None) -> bool:
+    def _fit(self, settings: RunSettings, watchers: tuple[Watcher, ...], report: ProgressReport | None) -> bool:
         from tune_vfl.search.searcher import LedgerSearcher
 
-        searcher = LedgerSearcher(self._ledger, plan, watchers)
+        searcher = LedgerSearcher(self._ledger, settings, watchers)
 
         def stop() -> None:
             searcher.stop()
@@ -189,7 +186,7 @@ class _Run:
         name = self._ledger.spec.study
         try:
             with on_interrupt(stop):
-                self._tune(searcher, plan.workers)
+                self._tune(searcher, settings.workers)
         except KeyboardInterrupt:
             if report:
                 report.say(f"left at once; 'tune-vfl resume {name}' asks again what was running")
@@ -234,11 +231,6 @@ class _Run:
             raise
         finally:
             shutil.rmtree(Path(folder), ignore_errors=True)
-
-    def _say_how_to_go_on(self, ended: Ended, report: ProgressReport) -> None:
-        if ended.record.waiting:
-            why = "stopped" if ended.stopped else "out of time"
-            report.say(f"{why}; {ended.record.waiting} trials are owed: 'tune-vfl resume {ended.record.name}'")
 
 
 def _trial_id(trial: Any) -> str:

@@ -1,7 +1,7 @@
 """Ray Tune's searcher over the ledger: hands out packs, and tells the ledger what came back or who died.
 
-It exists only in the driver. Ray pickles it once, for a restore that never happens: a resumed search is a new one for
-what the ledger still lacks.
+It lives in the driver only. Ray pickles it once, to restore an experiment with it, which never happens here: a search
+that is resumed makes a new searcher for the trials that the ledger still lacks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.ledger.records import TrialRecord
 
-# So many packs lost in a row, without one that answered, mean that no worker can live here.
+# After so many lost packs in a row, without one that answered, the search gives up: workers cannot run here.
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
 
 DIED = "its worker process died"
@@ -46,7 +46,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunSettings:
     """How one run of a search is carried out.
 
     Attributes:
@@ -65,36 +65,36 @@ class Plan:
 
 
 class LedgerSearcher(Searcher):  # type: ignore[misc]
-    """Suggests packs until the ledger is full.
+    """Suggests packs until the study's budget of trials is used up.
 
     Args:
         ledger: recovered, with its references measured.
-        plan: how to go about it.
+        settings: how the run is carried out.
         watchers: who is told.
     """
 
-    def __init__(self, ledger: Ledger, plan: Plan, watchers: tuple[Watcher, ...] = ()) -> None:
+    def __init__(self, ledger: Ledger, settings: RunSettings, watchers: tuple[Watcher, ...] = ()) -> None:
         super().__init__(metric=None, mode=None)
-        self._ledger, self._plan, self._watchers = ledger, plan, watchers
+        self._ledger, self._settings, self._watchers = ledger, settings, watchers
         self._proposals = Proposals(ledger)
         record = ledger.record()
         self._owed = record.waiting
-        packs = -(-self._owed // plan.pack) + plan.baseline
+        packs = -(-self._owed // settings.pack) + settings.baseline
         self._flying: dict[str, list[int]] = {}
-        self._baseline = "owed" if plan.baseline else "done"
+        self._baseline = "owed" if settings.baseline else "done"
         self._baseline_losses = 0
         self._losses_in_a_row = 0
-        self._pack = plan.pack
-        self._fixed = self._fixed_config(min(plan.workers, packs))
+        self._pack = settings.pack
+        self._fixed = self._fixed_config(min(settings.workers, packs))
         self.stopped = False
-        _LIVING[ledger.session] = self
+        _SEARCHERS[ledger.session] = self
 
     def __reduce__(self) -> tuple[Callable[[str], LedgerSearcher], tuple[str]]:
         """Travel as a name: database and locks stay in this process."""
-        return (_living, (self._ledger.session,))
+        return (_searcher_of, (self._ledger.session,))
 
     def stop(self) -> None:
-        """Ask nothing more; what runs is still told."""
+        """Hand out no more packs; the outcomes of those that are running are still written to the ledger."""
         self.stopped = True
 
     @property
@@ -103,7 +103,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         return self._losses_in_a_row >= _MAX_LOSSES_IN_A_ROW
 
     def _over(self) -> bool:
-        late = self._plan.deadline is not None and time.monotonic() > self._plan.deadline
+        late = self._settings.deadline is not None and time.monotonic() > self._settings.deadline
         return self.stopped or late or self.hopeless
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
@@ -116,7 +116,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             return self._config([{}], self._undefended)
         asked = self._proposals.ask(min(self._pack, self._owed), trial_id) if self._owed > 0 else []
         if not asked:
-            # A running pack may still be lost, and is then asked again: finished is only what has nothing in flight.
+            # A running pack may still be lost and asked again: the search is finished only when none is running.
             return None if self._flying else str(Searcher.FINISHED)
         self._owed -= len(asked)
         self._flying[trial_id] = [a.number for a in asked]
@@ -182,7 +182,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         references = self._ledger.references or References()
         return {
             "references": references.model_dump_json(),
-            "options": dict(self._plan.options),
+            "options": dict(self._settings.options),
             "gate": {"key": f"gate/{self._ledger.session}", "count": together},
         }
 
@@ -196,11 +196,11 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         """Restore nothing."""
 
 
-_LIVING: WeakValueDictionary[str, LedgerSearcher] = WeakValueDictionary()
+_SEARCHERS: WeakValueDictionary[str, LedgerSearcher] = WeakValueDictionary()
 
 
-def _living(session: str) -> LedgerSearcher:
-    return _LIVING[session]
+def _searcher_of(session: str) -> LedgerSearcher:
+    return _SEARCHERS[session]
 
 
 def undefended(cell: Cell) -> Cell:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from tune_vfl.errors import SpecError, UnreachableError
+from tune_vfl.errors import UnreachableError, UsageError
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 Answer = Literal["open", "token", "wrong_token", "away", "other"]
@@ -23,7 +23,7 @@ def dashboard_address(given: str | None = None) -> str:
         given: what the user typed; else ``RAY_API_SERVER_ADDRESS``, else ``RAY_ADDRESS`` if it is a URL, else loopback.
 
     Raises:
-        SpecError: for anything but an http or https URL. Ray itself would import the scheme as a module.
+        UsageError: for anything but an http or https URL. Ray itself would import the scheme as a module.
     """
     ray_address = os.environ.get("RAY_ADDRESS", "")
     fallback = ray_address if ray_address.startswith(("http://", "https://")) else DEFAULT_ADDRESS
@@ -34,7 +34,7 @@ def dashboard_address(given: str | None = None) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise SpecError(f"--address {address!r}: expected the dashboard's URL, such as {DEFAULT_ADDRESS}")
+        raise UsageError(f"--address {address!r}: expected the dashboard's URL, such as {DEFAULT_ADDRESS}")
     return address
 
 
@@ -53,7 +53,7 @@ def find_token() -> str | None:
     ``RAY_AUTH_TOKEN``, else the file at ``RAY_AUTH_TOKEN_PATH``, else ``~/.ray/auth_token``.
 
     Raises:
-        SpecError: when ``RAY_AUTH_TOKEN_PATH`` names a file that cannot be read or is empty.
+        UsageError: when ``RAY_AUTH_TOKEN_PATH`` names a file that cannot be read or is empty.
     """
     if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
         return token
@@ -63,10 +63,10 @@ def find_token() -> str | None:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         if named:
-            raise SpecError(f"RAY_AUTH_TOKEN_PATH: {path} cannot be read ({error})") from error
+            raise UsageError(f"RAY_AUTH_TOKEN_PATH: {path} cannot be read ({error})") from error
         return None
     if named and not token:
-        raise SpecError(f"RAY_AUTH_TOKEN_PATH: {path} is empty; write the cluster's token into it")
+        raise UsageError(f"RAY_AUTH_TOKEN_PATH: {path} is empty; write the cluster's token into it")
     return token or None
 
 

@@ -163,12 +163,11 @@ def data() -> Check:
 
 def ledger() -> Check:
     """The ledger opens, answers, and (sqlite) writes ahead."""
-    from tune_vfl.ledger.storage import SQLITE, hide_password, ledger_url
+    from tune_vfl.ledger.storage import home_file
 
-    url = ledger_url()
-    path = Path(url.removeprefix(SQLITE))
+    path = home_file().path
     if not path.exists():
-        return Check("ledger", "ok", f"{hide_password(url)}: not made yet; the first search makes it")
+        return Check("ledger", "ok", f"{home_file().url}: not made yet; the first search makes it")
     advice = f"restore {path} from a backup, or move it away to start anew; nothing else holds the results"
     try:
         connection = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=10)

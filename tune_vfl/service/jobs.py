@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tune_vfl.errors import SpecError, TuneVflError, UnreachableError
+from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
 from tune_vfl.service.dashboard import bearer, require_answer
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ class Jobs:
         """Return one job.
 
         Raises:
-            SpecError: when there is no such job; names the known ones.
+            UsageError: when there is no such job; names the known ones.
         """
         known = {job.id: job for job in self.list()}
         if job_id not in known:
-            raise SpecError(f"no job {job_id!r} at {self.address}. Known: {', '.join(known) or 'none'}.")
+            raise UsageError(f"no job {job_id!r} at {self.address}. Known: {', '.join(known) or 'none'}.")
         return known[job_id]
 
     def logs(self, job_id: str) -> str:

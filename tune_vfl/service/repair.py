@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger, study_names
-from tune_vfl.ledger.storage import study_lock
 from tune_vfl.service.checks import Check
 from tune_vfl.service.studies import ledger_exists
 
@@ -51,7 +50,7 @@ def _repair_one(name: str) -> Check:
     try:
         ledger = Ledger.open(name)
         try:
-            with study_lock(ledger.url, name):
+            with ledger.place.lock(name):
                 recovered = ledger.recover()
                 record = ledger.record()
                 Recorder(name, record.spec.tracking).sync(record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UnwritableError
 from tune_vfl.service.studies import open_study
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def report_studies(names: Sequence[str], out: Path | None = None, storage: str |
 
     Raises:
         StudyError: when there is no such study.
-        SpecError: when the folder cannot be written.
+        UnwritableError: when the folder cannot be written.
     """
     from reports.page import write_report
     from tune_vfl.machine.places import home
@@ -33,8 +33,8 @@ def report_studies(names: Sequence[str], out: Path | None = None, storage: str |
     records = [open_study(name, storage).record() for name in names]
     folder = out if out is not None else home() / "reports" / "+".join(names)[:150]
     if folder.exists() and not folder.is_dir():
-        raise SpecError(f"-o {folder}: is a file; give a folder")
+        raise UnwritableError(f"-o {folder}: is a file; give a folder")
     try:
         return write_report(records, folder)
     except OSError as error:
-        raise SpecError(f"-o {folder}: cannot be written ({error}); choose another place") from error
+        raise UnwritableError(f"-o {folder}: cannot be written ({error}); choose another place") from error

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, UnknownNameError
-from tune_vfl.ledger.storage import SQLITE, hide_password, ledger_url
+from tune_vfl.ledger.storage import hide_password, storage_at
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 
 def ledger_exists(storage: str | None = None) -> bool:
     """Say whether there is a ledger to read; a database server is taken to hold one."""
-    url = ledger_url(storage)
-    return not url.startswith(SQLITE) or Path(url.removeprefix(SQLITE)).is_file()
+    return storage_at(storage).exists()
 
 
 def open_study(name: str, storage: str | None = None) -> Study:
@@ -33,7 +31,7 @@ def open_study(name: str, storage: str | None = None) -> Study:
     from tune_vfl.search import load_study
 
     if not ledger_exists(storage):
-        url = hide_password(ledger_url(storage))
+        url = hide_password(storage_at(storage).url)
         raise StudyError(f"no study {name!r}: there is no ledger at {url} yet; a search makes it, or set TUNE_VFL_HOME")
     return load_study(name, storage)
 

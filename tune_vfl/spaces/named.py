@@ -98,6 +98,16 @@ def space_of(spec: StudySpec, cell: Cell) -> Space:
     return space.joined(ordinary, own_values(cell, ordinary)) if ordinary else space
 
 
+def space_problems(spec: StudySpec) -> list[str]:
+    """Return what is wrong with the space of a spec's defense whatever the data are; nothing for unknown defenses."""
+    if spec.defense.name not in DEFENSES:
+        return []
+    try:
+        return _problems(_find(spec.defense.name, spec.defense.space), DEFENSES[spec.defense.name].Params)
+    except SpecError as error:
+        return error.problems
+
+
 def _find(defense: str, space: str | Mapping[str, Any]) -> Space:
     if not isinstance(space, str):
         return parse_space(space, "defense.space")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -110,10 +110,10 @@ class Budget(Strict):
     trial_minutes: float | None = Field(None, gt=0)
 
 
-class Sampler(ByName, Strict):
-    """Which Optuna sampler proposes settings, and its seed."""
+class SamplerSpec(ByName, Strict):
+    """Which registered sampler proposes settings, and its seed."""
 
-    name: Literal["tpe", "nsga2", "random", "grid", "gp"] = "tpe"
+    name: str = "tpe"
     seed: int = Field(0, ge=0)
 
 
@@ -140,7 +140,7 @@ class StudySpec(Strict):
     defense: DefenseSpec
     attacks: Listed[Named] = Field(min_length=1)
     budget: Budget = Field(default_factory=Budget)
-    sampler: Sampler = Field(default_factory=Sampler)
+    sampler: SamplerSpec = Field(default_factory=SamplerSpec)
     resources: Resources = Field(default_factory=Resources)
     storage: str | None = None
     tracking: str | None = None
@@ -244,9 +244,15 @@ def parse(raw: Mapping[str, Any]) -> StudySpec:
         raise SpecError(explain(error, StudySpec)) from error
 
 
-def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of a study's spec, for editors."""
+def json_schema(samplers: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the JSON schema of a study's spec, for editors.
+
+    Args:
+        samplers: the registered names, which are not known here; without them any name fits.
+    """
     schema = {"$id": SCHEMA, **StudySpec.model_json_schema()}
+    if known := list(samplers):
+        schema["$defs"]["SamplerSpec"]["properties"]["name"]["enum"] = known
     fields = schema["$defs"]["Training"]["properties"]
     domain = {"type": "object", "description": "a domain to search: float: [low, high], int: [low, high] or choice: []"}
     fields.update({name: {"anyOf": [field, domain]} for name, field in fields.items()})

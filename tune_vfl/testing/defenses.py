@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from tune_vfl.defenses.base import DEFENSES, Defense
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SpecError, UsageError
 from tune_vfl.models.layers import stack_of
 from tune_vfl.protocol.members import Batch
 from tune_vfl.seeds import Stream
@@ -188,7 +188,7 @@ class DefenseContract:
         rows = rows_for(defense, case)
         made = build(defense, fitting(defense, case), case, rows, 0)
         if defense.capabilities.needs_context:
-            with pytest.raises(SpecError, match="context"):
+            with pytest.raises(UsageError, match="context"):
                 made.cut_gradient(rows.grad, y=rows.y)
         else:
             assert made.cut_gradient(rows.grad, y=rows.y).shape == rows.grad.shape

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 
-from tune_vfl.errors import SpecError, TuneVflError
+from tune_vfl.errors import TuneVflError, UsageError
 from tune_vfl.machine.places import resolve_uri
 from tune_vfl.tracking import store
 
@@ -18,10 +18,10 @@ def command(uri: str, port: int) -> list[str]:
     """Return the command that shows a tracking store on 127.0.0.1.
 
     Raises:
-        SpecError: when ``uri`` is a server, which has a UI of its own.
+        UsageError: when ``uri`` is a server, which has a UI of its own.
     """
     if uri.startswith(("http://", "https://", "databricks")):
-        raise SpecError(f"{uri} is a tracking server and has its own UI: open {uri} in a browser")
+        raise UsageError(f"{uri} is a tracking server and has its own UI: open {uri} in a browser")
     # One worker is enough for one person and starts four times sooner.
     options = ["--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     return [sys.executable, "-m", "mlflow", "ui", *options]
@@ -38,7 +38,7 @@ def serve(uri: str | None = None, port: int = 5000) -> int:
         The UI's exit code; 0 when it was interrupted.
 
     Raises:
-        SpecError: when ``uri`` is a server.
+        UsageError: when ``uri`` is a server.
         TuneVflError: when the port is taken.
         UnreachableError: when the database cannot be opened.
     """

@@ -12,7 +12,7 @@ from torch import Tensor
 from tune_vfl.defenses.base import Defense, DefenseCapabilities
 from tune_vfl.defenses.parts.by_id import RowTable
 from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import UsageError
 from tune_vfl.spec import Strict
 from tune_vfl.spec.cell import Mode
 
@@ -110,11 +110,11 @@ class TeacherLabels(Defense[TeacherLabelsParams]):
         """H0: train the teachers, or find them, and rank every row's classes.
 
         Raises:
-            SpecError: without features for the teacher.
+            UsageError: without features for the teacher.
         """
         super().setup(y, ids, active_features=active_features, seed=seed)
         if active_features is None:
-            raise SpecError(f"{self.name} trains a teacher on features, got none; pass active_features to setup")
+            raise UsageError(f"{self.name} trains a teacher on features, got none; pass active_features to setup")
         x, labels = (active_features, y) if self.stacked else (active_features.unsqueeze(0), y.unsqueeze(0))
         seeds = [seed] if isinstance(seed, int) else list(seed)
         recipes = [recipe_of(p) for p in self.members]

@@ -1,0 +1,1 @@
+"""Samplers: how a search chooses what to try next. One file each."""

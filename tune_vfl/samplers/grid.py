@@ -1,0 +1,31 @@
+"""The replication grid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.samplers.base import Sampler, sampler
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+    from tune_vfl.spaces.space import Space
+
+
+@sampler("grid")
+class Grid(Sampler):
+    """Every combination of the listed values; a range without listed values gets levels spread over it."""
+
+    summary = "the replication grid of the search space, in shuffled order; ends when it is used up"
+
+    @classmethod
+    def build(cls, seed: int, *, budget: int) -> BaseSampler:
+        """Return a sampler that is never asked to propose: all points come from the list."""
+        from optuna.samplers import RandomSampler
+
+        return RandomSampler(seed=seed)
+
+    @classmethod
+    def points(cls, space: Space, budget: int) -> list[dict[str, Any]]:
+        """Return the grid: see :meth:`tune_vfl.spaces.space.Space.grid`."""
+        return space.grid(budget)

@@ -1,0 +1,27 @@
+"""NSGA-II."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.samplers.base import Sampler, sampler
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+
+@sampler("nsga2")
+class Nsga2(Sampler):
+    """Optuna's NSGA-II."""
+
+    summary = (
+        "NSGA-II, an evolutionary search for hundreds of trials, cheap to ask; its population is a fifth of the "
+        "budget, between 8 and 50"
+    )
+
+    @classmethod
+    def build(cls, seed: int, *, budget: int) -> BaseSampler:
+        """Return Optuna's sampler."""
+        from optuna.samplers import NSGAIISampler
+
+        return NSGAIISampler(seed=seed, population_size=max(8, min(50, budget // 5)))

@@ -1,0 +1,24 @@
+"""Random search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.samplers.base import Sampler, sampler
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+
+@sampler("random")
+class Random(Sampler):
+    """Optuna's random draws."""
+
+    summary = "independent draws, log-uniform on a log scale"
+
+    @classmethod
+    def build(cls, seed: int, *, budget: int) -> BaseSampler:
+        """Return Optuna's sampler."""
+        from optuna.samplers import RandomSampler
+
+        return RandomSampler(seed=seed)
