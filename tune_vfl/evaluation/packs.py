@@ -97,7 +97,7 @@ def evaluate_pack(
     outcomes: dict[int, Outcome] = {}
     for members in alike.values():
         try:
-            trained, _ = cell.under(params[members[0]])
+            trained, _ = cell.with_params(params[members[0]])
             build_architecture(trained.model)
         except SpecError as error:
             outcomes.update(dict.fromkeys(members, Outcome.failed("infeasible", str(error))))
@@ -107,7 +107,7 @@ def evaluate_pack(
         else:
             known = references_of(trained)
         bench = _Bench(trained, tuple(build_attack(a) for a in cell.attacks), known, device)
-        settings = [cell.under(params[i])[1] for i in members]
+        settings = [cell.with_params(params[i])[1] for i in members]
         outcomes.update(zip(members, _evaluate_alike(bench, settings), strict=True))
     return [outcomes[i] for i in range(len(params))]
 
