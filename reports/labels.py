@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Box(NamedTuple):
-    """A rectangle; y grows downwards."""
+    """A rectangle; y grows downward."""
 
     x: float
     y: float

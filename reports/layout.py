@@ -19,7 +19,7 @@ SHAPES = ("circle", "square", "triangle", "diamond", "pentagon", "hexagon")
 
 
 class Canvas(NamedTuple):
-    """The drawing area and its scales; y grows downwards."""
+    """The drawing area and its scales; y grows downward."""
 
     width: float
     height: float

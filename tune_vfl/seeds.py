@@ -36,7 +36,7 @@ def numpy_rng(seed: int, name: str) -> np.random.Generator:
 
 
 def sorted_normals(uniform: Tensor) -> Tensor:
-    """Return n independent N(0, 1) numbers, sorted upwards, from n + 1 uniform ones, without sorting.
+    """Return n independent N(0, 1) numbers, sorted upward, from n + 1 uniform ones, without sorting.
 
     The partial sums of n + 1 exponential numbers over their total have the law of n sorted uniform numbers.
 
@@ -45,7 +45,7 @@ def sorted_normals(uniform: Tensor) -> Tensor:
     """
     sums = uniform.neg().log1p_().cumsum(-1)
     ordered = sums[..., :-1] / sums[..., -1:].clamp(max=-torch.finfo(uniform.dtype).tiny)
-    # The ends themselves would be infinite; their neighbours in float32 lie 5.4 deviations out.
+    # The ends themselves would be infinite; their neighbors in float32 lie 5.4 deviations out.
     return ordered.mul_(2).sub_(1).clamp_(-END, END).erfinv_().mul_(math.sqrt(2))
 
 
@@ -111,7 +111,7 @@ class Stream:
         return self._hand_out(draws)
 
     def sorted_normal(self, rows: int, n: int) -> Tensor:
-        """Draw ``rows`` times n independent N(0, 1) numbers, each row sorted upwards: ``(rows, n)``."""
+        """Draw ``rows`` times n independent N(0, 1) numbers, each row sorted upward: ``(rows, n)``."""
         draws = [torch.rand(rows, n + 1, generator=g, device=self._device) for g in self._generators]
         return self._hand_out([sorted_normals(uniform) for uniform in draws])
 

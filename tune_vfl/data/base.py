@@ -47,7 +47,7 @@ class Columns:
         x: ``(N, d)`` float32 with NaN where a value is missing, ``(N, C, H, W)`` images in [0, 1], or ``(N, L)`` int64
             tokens of a text, 0 after its end.
         names: a name per column; empty for images and texts.
-        scaled: ``(d,)`` bool: which columns are standardised with training statistics; None for images and texts.
+        scaled: ``(d,)`` bool: which columns are standardized with training statistics; None for images and texts.
         sources: the columns of the file that these were made of, in order; empty where each is its own.
     """
 
@@ -128,7 +128,7 @@ class Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A data set split and standardised for one seed, or stacked over seeds with a leading axis.
+    """A data set split and standardized for one seed, or stacked over seeds with a leading axis.
 
     Attributes:
         passive_train, passive_test: a tensor ``(*seeds, n, ...)`` per passive party, no NaN.

@@ -49,7 +49,7 @@ class Block:
     Attributes:
         x: ``(N, k)`` float32, NaN where a number is missing.
         names: k names.
-        scaled: k: whether the column is standardised later.
+        scaled: k: whether the column is standardized later.
         notes: what a reader must know.
         kind: what it is made of.
     """
@@ -66,7 +66,7 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
 
     A column all of whose known values are numbers passes as it is, missing ones as NaN, with a 0/1 column
     ``name=missing`` beside it where any is missing. Any other column is categorical: a 0/1 column for every value in
-    the file (``name=value``), or codes in alphabetic order. 0/1 columns are not standardised: they are on one scale
+    the file (``name=value``), or codes in alphabetic order. 0/1 columns are not standardized: they are on one scale
     already, and a rare category would be blown up to large values.
 
     Args:

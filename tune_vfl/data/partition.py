@@ -135,7 +135,7 @@ def shown(names: Sequence[str], most: int = 20) -> str:
 def matrix_parties(
     x: Tensor, names: Sequence[str], share: float, parties: int, where: str
 ) -> tuple[tuple[Columns, ...], Columns | None]:
-    """Share out the columns of a numeric ``(N, d)`` matrix; all columns are standardised."""
+    """Share out the columns of a numeric ``(N, d)`` matrix; all columns are standardized."""
     cuts = [*cut_points(x.shape[1], share, parties, f"{where}: columns"), x.shape[1]]
     labels = [*passive_names(parties), ACTIVE]
     held = [

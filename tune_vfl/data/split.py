@@ -1,4 +1,4 @@
-"""Training and test rows of a seed, standardised with training statistics, and the attacker's auxiliary rows."""
+"""Training and test rows of a seed, standardized with training statistics, and the attacker's auxiliary rows."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def split(dataset: Dataset, seed: int) -> Split:
     is_test = torch.zeros(len(dataset.y), dtype=torch.bool)
     is_test[test_rows] = True
     train_rows, test_rows = (~is_test).nonzero().squeeze(1), is_test.nonzero().squeeze(1)
-    passive = [standardised(columns, train_rows) for columns in dataset.passive]
-    active = None if dataset.active is None else standardised(dataset.active, train_rows)
+    passive = [standardized(columns, train_rows) for columns in dataset.passive]
+    active = None if dataset.active is None else standardized(dataset.active, train_rows)
     return Split(
         passive_train=tuple(_rows_of(x, train_rows) for x in passive),
         passive_test=tuple(_rows_of(x, test_rows) for x in passive),
@@ -87,8 +87,8 @@ def _held_out(dataset: Dataset, seed: int) -> Tensor:
     return torch.from_numpy(np.concatenate(drawn))
 
 
-def standardised(columns: Columns, train_rows: Tensor) -> Tensor:
-    """Return all rows of a party, standardised with statistics of the training rows, without missing values.
+def standardized(columns: Columns, train_rows: Tensor) -> Tensor:
+    """Return all rows of a party, standardized with statistics of the training rows, without missing values.
 
     Args:
         columns: the party's columns.
@@ -103,10 +103,10 @@ def standardised(columns: Columns, train_rows: Tensor) -> Tensor:
         return columns.x
     scaled = torch.zeros(columns.x.shape[1], dtype=torch.bool) if columns.scaled is None else columns.scaled
     parts = zip(torch.split(columns.x, _COLUMNS_AT_ONCE, dim=1), torch.split(scaled, _COLUMNS_AT_ONCE), strict=True)
-    return torch.cat([_standardise(x, s, train_rows) for x, s in parts], dim=1)
+    return torch.cat([_standardize(x, s, train_rows) for x, s in parts], dim=1)
 
 
-def _standardise(x: Tensor, scaled: Tensor, train_rows: Tensor) -> Tensor:
+def _standardize(x: Tensor, scaled: Tensor, train_rows: Tensor) -> Tensor:
     # In double, so that a large offset (a year, a time stamp) does not eat the digits of the variance.
     wide = x.double()
     train = wide[train_rows]
@@ -146,7 +146,7 @@ def auxiliary_rows(
         drawing, fewer rows are a part of more.
 
     Raises:
-        DataError: when a class, or the whole split, has too few rows. At least one row stays unlabelled, to attack.
+        DataError: when a class, or the whole split, has too few rows. At least one row stays unlabeled, to attack.
     """
     classes = num_classes or int(y_train.max()) + 1
     if (per_class is None) == (total is None):
@@ -188,6 +188,6 @@ def _rows_of_each(
         advice = f"give 1 to {most}" if most >= 1 else "add rows"
         raise DataError(
             f"auxiliary labels: asked for {each} rows of each class, but class {scarce} has {len(rows[scarce])} "
-            f"training rows and at least one must stay unlabelled; {advice}"
+            f"training rows and at least one must stay unlabeled; {advice}"
         )
     return np.concatenate([rng.permutation(r)[:each] for r in rows])

@@ -27,7 +27,7 @@ def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
         y: ``(*trials, B, c)``.
 
     Returns:
-        ``(*trials,)`` from 0, independent, to 1. Small batches are biased upwards. Where all rows of one side are
+        ``(*trials,)`` from 0, independent, to 1. Small batches are biased upward. Where all rows of one side are
         equal it is near 0.
     """
     a, b = _centered(_distances(x)), _centered(_distances(y))

@@ -1,4 +1,4 @@
-"""How much an attack learnt about the labels.
+"""How much an attack learned about the labels.
 
 numpy in, float out. Larger is more leakage. What is undefined is NaN.
 """

@@ -1,6 +1,6 @@
 """The geometry of a front: which points are worth choosing from, which one first, and how much they cover.
 
-Points are rows ``(utility, leakage)`` of an ``(n, 2)`` array; utility is maximised and leakage minimised. A point
+Points are rows ``(utility, leakage)`` of an ``(n, 2)`` array; utility is maximized and leakage minimized. A point
 dominates another when it is at least as good in both and better in one; equal points do not dominate each other, so all
 of them stay. Every function refuses NaN and infinite rows with a :class:`ValueError`: a trial without objectives has no
 place on a front.
@@ -81,7 +81,7 @@ def front(points: ArrayLike) -> NDArray[np.bool_]:
 def knee(points: ArrayLike) -> int | None:
     """Return the front's best compromise: the point that bulges farthest beyond the chord between the front's ends.
 
-    The front is first scaled to [0, 1] in both objectives. Distance counts towards the ideal corner only: a point
+    The front is first scaled to [0, 1] in both objectives. Distance counts toward the ideal corner only: a point
     behind the chord gives up more than it gains. A front that bulges nowhere is decided by the tie rule. Das, "On
     characterizing the knee of the Pareto curve", Structural Optimization 18 (1999).
 

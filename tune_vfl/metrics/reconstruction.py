@@ -1,6 +1,6 @@
 """How close a reconstruction of features comes to the true ones.
 
-numpy in, float out. Rows are ``(n, d)`` of a table, in the units it is standardised to, or images ``(n, C, H, W)`` in
+numpy in, float out. Rows are ``(n, d)`` of a table, in the units it is standardized to, or images ``(n, C, H, W)`` in
 [0, 1], to which a reconstruction is clamped first. Without rows, or with a number that is not finite, all are NaN.
 """
 

@@ -63,7 +63,7 @@ def accuracy(scores: Floats, y: Labels) -> float:
 
 
 def balanced_accuracy(scores: Floats, y: Labels) -> float:
-    """Mean over the classes that occur of the share of their rows that are recognised."""
+    """Mean over the classes that occur of the share of their rows that are recognized."""
     if not len(y) or not np.isfinite(scores).all():
         return float("nan")
     right = scores.argmax(1) == y

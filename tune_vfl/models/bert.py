@@ -133,7 +133,7 @@ def auto() -> Any:
 
 @torch.no_grad()
 def _redraw(encoder: nn.Module, stream: Stream) -> None:
-    """Draw all weights from the stream as BERT starts: N(0, .02^2), biases 0, normalisations 1 and 0."""
+    """Draw all weights from the stream as BERT starts: N(0, .02^2), biases 0, normalizations 1 and 0."""
     for module in encoder.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
             module.weight.copy_(stream.normal(*module.weight.shape) * _SPREAD)

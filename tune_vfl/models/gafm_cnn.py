@@ -1,4 +1,4 @@
-"""The six-layer net of the GAFM paper for grey photographs of skin: three convolutions, three linear layers."""
+"""The six-layer net of the GAFM paper for gray photographs of skin: three convolutions, three linear layers."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class DeepNet(Architecture[T_co]):
 
     @abstractmethod
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:
-        """Build ``(B, C, H, W) -> (B, width)``; its weights are drawn afterwards."""
+        """Build ``(B, C, H, W) -> (B, width)``; its weights are drawn afterward."""
 
     def head(self, width: int, d_out: int, stream: Stream) -> list[nn.Module]:
         """Build ``(B, width) -> (B, d_out)``, the layers between the trunk and the cut."""
@@ -142,7 +142,7 @@ def load_weights(net: nn.Module, path: str) -> None:
     """Load a net's weights from a file that torchvision's ``state_dict`` was saved to.
 
     What follows the convolutions there is not needed. The first convolution keeps its own weights where its shape is
-    another: a smaller kernel for small images, one channel for grey ones.
+    another: a smaller kernel for small images, one channel for gray ones.
 
     Raises:
         SpecError: when the file cannot be read, or holds another net's weights.

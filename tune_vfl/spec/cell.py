@@ -19,7 +19,7 @@ ALL_MODES: frozenset[Mode] = frozenset({"split", "nosplit", "label_only"})
 
 
 def is_ordinary(name: str) -> bool:
-    """Return whether a trial's parameter is ordinary, one of training or of the model: ``training.lr``, ``model.embedding_dim``.
+    """Return whether a trial's parameter is ordinary: one of training or of the model, such as ``training.lr``.
 
     A parameter of the defense has no dot in its name.
     """

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
-_GREY = frozenset({"1", "L", "LA", "La"})
-_COLOUR = frozenset({"P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
+_GRAY = frozenset({"1", "L", "LA", "La"})
+_COLOR = frozenset({"P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
 
 
 def visible(folder: Path) -> list[Path]:
@@ -60,7 +60,7 @@ def read_pictures(files: Sequence[Path], shape: tuple[int, ...], *, resize: bool
 
     Args:
         files: N files.
-        shape: (H, W) for grey pictures, (H, W, 3) for colours.
+        shape: (H, W) for gray pictures, (H, W, 3) for colors.
         resize: resize pictures of other sizes, which else are refused.
 
     Returns:
@@ -88,7 +88,7 @@ def read_picture(file: Path, channels: str, size: tuple[int, ...] | None) -> tup
 
     Args:
         file: the file.
-        channels: ``grey``, ``rgb``, or ``auto``: grey where the image is.
+        channels: ``grey``, ``rgb``, or ``auto``: gray where the image is.
         size: (height, width) to resize it to, bilinear; None leaves it as it is.
 
     Returns:
@@ -119,10 +119,10 @@ def read_picture(file: Path, channels: str, size: tuple[int, ...] | None) -> tup
 
 
 def _eight_bits(file: Path, image: Image, channels: str) -> Image:
-    if image.mode not in _GREY | _COLOUR:
+    if image.mode not in _GRAY | _COLOR:
         raise DataError(
             f"{file}: has more than 8 bits a pixel (mode {image.mode}); save it with 8, scaled as you want it"
         )
     if channels == "auto":
-        return image.convert("L" if image.mode in _GREY else "RGB")
+        return image.convert("L" if image.mode in _GRAY else "RGB")
     return image.convert("L" if channels == "grey" else "RGB")

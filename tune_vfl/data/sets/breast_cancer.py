@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class BreastCancer(Loader[PartyOptions]):
     """569 x 30, bundled with scikit-learn; the positive class is ``malignant``, the other way round than there."""
 
-    summary = "569 tumours x 30 measurements, binary, bundled with scikit-learn"
+    summary = "569 tumors x 30 measurements, binary, bundled with scikit-learn"
     reference = "Wolberg, Mangasarian, Street 1995, UCI Breast Cancer Wisconsin (Diagnostic)"
     Options = PartyOptions
 

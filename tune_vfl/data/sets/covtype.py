@@ -39,10 +39,10 @@ _OFFICIAL_ROWS = 581_012
 
 @dataset("covtype")
 class Covtype(Loader[SampledOptions]):
-    """581,012 x 54 and the label last, all standardised; the first 27 columns at the passive party.
+    """581,012 x 54 and the label last, all standardized; the first 27 columns at the passive party.
 
     The recipe is that of LabObf (bottoms 54-64-32-10, Adam 1e-3, batches of 256), 18 rows of 58 held out as its 180,000
-    beside 400,000, 20 labelled rows a class. It trains for 50 epochs where the paper has 200, which on all rows would
+    beside 400,000, 20 labeled rows a class. It trains for 50 epochs where the paper has 200, which on all rows would
     be 300,000 steps a seed; ``training.epochs`` gives the rest.
     """
 

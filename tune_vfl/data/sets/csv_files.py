@@ -83,7 +83,7 @@ class CsvOptions(Encoding):
 class CsvFiles(Loader[CsvOptions]):
     """Text tables separated by ``,``, ``;`` or tab, plain or gzipped, and Parquet files, in any mixture.
 
-    Numbers are standardised, categories become 0/1 columns (:func:`tune_vfl.data.encode.encode_column`), missing values
+    Numbers are standardized, categories become 0/1 columns (:func:`tune_vfl.data.encode.encode_column`), missing values
     are marked. A nameless first column that only numbers the rows, as pandas writes it, is left out. A party called
     ``active`` holds the labels and whatever is listed for it; with a file a party, the one whose file has the label
     column does. All others are passive, in the order of the spec, the first one the attacker.

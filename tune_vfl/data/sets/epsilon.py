@@ -45,7 +45,7 @@ class Epsilon(Loader[EpsilonOptions]):
 
     LabObf does not say which 50: here they are drawn once, the same for every seed, and a larger ``columns`` begins
     with those of a smaller one. Its recipe otherwise: bottoms 64-32-10, Adam 1e-3, batches of 256, 50 epochs, 100
-    labelled rows a class. Only the columns used are kept while a file is read; that takes minutes, the next time a
+    labeled rows a class. Only the columns used are kept while a file is read; that takes minutes, the next time a
     moment.
     """
 

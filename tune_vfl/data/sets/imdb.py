@@ -81,7 +81,7 @@ def _recipe() -> Recipe:
 def _as_they_are(
     parties: tuple[tuple[Columns, ...], Columns | None],
 ) -> tuple[tuple[Columns, ...], Columns | None]:
-    """Zeros and ones are on one scale already, as published: nothing is standardised."""
+    """Zeros and ones are on one scale already, as published: nothing is standardized."""
 
     def plain(columns: Columns) -> Columns:
         return replace(columns, scaled=torch.zeros(len(columns.names), dtype=torch.bool))

@@ -40,7 +40,7 @@ class Loan(Loader[LoanOptions]):
     """LADSG's 156 columns cannot be told from what it cites: Give Me Some Credit, which has ten.
 
     A table of borrowers at ``loan/loan.csv`` is read as ``csv`` would, with LADSG's 80,000 and 20,000 rows where there
-    are more, halves of the columns, four layers at the bottom and three on top, and 50 labelled rows a class. Without
+    are more, halves of the columns, four layers at the bottom and three on top, and 50 labeled rows a class. Without
     one it is ``give_me_some_credit``, with all its rows. LADSG's metric is F1 (``metric: f1``).
     """
 

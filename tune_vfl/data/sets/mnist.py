@@ -37,7 +37,7 @@ class Mnist(Loader[SampledOptions]):
 
     ``split`` cuts them along the width. The recipe is the small one that noise on cut gradients is usually judged with:
     halves of 392 pixels, bottoms 392-32-10, batches of 1,024, 30 epochs. ``model: lenet`` is FedAdOb's net, and 40
-    labelled rows are its attacker's.
+    labeled rows are its attacker's.
     """
 
     summary = "60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes, left and right halves"

@@ -38,7 +38,7 @@ class ModelnetOptions(Strict):
     """How many parties share the views, and how large the pictures are."""
 
     passive_parties: Literal[1, 2, 3, 4, 6, 12] = Field(
-        6, description="number of passive parties, each with as many neighbouring views of the twelve"
+        6, description="number of passive parties, each with as many neighboring views of the twelve"
     )
     size: int = Field(32, ge=8, le=256, description="side that the pictures are resized to")
     rows: int | None = Field(
@@ -49,10 +49,10 @@ class ModelnetOptions(Strict):
 
 @dataset("modelnet")
 class Modelnet(Loader[ModelnetOptions]):
-    """A row is an object; each party's part ``(2, size, size)`` in [0, 1] are two neighbouring views in grey.
+    """A row is an object; each party's part ``(2, size, size)`` in [0, 1] are two neighboring views in gray.
 
     Seven parties are those of FedAdOb, which counts 6,366 and 1,600 rows and does not say which; here they are the
-    official 9,843 and 2,468, and ``rows`` keeps fewer. LeNet, batches of 64, and 9 labelled rows a class for its 366;
+    official 9,843 and 2,468, and ``rows`` keeps fewer. LeNet, batches of 64, and 9 labeled rows a class for its 366;
     its SGD 1e-2 for 100 epochs is ``training: {optimizer: sgd, lr: 0.01, weight_decay: 4.0e-5, epochs: 100}``.
     """
 

@@ -30,7 +30,7 @@ _FEATURES = 27
 
 @dataset("steel_plates")
 class SteelPlates(Loader[PartyOptions]):
-    """1,941 x 27, standardised, and seven 0/1 columns that name the fault; 14 columns at the passive party.
+    """1,941 x 27, standardized, and seven 0/1 columns that name the fault; 14 columns at the passive party.
 
     The recipe is LabObf's for its fault data: bottoms 64-32-10, Adam 1e-3, 50 epochs; 1 row in
     5 held out as its 10,000 beside 40,000.
