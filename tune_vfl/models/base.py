@@ -15,7 +15,7 @@ from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
 
 Aggregation = Literal["concat", "sum", "mean"]
-Head = Literal["auto", "classes", "scalar"]
+HeadOption = Literal["auto", "classes", "scalar"]
 Width = Annotated[int, Field(ge=1)]
 """How many numbers a layer gives, or how many channels."""
 
@@ -26,7 +26,7 @@ class ModelOptions(Strict):
     aggregation: Aggregation = Field("concat", description="how the label party joins the embeddings")
     top: Literal["net", "none"] = Field("net", description="none: the summed embeddings are the logits (aggVFL)")
     embedding_dim: int = Field(10, ge=1, description="width of each party's embedding; K where there is no top model")
-    head: Head = Field(
+    head: HeadOption = Field(
         "auto",
         description="the logits: classes: one for each; scalar: a single one; auto: what the architecture gives",
     )

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from tune_vfl.tracking.payload import RunContent
 
-Kind = Literal["trial", "preempted", "summary"]
-Key = tuple[Kind, int]
+RunKind = Literal["trial", "preempted", "summary"]
+Key = tuple[RunKind, int]
 SUMMARY_KEY: Key = ("summary", 0)
 
 # MLflow refuses longer values; whole texts are in the ledger.
@@ -176,7 +176,7 @@ class Runs:
 
 
 def _key(tags: Mapping[str, str]) -> Key | None:
-    kinds: tuple[tuple[Kind, str], ...] = (("trial", payload.TRIAL), ("preempted", payload.PREEMPTED))
+    kinds: tuple[tuple[RunKind, str], ...] = (("trial", payload.TRIAL), ("preempted", payload.PREEMPTED))
     for kind, name in kinds:
         if tags.get(name, "").isdecimal():
             return kind, int(tags[name])

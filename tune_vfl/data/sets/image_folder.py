@@ -26,7 +26,7 @@ Side = Annotated[int, Field(ge=1, le=4096)]
 
 
 class ImageFolderOptions(PartyOptions):
-    """Where the images are, what they are made into and how they are cut."""
+    """Where the images are, how they are resized and read, and how they are cut."""
 
     path: str = Field(description="the folder, from the working directory or the data root")
     size: Side | tuple[Side, Side] | None = Field(
@@ -116,7 +116,7 @@ def _part(folder: Path, root: Path) -> _Part:
     files: list[Path] = []
     labels: list[str] = []
     ignored = len(entries) - len(classes)
-    # Folders are recorded too, so that an image that is added or taken away is noticed.
+    # Folders are recorded too, so that an image that is added or removed is noticed.
     locate(str(folder), root, folder=True)
     for place in classes:
         locate(str(place), root, folder=True)
