@@ -67,7 +67,7 @@ class ModelSpec(WithOptions):
 
 
 class Training(Strict):
-    """How the undefended parts are trained. Fields not given in a spec take the dataset's own recipe.
+    """How the models of all parties are trained. Fields not given in a spec take the data set's own recipe.
 
     ``grad_scale``: ``batch_mean`` hands defenses the gradient of the batch-mean loss, as the reference codes do;
     ``per_sample`` multiplies it by the batch size before the defense and divides after it.
