@@ -36,7 +36,7 @@ def draw_frontier(infos: Sequence[FrontierInfo]) -> Figure:
         (box.x / canvas.width, (canvas.height - box.y - box.height) / tall, box.width / canvas.width, box.height / tall)
     )
     _frame(axes, canvas, infos)
-    _floor(axes, layout)
+    _guess(axes, layout)
     for layer in layout.layers:
         _layer(axes, layer, canvas, fill=len(infos) == 1)
     _undefended(axes, layout)
@@ -87,12 +87,12 @@ def _frame(axes: Axes, canvas: Canvas, infos: Sequence[FrontierInfo]) -> None:
     axes.set_ylabel(f"{names[0] if len(names) == 1 else 'utility'}  (→ better)", color=INK, fontsize=size, labelpad=8)
 
 
-def _floor(axes: Axes, layout: Layout) -> None:
-    if layout.floor_value is None:
+def _guess(axes: Axes, layout: Layout) -> None:
+    if layout.guess_utility is None:
         return
-    text = f"floor: the best guess, {layout.floor_value:.3g}"
-    height = layout.floor_value
-    if layout.floor is None:
+    text = f"the best guess, {layout.guess_utility:.3g}"
+    height = layout.guess_utility
+    if layout.guess_y is None:
         height, text = layout.canvas.limits.y[0], f"↓ {text}, lies below this view"
     else:
         axes.axhline(height, color=SOFT, linestyle=(0, (2, 3)), linewidth=1.2)

@@ -20,10 +20,10 @@ class Point(NamedTuple):
 
     Attributes:
         number: its number; ``params``: its parameters.
-        label: the parameters that the search moved, in short: the bare value where only one moves.
+        label: the parameters that the search varies, in short; where it varies only one, the value without a name.
         utility, leakage: means over the seeds; ``*_std``: their standard deviations.
-        on_front, is_knee: its standing.
-        weak: attacks that were too weak to say anything about it.
+        on_front, is_knee: whether it is on the front, and whether it is the front's knee.
+        weak: the attacks that did worse on it than on an untrained model, and so say nothing about the defense.
     """
 
     number: int
@@ -39,7 +39,7 @@ class Point(NamedTuple):
 
 
 class Undefended(NamedTuple):
-    """The same model and attacks without a defense."""
+    """The undefended model, under the same attacks: means over the seeds, and ``*_std``, their standard deviations."""
 
     utility: float
     leakage: float
@@ -55,11 +55,11 @@ class FrontierInfo(NamedTuple):
         points: ok trials by number.
         front: the front's points by rising leakage, then by number.
         knee: the front's best compromise; None without ok trials.
-        undefended: the baseline; None before it was measured.
-        floor: the utility of the best constant guess.
-        hypervolume: the area that the front dominates, bounded by (floor, leakage 1).
+        undefended: the undefended model; None before it was measured.
+        guess_utility: the utility of answering without any features, by the class shares alone.
+        hypervolume: the area that the front dominates, bounded by (guess_utility, leakage 1).
         seeds: how many seeds a point is the mean of.
-        moved: the parameters that the search moved.
+        moved: the parameters that the search varies.
     """
 
     study: str
@@ -69,7 +69,7 @@ class FrontierInfo(NamedTuple):
     front: tuple[Point, ...]
     knee: Point | None
     undefended: Undefended | None
-    floor: float
+    guess_utility: float
     hypervolume: float
     seeds: int
     moved: tuple[str, ...]
@@ -98,7 +98,7 @@ def frontier_info(record: StudyRecord) -> FrontierInfo:
         front=tuple(sorted((p for p in points if p.on_front), key=lambda p: (p.leakage, p.number))),
         knee=next((p for p in points if p.is_knee), None),
         undefended=_undefended(record.baseline),
-        floor=record.reference_point[0],
+        guess_utility=record.reference_point[0],
         hypervolume=now.hypervolume,
         seeds=len(record.cell.seeds),
         moved=tuple(moved),
@@ -106,7 +106,7 @@ def frontier_info(record: StudyRecord) -> FrontierInfo:
 
 
 def moving_params(record: StudyRecord) -> list[str]:
-    """Return the parameters that were not fixed by the spec, in the order of the trials' own listing."""
+    """Return the parameters that the spec does not fix, in the order in which the trials list them."""
     names = dict.fromkeys(n for t in record.trials for n in t.params)
     return [n for n in names if n not in record.cell.fixed]
 
@@ -141,11 +141,13 @@ def _undefended(baseline: Outcome | None) -> Undefended | None:
 
 
 def staircase(front: Sequence[Point], right: float) -> list[tuple[float, float]]:
-    """Return the corners ``(leakage, utility)`` of what the front attains: between two points only the lower is had.
+    """Return the corners ``(leakage, utility)`` of the line that bounds what the front attains.
+
+    The line is a staircase: between the leakages of two points, the best utility is that of the point to the left.
 
     Args:
         front: by rising leakage.
-        right: where the last step ends.
+        right: the leakage at which the last step ends.
     """
     corners: list[tuple[float, float]] = []
     for point in front:
@@ -156,9 +158,9 @@ def staircase(front: Sequence[Point], right: float) -> list[tuple[float, float]]
 
 
 def limits(infos: Sequence[FrontierInfo]) -> Limits:
-    """Return what a figure of these studies must show: every point with its bars, and leakage from 0.
+    """Return the part of the plane that shows every point of these studies with its bars, and leakage from 0.
 
-    The floor is shown where that leaves the points at least half of the height.
+    The line of the guess is shown where that leaves the points at least half of the height.
     """
     marks = [(p.leakage, p.leakage_std, p.utility, p.utility_std) for i in infos for p in i.points]
     marks += [
@@ -169,9 +171,9 @@ def limits(infos: Sequence[FrontierInfo]) -> Limits:
     right = max(x + std for x, std, _, _ in marks)
     bottom = min(y - std for *_, y, std in marks)
     top = max(y + std for *_, y, std in marks)
-    floor = min((i.floor for i in infos), default=bottom)
-    if floor < bottom and bottom - floor <= top - bottom:
-        bottom = floor
+    guess = min((i.guess_utility for i in infos), default=bottom)
+    if guess < bottom and bottom - guess <= top - bottom:
+        bottom = guess
     height = max(top - bottom, 0.01)
     # Room on the left too: a point without leakage must not be cut in half by the axis.
     width = min(1.0, max(right, 0.1))

@@ -39,8 +39,8 @@ def interactive(infos: Sequence[FrontierInfo]) -> Any:
             figure.add_trace(
                 go.Scatter(x=[known.leakage], y=[known.utility], mode="markers", name="undefended", marker=cross)
             )
-    for floor in {i.floor for i in infos}:
-        figure.add_hline(y=floor, line_dash="dot", annotation_text="floor: the best guess")
+    for guess in {i.guess_utility for i in infos}:
+        figure.add_hline(y=guess, line_dash="dot", annotation_text="the best guess")
     figure.update_layout(template="plotly_white", xaxis_title="leakage", yaxis_title="utility")
     return figure
 

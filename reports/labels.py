@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Box(NamedTuple):
-    """A rectangle; y grows downwards."""
+    """A rectangle; y grows downward."""
 
     x: float
     y: float
@@ -50,7 +50,7 @@ class Placed(NamedTuple):
     anchor: tuple[float, float]
 
 
-# Above a front there is free space by definition, so labels are tried there first.
+# Nothing lies above a front, so labels are tried there first.
 _DIRECTIONS = ((0.0, -1.0), (-1.0, -1.0), (-1.0, 0.0), (1.0, -1.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (-1.0, 1.0))
 _DISTANCES = (9.0, 18.0, 30.0, 44.0)
 
@@ -100,6 +100,6 @@ def _is_crossed(box: Box, wish: Wish, placed: Sequence[Placed]) -> bool:
     return any(dot.overlap(other.box) > 0 for dot in dots for other in placed)
 
 
-def around(points: Sequence[tuple[float, float]], radius: float) -> list[Box]:
-    """Return a box around each point, for use as obstacles."""
+def boxes_around(points: Sequence[tuple[float, float]], radius: float) -> list[Box]:
+    """Return a square box around each point, as an obstacle for :func:`place`."""
     return [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in points]

@@ -1,4 +1,4 @@
-"""A frontier laid out on a canvas: a pixel for every mark and label. What draws it (SVG, matplotlib) only colors it."""
+"""A frontier laid out on a canvas: a pixel for every mark and label. The SVG and the matplotlib figure draw from it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reports import words
 from reports.frontier import FrontierInfo, Limits, Point, limits, staircase
-from reports.labels import Box, Placed, Wish, around, place
+from reports.labels import Box, Placed, Wish, boxes_around, place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Safe for the color-blind (Okabe and Ito 2008), neighbors differ in lightness too; shapes say the same again.
+# Colors that the color-blind can tell apart (Okabe and Ito 2008), each lighter or darker than the next. The shape of
+# the marks tells studies apart a second time, for prints without color.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _MOST_LABELS = 20
 SHAPES = ("circle", "square", "triangle", "diamond", "pentagon", "hexagon")
 
 
 class Canvas(NamedTuple):
-    """The drawing area and its scales; y grows downwards."""
+    """The drawing area and its scales; y grows downward."""
 
     width: float
     height: float
@@ -55,20 +56,20 @@ class Layout(NamedTuple):
     """A figure ready to be drawn.
 
     Attributes:
-        canvas: scales.
-        layers: studies in the order given.
-        labels: what is written beside points, none over another.
-        undefended: the pixels of the baselines, those of equal studies once.
-        floor: the pixel of the floor; None when it lies below the view.
-        floor_value: the floor's utility; None when the studies have different ones.
+        canvas: the drawing area and its scales.
+        layers: the studies, in the order given.
+        labels: what is written beside points; no label covers another.
+        undefended: the pixels of the undefended models; a model that studies share is there once.
+        guess_y: the pixel of the line of the best guess; None when it lies below the view.
+        guess_utility: the utility of that guess; None when the studies have different ones.
     """
 
     canvas: Canvas
     layers: list[Layer]
     labels: list[Placed]
     undefended: list[tuple[float, float]]
-    floor: float | None
-    floor_value: float | None
+    guess_y: float | None
+    guess_utility: float | None
 
 
 def lay_out(infos: Sequence[FrontierInfo], width: float = 860, height: float = 520, font: float = 13) -> Layout:
@@ -93,12 +94,12 @@ def lay_out(infos: Sequence[FrontierInfo], width: float = 860, height: float = 5
     ]
     references = list(dict.fromkeys(i.undefended for i in infos if i.undefended is not None))
     undefended = [(canvas.x(u.leakage), canvas.y(u.utility)) for u in references]
-    floors = {i.floor for i in infos}
-    value = floors.pop() if len(floors) == 1 else None
+    guesses = {i.guess_utility for i in infos}
+    value = guesses.pop() if len(guesses) == 1 else None
     shown = value is not None and canvas.limits.y[0] <= value <= canvas.limits.y[1]
-    floor = canvas.y(value) if shown and value is not None else None
-    labels = place(_wishes(canvas, layers, undefended), plot, _obstacles(canvas, layers, undefended, floor))
-    return Layout(canvas, layers, labels, undefended, floor, value)
+    guess_y = canvas.y(value) if shown and value is not None else None
+    labels = place(_wishes(canvas, layers, undefended), plot, _obstacles(canvas, layers, undefended, guess_y))
+    return Layout(canvas, layers, labels, undefended, guess_y, value)
 
 
 def text_width(text: str, font: float) -> float:
@@ -107,7 +108,7 @@ def text_width(text: str, font: float) -> float:
 
 
 def _wishes(canvas: Canvas, layers: Sequence[Layer], undefended: Sequence[tuple[float, float]]) -> list[Wish]:
-    """Knees first, then the undefended model, then the ends of the fronts, then the rest of one study's front."""
+    """Return the labels by importance: knees, the undefended models, and for a single study the points of its front."""
     font = canvas.font * 0.92
 
     def wish(x: float, y: float, text: str) -> Wish:
@@ -129,7 +130,7 @@ def _wishes(canvas: Canvas, layers: Sequence[Layer], undefended: Sequence[tuple[
 
 
 def _ends_first(front: Sequence[Point]) -> list[Point]:
-    """Return the front's ends, then as many points between them, evenly spread, as a figure has room for."""
+    """Return the front's two ends, then points between them, evenly spread, as many as a figure has room for."""
     if len(front) < 3:
         return list(front)
     stride = math.ceil((len(front) - 2) / _MOST_LABELS)
@@ -137,16 +138,16 @@ def _ends_first(front: Sequence[Point]) -> list[Point]:
 
 
 def _obstacles(
-    canvas: Canvas, layers: Sequence[Layer], undefended: Sequence[tuple[float, float]], floor: float | None
+    canvas: Canvas, layers: Sequence[Layer], undefended: Sequence[tuple[float, float]], guess_y: float | None
 ) -> list[Box]:
-    """Labels keep off front points, the undefended model, the steps of the front and the floor's line and text."""
+    """Return what labels must not cover: points, the undefended models, the front's steps, the line of the guess."""
     fronts = [canvas.at(p) for layer in layers for p in layer.info.front]
-    boxes = [*around(fronts, canvas.font * 0.45), *around(undefended, canvas.font * 0.55)]
+    boxes = [*boxes_around(fronts, canvas.font * 0.45), *boxes_around(undefended, canvas.font * 0.55)]
     rest = [canvas.at(p) for layer in layers for p in layer.info.points if not p.on_front]
-    boxes += around(rest, canvas.font * 0.25)
+    boxes += boxes_around(rest, canvas.font * 0.25)
     for layer in layers:
         for (x1, y1), (x2, y2) in zip(layer.steps, layer.steps[1:], strict=False):
             boxes.append(Box(min(x1, x2) - 1, min(y1, y2) - 1, abs(x2 - x1) + 2, abs(y2 - y1) + 2))
-    line = canvas.plot.y + canvas.plot.height if floor is None else floor
+    line = canvas.plot.y + canvas.plot.height if guess_y is None else guess_y
     boxes.append(Box(canvas.plot.x, line - canvas.font * 1.5, canvas.plot.width, canvas.font * 1.7))
     return boxes

@@ -66,7 +66,7 @@ def _write(records: Sequence[StudyRecord], folder: Path) -> None:
 
 
 def _move(draft: Path, out: Path) -> None:
-    """Put a finished draft in place: in one step where nothing is yet, else file by file, the page last."""
+    """Put a finished draft in place: in one step where there is nothing yet, else file by file, the page last."""
     draft.chmod(0o755)
     if not out.exists():
         draft.rename(out)
@@ -81,7 +81,7 @@ def _move(draft: Path, out: Path) -> None:
 def spec_text(record: StudyRecord) -> str:
     """Return a study's spec as YAML that ``tune-vfl search`` reads.
 
-    The addresses of ledger and tracking server stay out: reports are passed on, and an address may hold a password.
+    The addresses of ledger and tracking server are left out: reports are passed on, and an address may hold a password.
     """
     given = record.spec.model_dump(mode="json", exclude_unset=True, exclude={"storage", "tracking"})
     return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
@@ -124,23 +124,23 @@ def _own(name: str) -> str:
 
 
 def front_rows(records: Sequence[StudyRecord], stories: Sequence[Story]) -> dict[str, Any]:
-    """Return the front table as the page shows it: texts by column, the undefended models first."""
+    """Return the texts of the front table, by row and column, and apart from them those of the undefended models."""
     rows, undefended = [], []
-    for record, told in zip(records, stories, strict=True):
+    for record, written in zip(records, stories, strict=True):
         outcomes = {t.number: t.outcome for t in record.ok}
-        if told.info.undefended and record.baseline:
+        if written.info.undefended and record.baseline:
             undefended.append({"study": record.name, **_texts(record.baseline)})
         rows += [
             {
                 "study": record.name,
                 "key": f"{record.name}/{p.number}",
                 "number": p.number,
-                "setting": words.setting(p.params, told.info.moved),
+                "setting": words.setting(p.params, written.info.moved),
                 "knee": p.is_knee,
                 "weak": ", ".join(p.weak),
                 **_texts(outcomes[p.number]),
             }
-            for p in told.info.front
+            for p in written.info.front
         ]
     shown = [s for r in records for o in _outcomes(r) for s in o.attacks.values()]
     return {

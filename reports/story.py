@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec import Named
 
-# Below this leakage of the undefended model the attacks find too little for a defense to show anything.
+# Where the leakage of the undefended model is below this, the attacks find too little to compare defenses by.
 _NOTHING_TO_PROTECT = 0.05
 
 
@@ -26,8 +26,8 @@ class Story(NamedTuple):
     Attributes:
         info: its frontier.
         asked: what was asked; ``answer``: the answer in a sentence or two.
-        warnings: what would mislead a reader who did not know it.
-        remarks: marks to read the numbers by, and facts noted by the methods.
+        warnings: facts without which a reader would be misled.
+        remarks: how to read the numbers, and what the methods noted.
         commands: ``(what it does, command line)``.
     """
 
@@ -104,19 +104,19 @@ def _unfinished(record: StudyRecord) -> list[str]:
 
 
 def _useless(info: FrontierInfo) -> list[str]:
-    """What is no more useful than a guess needs no federation, however little it leaks."""
-    found = [p for p in info.front if p.utility <= info.floor]
+    """Warn of settings that are no more useful than a guess: that needs no federation, however little they leak."""
+    found = [p for p in info.front if p.utility <= info.guess_utility]
     if not found:
         return []
     numbers = words.listed([str(n) for n in sorted(p.number for p in found)])
     trials, are = ("trials", "are") if len(found) > 1 else ("trial", "is")
     knee = " That is so of the knee too: choose another setting, or none." if info.knee in found else ""
     what = f"{trials} {numbers} of the front {are} as useful as a constant answer or less"
-    return [f"No better than a guess: {what} ({info.metric} {info.floor:.3f}).{knee}"]
+    return [f"No better than a guess: {what} ({info.metric} {info.guess_utility:.3f}).{knee}"]
 
 
 def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
-    """A weak attack must never read as a good defense."""
+    """Warn of weak attacks, whose small success a reader would otherwise take for a good defense."""
     found = []
     on_front = {p.number: t for p in info.front for t in record.ok if t.number == p.number}
     for name in dict.fromkeys(name for p in info.front for name in p.weak):
@@ -133,7 +133,7 @@ def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
     if info.undefended and info.undefended.leakage < _NOTHING_TO_PROTECT:
         found.insert(
             0,
-            f"The attacks find almost nothing even without a defense (leakage {info.undefended.leakage:.3f}): "
+            f"The attacks find almost nothing even in the undefended model (leakage {info.undefended.leakage:.3f}): "
             "this study cannot tell good settings from bad ones. Use stronger attacks or more auxiliary labels.",
         )
     return found
@@ -144,7 +144,7 @@ def _is_weak(outcome: Outcome, name: str) -> bool:
 
 
 def _blind(record: StudyRecord) -> list[str]:
-    """Say what was not looked at: a defense of gradients, tried by attacks on gradients alone."""
+    """Warn of what was not measured: a defense of gradients was tried only by attacks that read gradients."""
     from tune_vfl.attacks.base import ATTACKS, build_attack
     from tune_vfl.defenses.base import DEFENSES
 
@@ -170,7 +170,7 @@ def _chance(record: StudyRecord) -> list[str]:
 
 
 def _retrained(record: StudyRecord, info: FrontierInfo) -> list[str]:
-    """Say what the undefended model was trained with, where settings were trained otherwise."""
+    """Say how the undefended model was trained, where the search varies the training or the model too."""
     names = [n for n in info.moved if is_ordinary(n)]
     if not names:
         return []

@@ -24,7 +24,7 @@ def frontier_svg(infos: Sequence[FrontierInfo], width: float = 860, height: floa
             f'font-size="{canvas.font:g}" aria-label="{escape(describe(infos))}">'
         ),
         *_axes(canvas, _utility_name(infos)),
-        *_floor(layout),
+        *_guess(layout),
         *(line for k, layer in enumerate(layout.layers) for line in _steps(layer, canvas, fill=len(infos) == 1, k=k)),
         *_undefended(layout),
         *(line for k, layer in enumerate(layout.layers) for line in _points(layer, canvas, k)),
@@ -73,17 +73,17 @@ def _axes(canvas: Canvas, utility: str) -> list[str]:
     return lines
 
 
-def _floor(layout: Layout) -> list[str]:
+def _guess(layout: Layout) -> list[str]:
     box, canvas = layout.canvas.plot, layout.canvas
-    if layout.floor_value is None:
+    if layout.guess_utility is None:
         return []
-    name = f"floor: the best guess, {layout.floor_value:.3g}"
-    if layout.floor is None:
+    name = f"the best guess, {layout.guess_utility:.3g}"
+    if layout.guess_y is None:
         y, name = box.y + box.height, f"↓ {name}, lies below this view"
         line = ""
     else:
-        y = layout.floor
-        line = f'<line class="floor" x1="{box.x:.1f}" x2="{box.x + box.width:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        y = layout.guess_y
+        line = f'<line class="guess" x1="{box.x:.1f}" x2="{box.x + box.width:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
     text = f'x="{box.x + box.width - 4:.1f}" y="{y - canvas.font * 0.5:.1f}" text-anchor="end"'
     return [line, f'<text class="note" {text}>{name}</text>']
 

@@ -45,7 +45,7 @@ def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
 
 
 def outcomes_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
-    """Return a row per study and kind of outcome that occurred, with the reasons given, the commonest first."""
+    """Return a row per study and kind of outcome that occurred, with the reasons given, the most frequent first."""
     rows = []
     for record in records:
         for kind in OUTCOMES:
@@ -119,8 +119,8 @@ def tables(records: Sequence[StudyRecord]) -> dict[str, pd.DataFrame]:
 
 def to_markdown(frame: pd.DataFrame) -> str:
     """Return a frame as a Markdown table, numbers in at most three significant digits, missing ones as a dash."""
-    lines = [list(map(str, frame.columns)), ["---"] * len(frame.columns), *_cells(frame)]
-    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
+    lines = [list(map(str, frame.columns)), ["---"] * len(frame.columns), *_table_texts(frame)]
+    escaped = [[text.replace("|", "\\|").replace("\n", " ") for text in line] for line in lines]
     return "\n".join("| " + " | ".join(line) + " |" for line in escaped) + "\n"
 
 
@@ -135,7 +135,8 @@ def to_latex(frame: pd.DataFrame) -> str:
     """Return a frame as a LaTeX ``tabular`` that needs the booktabs package; numbers are set to the right."""
     sides = "".join("r" if pd.api.types.is_numeric_dtype(frame[c]) else "l" for c in frame.columns)
     rows = [
-        " & ".join(_tex(cell) for cell in line) + r" \\" for line in [list(map(str, frame.columns)), *_cells(frame)]
+        " & ".join(_tex(text) for text in line) + r" \\"
+        for line in [list(map(str, frame.columns)), *_table_texts(frame)]
     ]
     body = [rows[0], r"\midrule", *rows[1:]]
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}"]
@@ -146,11 +147,11 @@ def _tex(text: str) -> str:
     return "".join(_TEX.get(letter, letter) for letter in text)
 
 
-def _cells(frame: pd.DataFrame) -> list[list[str]]:
-    return [[cell(value) for value in row] for row in frame.itertuples(index=False, name=None)]
+def _table_texts(frame: pd.DataFrame) -> list[list[str]]:
+    return [[table_text(value) for value in row] for row in frame.itertuples(index=False, name=None)]
 
 
-def cell(value: Any) -> str:
+def table_text(value: Any) -> str:
     """Return one value as a reader sees it."""
     if value is None or value is pd.NA or (isinstance(value, float) and value != value):  # noqa: PLR0124 - NaN
         return "–"

@@ -1,4 +1,4 @@
-"""Numbers and names as a reader should meet them."""
+"""Numbers and names as reports write them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def score(value: float | None, std: float | None = None, digits: int = 3) -> str
 
 
 def setting(params: Mapping[str, Any], only: Sequence[str] | None = None) -> str:
-    """Return parameters as ``scale=0.00316, k=3``; of one alone the value says enough only with its name."""
+    """Return parameters as ``scale=0.00316, k=3``; with ``only``, those of these names."""
     names = [n for n in params if only is None or n in only]
     return ", ".join(f"{n}={number(params[n])}" for n in names) or "no parameters"
 

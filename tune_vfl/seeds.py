@@ -1,6 +1,6 @@
-"""Named random streams: a seed fixes split, weights, order, auxiliary labels and noise, each through its own.
+"""Named random streams: a seed fixes split, weights, order, auxiliary labels and noise, each by a stream of its own.
 
-Switching a defense on therefore moves nothing else, and a trial's outcome is the same alone or in a pack: members of a
+So switching a defense on changes no other draw. And a trial gives the same outcome by itself or in a pack: members of a
 pack that share a seed share every draw, so a stream draws once per seed and hands the draw to all of them.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 END = 1 - 2**-24
-"""The number next to 1 in single precision, from below."""
+"""The largest number below 1 in single precision."""
 
 
 def derive(seed: int, name: str) -> int:
@@ -36,16 +36,17 @@ def numpy_rng(seed: int, name: str) -> np.random.Generator:
 
 
 def sorted_normals(uniform: Tensor) -> Tensor:
-    """Return n independent N(0, 1) numbers, sorted upwards, from n + 1 uniform ones, without sorting.
+    """Return n independent N(0, 1) numbers, sorted upward, from n + 1 uniform ones, without sorting.
 
-    The partial sums of n + 1 exponential numbers over their total have the law of n sorted uniform numbers.
+    The first n partial sums of n + 1 exponential numbers, divided by their total, are distributed as n sorted uniform
+    numbers.
 
     Args:
         uniform: ``(..., n + 1)`` in [0, 1).
     """
     sums = uniform.neg().log1p_().cumsum(-1)
     ordered = sums[..., :-1] / sums[..., -1:].clamp(max=-torch.finfo(uniform.dtype).tiny)
-    # The ends themselves would be infinite; their neighbours in float32 lie 5.4 deviations out.
+    # At -1 and 1 the result would be infinite; at the numbers next to them it is 5.4 standard deviations.
     return ordered.mul_(2).sub_(1).clamp_(-END, END).erfinv_().mul_(math.sqrt(2))
 
 
@@ -67,7 +68,8 @@ class Stream:
         self._generators = [generator(seed, name, device) for seed in unique]
         self._device = torch.device(device)
         position = [unique.index(seed) for seed in members]
-        # Trial-major packs repeat the same seeds in the same order: then members are a plain repetition, not a gather.
+        # Packs list their members trial by trial, so that the same seeds repeat in the same order. Draws are then
+        # repeated as a whole, which is faster than picking them member by member.
         self._repeats = len(members) // len(unique) if members == unique * (len(members) // len(unique)) else 0
         self._position = torch.tensor(position, device=self._device)
 
@@ -76,12 +78,12 @@ class Stream:
         return Stream(self._seeds, f"{self._name}/{name}", self._device)
 
     def member(self, index: int) -> Stream:
-        """Return what goes on with the draws of one member of a pack, from where they are, without the leading axis."""
+        """Return a stream that continues the draws of one member of a pack from here, without the leading axis."""
         if isinstance(self._seeds, int):
             raise ValueError(f"stream {self._name!r} belongs to one trial and has no members")
-        alone = Stream(int(self._seeds[index]), self._name, self._device)
-        alone._generators = [copy.deepcopy(self._generators[int(self._position[index])])]
-        return alone
+        single = Stream(int(self._seeds[index]), self._name, self._device)
+        single._generators = [copy.deepcopy(self._generators[int(self._position[index])])]
+        return single
 
     def _hand_out(self, draws: list[Tensor]) -> Tensor:
         if not self._stacked:
@@ -102,16 +104,19 @@ class Stream:
         return self._hand_out([torch.rand(shape, generator=g, device=self._device) for g in self._generators])
 
     def laplace(self, *shape: int) -> Tensor:
-        """Draw independent Laplace(0, 1) numbers, by the inverse distribution function (an eighth of torch's time)."""
+        """Draw independent Laplace(0, 1) numbers, by the inverse distribution function.
+
+        That takes an eighth of the time of torch's own.
+        """
         draws = []
         for g in self._generators:
-            # The ends would give infinity; the numbers next to them give the law's far end in float32, about 16.6.
+            # At -1 and 1 the result would be infinite; the numbers next to them give about 16.6, the largest draw.
             signed = torch.empty(shape, device=self._device).uniform_(-END, END, generator=g)
             draws.append(signed.abs().neg_().log1p_().copysign_(signed))
         return self._hand_out(draws)
 
     def sorted_normal(self, rows: int, n: int) -> Tensor:
-        """Draw ``rows`` times n independent N(0, 1) numbers, each row sorted upwards: ``(rows, n)``."""
+        """Draw ``rows`` times n independent N(0, 1) numbers, each row sorted upward: ``(rows, n)``."""
         draws = [torch.rand(rows, n + 1, generator=g, device=self._device) for g in self._generators]
         return self._hand_out([sorted_normals(uniform) for uniform in draws])
 
@@ -121,12 +126,12 @@ class Stream:
 
 
 class Streams:
-    """All streams of one run: ``streams["noise/0"]`` is made at the first look-up and goes on from there.
+    """All streams of one run: ``streams["noise/0"]`` is opened at its first use and continues at the next.
 
     Args:
         seeds: an int for one trial, or the members' seeds of a pack.
         device: where the draws live.
-        prefix: put before every name, so that two users of the same seed cannot meet each other's draws.
+        prefix: put before every name, so that two users of the same seed have different draws.
     """
 
     def __init__(self, seeds: int | Sequence[int], device: torch.device | str = "cpu", prefix: str = "") -> None:
@@ -145,5 +150,5 @@ class Streams:
         return Streams(self.seeds, self._device, self._prefix)
 
     def fresh(self, name: str) -> Stream:
-        """Open the stream ``name`` at its beginning, without keeping it: for a name that is used once."""
+        """Open the stream ``name`` at its beginning, and do not keep it; for a name that is used once."""
         return Stream(self.seeds, self._prefix + name, self._device)

@@ -122,6 +122,14 @@ def test_what_other_code_made_is_not_used(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(list(folder().iterdir())) == 1
 
 
+def test_code_of_the_data_sets_and_their_readers_counts() -> None:
+    from tune_vfl.data import loading, partition
+    from tune_vfl.data.reading import idx
+    from tune_vfl.data.sets import mnist
+
+    assert {module.__file__ for module in (loading, partition, idx, mnist)} <= set(map(str, cached.loading_code()))
+
+
 @pytest.mark.parametrize("broken", [b"", b"junk", None])
 def test_a_broken_entry_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str], broken: bytes | None

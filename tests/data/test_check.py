@@ -19,7 +19,7 @@ from tests.conftest import Run
 from tune_vfl.data import load
 from tune_vfl.data.base import Columns, Source
 from tune_vfl.data.check import Facts, examine
-from tune_vfl.data.predictive_columns import THRESHOLD, alone
+from tune_vfl.data.predictive_columns import THRESHOLD, scores_alone
 from tune_vfl.metrics.utility import auc
 from tune_vfl.spec import Named
 
@@ -126,9 +126,9 @@ def test_a_threshold_is_found_whatever_the_scale_the_side_and_the_share(seed: in
     values = np.sort(rng.random(1000))
     y = torch.tensor((np.arange(1000) >= 1000 * (1 - share)).astype(np.int64))
     between = (values > 0.3) & (values < 0.6)
-    rising, falling = alone(columns(values * scale, -values * scale), y, 2)
+    rising, falling = scores_alone(columns(values * scale, -values * scale), y, 2)
     assert rising == falling == 1
-    (band,) = alone(columns(values * scale), torch.tensor(between.astype(np.int64)), 2)
+    (band,) = scores_alone(columns(values * scale), torch.tensor(between.astype(np.int64)), 2)
     assert (band or 0) > THRESHOLD  # not monotone: ranges of values find it where the order does not
 
 
@@ -139,7 +139,7 @@ def test_noise_is_not_warned_of(seed: int, n: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     y = torch.tensor(np.arange(n) % 2)
     values = rng.permutation(n) if kind == "code" else rng.standard_cauchy(n)
-    (score,) = alone(columns(values, kind=kind), y, 2)
+    (score,) = scores_alone(columns(values, kind=kind), y, 2)
     # AUC of two halves of 50 to 100 rows: a standard deviation of at most 0.058 around 1/2, and six of them.
     assert abs((score or 0) - 0.5) < 0.35
 
@@ -148,18 +148,18 @@ def test_a_monotone_column_scores_its_plain_auc() -> None:
     rng = np.random.default_rng(3)
     y = np.arange(20_000) % 2
     values = rng.normal(y * 1.0, 1)
-    (score,) = alone(columns(values), torch.tensor(y), 2)
+    (score,) = scores_alone(columns(values), torch.tensor(y), 2)
     assert score == pytest.approx(auc(values, y), abs=0.02)  # 10,000 rows held out: a standard error of 0.004
 
 
 def test_few_rows_say_nothing() -> None:
-    assert alone(columns(np.arange(16.0)), torch.tensor(np.arange(16) // 8), 2) == [None]
-    assert alone(columns(np.arange(20.0)), torch.tensor(np.arange(20) // 10), 2) == [1.0]
+    assert scores_alone(columns(np.arange(16.0)), torch.tensor(np.arange(16) // 8), 2) == [None]
+    assert scores_alone(columns(np.arange(20.0)), torch.tensor(np.arange(20) // 10), 2) == [1.0]
 
 
 def test_large_tables_are_scored_on_a_part() -> None:
     y = torch.tensor(np.arange(100_000) % 100 == 0).long()
-    (score,) = alone(columns(np.arange(100_000.0)), y, 2)
+    (score,) = scores_alone(columns(np.arange(100_000.0)), y, 2)
     assert abs((score or 0) - 0.5) < 0.2  # 100 positives held out: a standard deviation of 0.03
 
 

@@ -117,7 +117,7 @@ def test_grey_and_colour(tmp_path: Path) -> None:
     Image.fromarray(colour).save(tmp_path / "dog" / "colour.png")
     mixed = images(tmp_path)
     assert mixed.passive[0].shape == (3, 6, 4)
-    assert mixed.notes == ("20 of 21 images are grey and read as rgb",)
+    assert mixed.notes == ("20 of 21 images are gray and read as rgb",)
     assert mixed.passive[0].x[0, 0].equal(mixed.passive[0].x[0, 2])
     np.testing.assert_allclose(mixed.passive[0].x[-1].numpy(), colour.transpose(2, 0, 1)[:, :, :4] / 255, atol=1e-7)
     assert images(tmp_path, channels="grey").passive[0].shape == (1, 6, 4)

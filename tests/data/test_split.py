@@ -1,4 +1,4 @@
-"""Splits, standardisation and auxiliary rows: what must hold for every data set, seed and partition."""
+"""Splits, standardization and auxiliary rows: what must hold for every data set, seed and partition."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tune_vfl.data import load
 from tune_vfl.data.base import Columns, Dataset, Recipe, Split
 from tune_vfl.data.partition import by_share, image_parties, matrix_parties
-from tune_vfl.data.split import auxiliary_rows, held_out_sizes, split, standardised
+from tune_vfl.data.split import auxiliary_rows, held_out_sizes, split, standardized
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Training
 
@@ -90,7 +90,7 @@ def test_a_class_of_one_row_is_named():
         split(made([10, 1]), 0)
 
 
-def naive_standardised(x, scaled, train_rows):
+def naive_standardized(x, scaled, train_rows):
     """A column at a time, with numpy's nan-functions."""
     out = x.astype(np.float64).copy()
     for c in range(x.shape[1]):
@@ -111,20 +111,20 @@ def naive_standardised(x, scaled, train_rows):
     holes=st.floats(0, 0.5),
     seed=st.integers(0, 999),
 )
-def test_standardised_equals_its_naive_twin(n, d, offset, holes, seed):
+def test_standardized_equals_its_naive_twin(n, d, offset, holes, seed):
     rng = np.random.default_rng(seed)
     x = (rng.normal(offset, 1, (n, d))).astype(np.float32)
     x[:, 0] = offset  # a constant column
     x[rng.random((n, d)) < holes] = np.nan
     scaled = rng.random(d) < 0.7
     train_rows = np.sort(rng.permutation(n)[: max(2, n // 2)])
-    got = standardised(Columns("p", torch.tensor(x), (), torch.tensor(scaled)), torch.tensor(train_rows))
-    expected = naive_standardised(x, scaled, train_rows)
+    got = standardized(Columns("p", torch.tensor(x), (), torch.tensor(scaled)), torch.tensor(train_rows))
+    expected = naive_standardized(x, scaled, train_rows)
     # float32 output of a double computation: relative 1e-6 of the value, 1e-5 near zero.
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_standardisation_reads_training_rows_only():
+def test_standardization_reads_training_rows_only():
     data = made([30, 30])
     cut = split(data, 0)
     x = data.passive[0].x.clone()
@@ -142,13 +142,13 @@ def test_training_columns_have_mean_zero_and_deviation_one():
 
 def test_a_column_constant_in_training_stays_small_in_the_test_rows():
     x = torch.tensor([[0.1], [0.1], [0.1], [0.3]])
-    got = standardised(Columns("p", x, ("c",), torch.tensor([True])), torch.tensor([0, 1, 2]))
+    got = standardized(Columns("p", x, ("c",), torch.tensor([True])), torch.tensor([0, 1, 2]))
     assert got.flatten().tolist() == pytest.approx([0, 0, 0, 0.2], abs=1e-7)
 
 
 def test_missing_becomes_the_training_mean():
     x = torch.tensor([[1.0, 0.0], [3.0, 1.0], [float("nan"), float("nan")], [float("nan"), 1.0]])
-    got = standardised(Columns("p", x, ("a", "b"), torch.tensor([True, False])), torch.tensor([0, 1, 2]))
+    got = standardized(Columns("p", x, ("a", "b"), torch.tensor([True, False])), torch.tensor([0, 1, 2]))
     assert got.tolist() == [[-1, 0], [1, 1], [0, 0.5], [0, 1]]
 
 

@@ -41,7 +41,7 @@ def test_the_info_of_a_front_that_can_be_read_off():
     assert info.points[0].leakage == pytest.approx((0.80 - 0.5) / 0.5)
     assert info.points[0].utility_std == pytest.approx(0.004)
     assert info.points[0].leakage_std == pytest.approx(0.02)
-    assert (info.metric, info.floor, info.seeds, info.moved) == ("AUC", 0.5, 3, ("scale",))
+    assert (info.metric, info.guess_utility, info.seeds, info.moved) == ("AUC", 0.5, 3, ("scale",))
     assert info.undefended.utility == pytest.approx(0.965)
     assert [p.label for p in info.front] == ["0.1", "0.001", "1"]
 
@@ -70,12 +70,12 @@ def test_limits_hold_every_point_its_bars_and_the_undefended_model():
         assert p.utility + p.utility_std <= top
 
 
-def test_a_floor_far_below_does_not_flatten_the_figure():
+def test_a_guess_far_below_does_not_flatten_the_figure():
     close = study_of((0.960, 0.8), (0.955, 0.6))
     layout = lay_out([frontier_info(close)])
-    assert layout.floor is None
-    assert layout.floor_value == 0.5
-    assert lay_out([frontier_info(made_up_study())]).floor is not None
+    assert layout.guess_y is None
+    assert layout.guess_utility == 0.5
+    assert lay_out([frontier_info(made_up_study())]).guess_y is not None
 
 
 def test_ticks_are_round_and_within():
@@ -195,13 +195,13 @@ def test_a_weak_attack_is_not_sold_as_a_good_defense():
 
 
 def test_a_setting_that_is_no_better_than_a_guess_is_pointed_out_the_knee_first_of_all():
-    floor = frontier_info(study_of((0.9, 0.8))).floor
-    alone = story(study_of((floor - 0.3, 0.6), (0.9, 0.8)))
+    guess = frontier_info(study_of((0.9, 0.8))).guess_utility
+    alone = story(study_of((guess - 0.3, 0.6), (0.9, 0.8)))
     (warning,) = [w for w in alone.warnings if w.startswith("No better than a guess")]
     assert "trial 0 of the front is" in warning
     assert alone.info.knee is not None
     assert ("knee" in warning) == (alone.info.knee.number == 0)
-    assert not any(w.startswith("No better") for w in story(study_of((floor + 0.1, 0.6), (0.9, 0.8))).warnings)
+    assert not any(w.startswith("No better") for w in story(study_of((guess + 0.1, 0.6), (0.9, 0.8))).warnings)
 
 
 def test_the_question_names_what_the_attacks_are_after():
@@ -214,7 +214,7 @@ def test_the_question_names_what_the_attacks_are_after():
 
 def test_attacks_that_find_nothing_anywhere_are_pointed_out():
     record = replace(study_of((0.9, 0.51)), baseline=made_up_outcome(0.96, 0.51))
-    assert any("almost nothing even without a defense" in w for w in story(record).warnings)
+    assert any("almost nothing even in the undefended model" in w for w in story(record).warnings)
 
 
 def test_a_defense_of_gradients_tried_by_gradient_attacks_alone_is_pointed_out():

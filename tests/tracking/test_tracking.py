@@ -199,7 +199,7 @@ def test_the_front_is_followed_during_the_search_but_seldom(home, monkeypatch):
     recorder.on_study(replace(record, trials=(), running=1))
     recorder.on_trial(record.ok[0])
     assert runs_of(record.name, FRONT) == []
-    recorder._look_at = 0.0
+    recorder._next_update_at = 0.0
     recorder.on_trial(record.ok[1])
     found = sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT))
     assert found == front_of(replace(record, trials=record.ok[:2]))

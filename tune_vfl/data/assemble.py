@@ -16,7 +16,7 @@ from tune_vfl.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Below this share of the rarer of two classes a reader is told.
+# Where the rarer of two classes has a smaller share than this, a note says so.
 _IMBALANCED = 0.2
 
 
@@ -40,11 +40,11 @@ def assemble(
         parties: the passive parties, and the label party's own columns.
         y: ``(N,)`` labels.
         class_names: K names.
-        metric: what the options ask for.
-        recipe: usual model and training.
+        metric: the utility metric that the options ask for.
+        recipe: the usual model and training.
         test_rows: official test rows.
-        test_share: the share held out where there are none.
-        notes: what a reader must know.
+        test_share: the share of the rows held out for testing where there are no official test rows.
+        notes: what a reader of the results must know.
         where: names the file and the label column, for messages.
 
     Raises:
@@ -76,8 +76,8 @@ def _imbalance(y: Tensor, class_names: Sequence[str]) -> tuple[str, ...]:
     share = float(counts[rarer]) / len(y)
     if share >= _IMBALANCED:
         return ()
-    told = f"imbalanced: class {class_names[rarer]!r} is {share:.1%} of {len(y)} rows"
-    return (f"{told}; AUC does not depend on that share, for F1 set dataset.metric to f1",)
+    fact = f"imbalanced: class {class_names[rarer]!r} is {share:.1%} of {len(y)} rows"
+    return (f"{fact}; AUC does not depend on that share, for F1 set dataset.metric to f1",)
 
 
 def _check_classes(where: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None) -> None:
@@ -85,7 +85,7 @@ def _check_classes(where: str, y: Tensor, class_names: Sequence[str], test_rows:
     if test_rows is not None:
         in_training[test_rows] = False
     counts = torch.bincount(y[in_training], minlength=len(class_names)).tolist()
-    # Without official test rows, one row of the class must be left to be held out.
+    # Without official test rows, a row of the class is held out for testing, and one must be left to train on.
     least = 1 if test_rows is not None else 2
     for class_name, count in zip(class_names, counts, strict=True):
         if count < least:

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 O = TypeVar("O", bound=Strict)  # noqa: E741 - the options of one data set
 
 
-Kind = Literal["number", "code", "category"]
+ColumnKind = Literal["number", "code", "category"]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A column of a file, and what became of it.
+    """A column of a file, and the columns it was encoded to.
 
     Attributes:
         name: its name in the file.
-        kind: a number, a category as an ordinal code, or a category as 0/1 columns.
-        width: how many columns it became; a missing number is marked by a second one.
+        kind: ``number``; ``code``, a category as one ordinal number; ``category``, a category as 0/1 columns.
+        width: how many columns it became; a number with missing values has a second one that marks them.
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     width: int
 
 
@@ -47,8 +47,8 @@ class Columns:
         x: ``(N, d)`` float32 with NaN where a value is missing, ``(N, C, H, W)`` images in [0, 1], or ``(N, L)`` int64
             tokens of a text, 0 after its end.
         names: a name per column; empty for images and texts.
-        scaled: ``(d,)`` bool: which columns are standardised with training statistics; None for images and texts.
-        sources: the columns of the file that these were made of, in order; empty where each is its own.
+        scaled: ``(d,)`` bool: which columns are standardized with training statistics; None for images and texts.
+        sources: the columns of the file that these were made of, in order; empty where that is not known.
     """
 
     party: str
@@ -64,14 +64,14 @@ class Columns:
 
     @property
     def fields(self) -> tuple[int, ...]:
-        """How many columns each field became: those of a category are one, any other is a number; () if not known."""
+        """How many columns each field became: k for a category, 1 for a number; empty where that is not known."""
         widths = [(s.width,) if s.kind == "category" else (1,) * s.width for s in self.sources]
         return tuple(k for width in widths for k in width)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The usual model and training of a data set, what a spec overrides field by field."""
+    """The usual model and training of a data set; a spec overrides them field by field."""
 
     model: Named
     training: Training
@@ -90,10 +90,10 @@ class Dataset:
         class_names: K names; for binary targets index 1 is the positive class.
         metric: the utility metric: ``auc``, ``accuracy``, ``balanced_accuracy``, ``f1`` or ``top5``.
         recipe: usual model and training.
-        test_rows: the official test rows, where there are any; else a stratified ``test_share`` a seed.
-        test_share: the share of the rows that are held out where there are no official test rows.
+        test_rows: the official test rows; None where there are none, and each seed holds out rows of its own.
+        test_share: the share of the rows of each class that a seed holds out where there are no official test rows.
         fingerprint: changes whenever the content or the partition changes.
-        notes: what a reader of a result must know (rows dropped, classes balanced).
+        notes: what a reader of the results must know (rows dropped, classes balanced).
     """
 
     name: str
@@ -128,13 +128,13 @@ class Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A data set split and standardised for one seed, or stacked over seeds with a leading axis.
+    """A data set cut into training and test rows for one seed and standardized; or several seeds, stacked.
 
     Attributes:
         passive_train, passive_test: a tensor ``(*seeds, n, ...)`` per passive party, no NaN.
         active_train, active_test: the label party's own features, or None.
         y_train, y_test: ``(*seeds, n)`` int64.
-        train_rows, test_rows: ``(*seeds, n)`` the data set's rows they are.
+        train_rows, test_rows: ``(*seeds, n)`` the indices of these rows in the data set.
     """
 
     passive_train: tuple[Tensor, ...]
@@ -217,7 +217,7 @@ class Loader(ABC, Generic[O]):
         summary: one line for ``tune-vfl list datasets``.
         reference: where the data come from.
         Options: the pydantic model of its options; each has a default unless the user must give it.
-        kept: the loaded data are kept in the user's cache folder; for public data alone, never for a user's own.
+        kept: whether the loaded data are kept in the cache folder; only for public data, never for a user's own.
     """
 
     name: ClassVar[str]

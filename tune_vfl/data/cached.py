@@ -1,4 +1,4 @@
-"""Keep a public data set on disk as it was loaded, for the next process to map into memory instead of reading it."""
+"""Keep a loaded public data set on disk, so that the next process maps it into memory instead of reading its files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 SCHEMA = "tune-vfl/prepared/1"
 LEAST_BYTES = 2**20
-"""Smaller data sets are read about as fast from their own files."""
+"""Smaller data sets are not kept: reading their own files is about as fast."""
 MOST_ENTRIES = 16
 Stamps = dict[Path, tuple[int, int]]
 
@@ -36,7 +36,7 @@ def folder() -> Path:
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Return what tells two versions of a file apart: the time of its last change, and its size; -1 where it is not."""
+    """Return when a file was last changed, and its size, to tell versions of it apart; -1, -1 where there is none."""
     try:
         stat = path.stat()
     except OSError:
@@ -45,18 +45,19 @@ def stamp(path: Path) -> tuple[int, int]:
 
 
 def unchanged(stamps: Stamps) -> bool:
-    """Whether every file is still what it was, or still not there, and every folder holds the same names."""
+    """Whether every file is unchanged, or still missing, and every folder still holds the same names."""
     return all(stamp(path) == known for path, known in stamps.items())
 
 
 def take(key: str, name: str) -> tuple[Dataset, Stamps] | None:
     """Return the data set that was kept under ``key``, and the files it was read from; None where there is none.
 
-    An entry that another version of the loaders made, whose files have changed, or that is broken counts as none. The
-    tensors are mapped, so that all processes of a machine share their pages; nothing written to them reaches the file.
+    An entry is not used when another version of the loaders made it, when its files have changed, or when it is broken.
+    The tensors are mapped into memory, so that all processes of a machine share their pages; what is written to them
+    does not reach the file.
 
     Args:
-        key: everything that the loader was given.
+        key: the loader's input as text: name, data root and options.
         name: the data set's name.
     """
     from safetensors import SafetensorError, safe_open
@@ -79,9 +80,10 @@ def take(key: str, name: str) -> tuple[Dataset, Stamps] | None:
 
 
 def keep(key: str, dataset: Dataset, stamps: Stamps) -> None:
-    """Keep a data set for :func:`take`, whole or not at all; where that is not possible, go on without.
+    """Keep a data set for :func:`take`. A file is written whole or not at all; a failure is logged and not raised.
 
-    Workers that race write the same content; the last one's stays. The oldest entries beyond a few go.
+    Processes that do so at once write the same content, and the last file stays. The oldest of more than
+    :data:`MOST_ENTRIES` entries are removed.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -100,11 +102,16 @@ def keep(key: str, dataset: Dataset, stamps: Stamps) -> None:
         _log.info("%s: prepared data cannot be kept (%s); they will be read again next time", path, error)
 
 
+def loading_code() -> list[Path]:
+    """Return the files of the code that loads data: this room, its data sets and its readers."""
+    return sorted(Path(__file__).parent.rglob("*.py"))
+
+
 @cache
 def code_digest() -> str:
-    """Return a digest of the code that loads data: what another version of it made is not used."""
+    """Return a digest of the code that loads data; an entry that other code made is not used."""
     digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in loading_code():
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

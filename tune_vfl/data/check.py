@@ -9,16 +9,16 @@ import numpy as np
 import torch
 
 from tune_vfl.data.partition import ACTIVE
-from tune_vfl.data.predictive_columns import THRESHOLD, alone, file_columns, measure, values_of
+from tune_vfl.data.predictive_columns import THRESHOLD, file_columns, measure, scores_alone, values_of
 from tune_vfl.data.split import split
 
 if TYPE_CHECKING:
-    from tune_vfl.data.base import Columns, Dataset, Kind
+    from tune_vfl.data.base import ColumnKind, Columns, Dataset
 
 
 @dataclass(frozen=True)
 class ClassFacts:
-    """A class: its rows, their share, and how many of them are for training and for testing."""
+    """A class: its rows, their share of all rows, and how many of them are training and test rows."""
 
     name: str
     rows: int
@@ -36,12 +36,12 @@ class ColumnFacts:
         kind: number, code (a category as one number) or category (as 0/1 columns).
         width: how many columns it became.
         missing: the share of rows without a value.
-        alone: how well it predicts the label alone, see :func:`tune_vfl.data.predictive_columns.alone`; None where
-            rows are too few.
+        alone: how well it predicts the label by itself, see :func:`tune_vfl.data.predictive_columns.scores_alone`; None
+            where rows are too few.
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     width: int
     missing: float
     alone: float | None
@@ -49,7 +49,10 @@ class ColumnFacts:
 
 @dataclass(frozen=True)
 class PartyFacts:
-    """A party: its part, the shape of one of its rows, and its columns; none for images."""
+    """A party: its name, its role (passive or active), the shape of one of its rows, and its columns.
+
+    Images and texts have no columns here.
+    """
 
     name: str
     role: str
@@ -59,7 +62,7 @@ class PartyFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """A data set at a glance.
+    """What ``data check`` reports of a data set.
 
     Attributes:
         name: its registered name.
@@ -71,7 +74,7 @@ class Facts:
         modality: table, image, ...
         classes: in the order of their index.
         parties: the passive ones in order, then the label party where it has features.
-        alone_measure: what ``ColumnFacts.alone`` is.
+        alone_measure: the name of the score in ``ColumnFacts.alone``.
         notes: what was dropped, filled in or merged.
         warnings: what looks wrong.
     """
@@ -92,14 +95,14 @@ class Facts:
 
 
 def examine(dataset: Dataset, seed: int = 0) -> Facts:
-    """Look a data set over.
+    """Count the rows, classes and columns of a data set, and find what looks wrong.
 
     Args:
         dataset: as loaded.
-        seed: of the split whose sizes are told.
+        seed: the seed of the split whose sizes are reported.
 
     Raises:
-        DataError: when it cannot be split.
+        DataError: when a class has too few rows to be split.
     """
     cut = split(dataset, seed)
     parties = [_party(columns, "passive", dataset) for columns in dataset.passive]
@@ -134,7 +137,7 @@ def _classes(dataset: Dataset, y_train: torch.Tensor, y_test: torch.Tensor) -> t
 def _party(columns: Columns, role: str, dataset: Dataset) -> PartyFacts:
     if len(columns.shape) != 1 or not columns.x.is_floating_point():
         return PartyFacts(columns.party, role, columns.shape, ())
-    scores = alone(columns, dataset.y, dataset.num_classes)
+    scores = scores_alone(columns, dataset.y, dataset.num_classes)
     facts = tuple(
         ColumnFacts(
             name=name,

@@ -1,4 +1,4 @@
-"""Turn columns of text into numbers: numbers stay, categories become 0/1 columns or codes."""
+"""Encode columns of text as numbers: numbers stay, categories become 0/1 columns or codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from tune_vfl.data.base import Columns, Kind, Source
+from tune_vfl.data.base import ColumnKind, Columns, Source
 from tune_vfl.data.options import ColumnList
 from tune_vfl.data.partition import ACTIVE, Partition
 from tune_vfl.errors import DataError
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>", "?"})
-# Above this share of numbers, a column that also holds text is taken for a slip rather than for categories, and said
-# so.
+# A column of categories with a larger share of numbers than this gets a note: the texts in it are likely slips.
 _MOSTLY_NUMBERS = 0.5
 
 
@@ -43,31 +42,31 @@ class Encoding(Strict):
 
 
 @dataclass(frozen=True)
-class Block:
-    """One column of a file as numbers.
+class EncodedColumn:
+    """One column of a file, encoded as numbers.
 
     Attributes:
         x: ``(N, k)`` float32, NaN where a number is missing.
         names: k names.
-        scaled: k: whether the column is standardised later.
-        notes: what a reader must know.
-        kind: what it is made of.
+        scaled: k flags: whether the column is standardized later.
+        notes: what a reader of the results must know.
+        kind: number, code or category.
     """
 
     x: np.ndarray[Any, np.dtype[np.float32]]
     names: tuple[str, ...]
     scaled: tuple[bool, ...]
     notes: tuple[str, ...] = ()
-    kind: Kind = "number"
+    kind: ColumnKind = "number"
 
 
-def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encoding) -> Block:
+def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encoding) -> EncodedColumn:
     """Turn one column of text into numbers.
 
-    A column all of whose known values are numbers passes as it is, missing ones as NaN, with a 0/1 column
-    ``name=missing`` beside it where any is missing. Any other column is categorical: a 0/1 column for every value in
-    the file (``name=value``), or codes in alphabetic order. 0/1 columns are not standardised: they are on one scale
-    already, and a rare category would be blown up to large values.
+    A column whose known values are all numbers stays as it is. Missing values become NaN, and a 0/1 column
+    ``name=missing`` beside it marks them. Any other column is categorical: it becomes a 0/1 column for every value in
+    the file (``name=value``), or codes in alphabetic order. 0/1 columns are not standardized: they are on one scale
+    already, and standardizing would give rare categories large values.
 
     Args:
         values: N strings; the index counts the file's rows from 0.
@@ -100,8 +99,8 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
     return _as("category", _one_hot(texts, missing, name, encoding.max_categories), notes)
 
 
-def _as(kind: Kind, block: Block, notes: tuple[str, ...]) -> Block:
-    return Block(block.x, block.names, block.scaled, (*notes, *block.notes), kind)
+def _as(kind: ColumnKind, block: EncodedColumn, notes: tuple[str, ...]) -> EncodedColumn:
+    return EncodedColumn(block.x, block.names, block.scaled, (*notes, *block.notes), kind)
 
 
 def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> tuple[str, ...]:
@@ -116,7 +115,7 @@ def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> t
 
 def _numeric(
     numbers: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, where: str, *, rows: pd.Index[Any]
-) -> Block:
+) -> EncodedColumn:
     filled = np.full(len(missing), np.nan)
     filled[~missing] = numbers
     with np.errstate(over="ignore"):
@@ -129,20 +128,20 @@ def _numeric(
             "correct it or leave the field empty"
         )
     if not missing.any():
-        return Block(x[:, None], (name,), (True,))
+        return EncodedColumn(x[:, None], (name,), (True,))
     columns = np.stack([x, missing.astype(np.float32)], axis=1)
     note = (
         f"column {name!r}: missing in {int(missing.sum())} of {len(missing)} rows, set to the training mean and marked"
     )
-    return Block(columns, (name, f"{name}=missing"), (True, False), (note,))
+    return EncodedColumn(columns, (name, f"{name}=missing"), (True, False), (note,))
 
 
-def _one_hot(texts: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, most: int) -> Block:
+def _one_hot(texts: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, most: int) -> EncodedColumn:
     labels = np.where(missing, "missing", texts).astype(object)
     categories, codes, counts = np.unique(labels[~missing].astype(str), return_inverse=True, return_counts=True)
     notes: tuple[str, ...] = ()
     if len(categories) > most:
-        # The most frequent, in alphabetic order among equals.
+        # The most frequent categories stay; of equally frequent ones, the first in the alphabet.
         kept = np.lexsort((np.arange(len(categories)), -counts))[: most - 1]
         labels[~missing] = np.where(np.isin(codes, kept), labels[~missing], "other")
         notes = (
@@ -150,7 +149,7 @@ def _one_hot(texts: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: s
         )
     found = np.unique(labels.astype(str))
     x = (labels[:, None] == found[None, :]).astype(np.float32)
-    return Block(x, tuple(f"{name}={value}" for value in found), (False,) * len(found), notes)
+    return EncodedColumn(x, tuple(f"{name}={value}" for value in found), (False,) * len(found), notes)
 
 
 def encode_party(

@@ -1,4 +1,4 @@
-"""Download what torchvision and scikit-learn offer, when asked to and never otherwise."""
+"""Download data sets that torchvision and scikit-learn offer; only when a user asks for it (``data fetch``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def by_torchvision(kind: Literal["MNIST", "CIFAR10", "CIFAR100"], root: Path, folder: str) -> Path:
-    """Download one of torchvision's data sets, which holds each archive against its MD5; return its folder.
+    """Download one of torchvision's data sets and return its folder; torchvision checks the MD5 of each archive.
 
     Raises:
         DataError: when the download fails.
@@ -23,23 +23,23 @@ def by_torchvision(kind: Literal["MNIST", "CIFAR10", "CIFAR100"], root: Path, fo
     from torchvision import datasets
 
     root.mkdir(parents=True, exist_ok=True)
-    with telling(f"torchvision.datasets.{kind}", root / folder):
+    with download_errors(f"torchvision.datasets.{kind}", root / folder):
         getattr(datasets, kind)(str(root), download=True)
     return root / folder
 
 
 @contextmanager
-def telling(source: str, place: Path) -> Iterator[None]:
-    """Turn what goes wrong with a download into an error that says what was wanted where.
+def download_errors(source: str, place: Path) -> Iterator[None]:
+    """Turn a failure of a download into an error that says which file was to be put where.
 
     Raises:
-        DataError: when the network, the source or the disk does not do its part.
+        DataError: when the network, the source or the disk fails.
     """
     try:
         yield
     except (OSError, RuntimeError, EOFError) as error:
-        told = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).split())[:300]
         raise DataError(
-            f"{place}: {source} could not fetch it ({type(error).__name__}: {told}); try again, or put the files there "
-            "yourself, as docs/datasets.md says"
+            f"{place}: {source} could not fetch it ({type(error).__name__}: {reason}); try again, or put the files "
+            "there yourself, as docs/datasets.md says"
         ) from error

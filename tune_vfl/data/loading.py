@@ -1,4 +1,4 @@
-"""Load a data set by its name and options, once a process, and large public ones once a machine."""
+"""Load a data set by its name and options: once in a process, and large public ones once on a machine."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _cache: OrderedDict[str, tuple[Dataset, Stamps]] = OrderedDict()
 def load(named: Named, root: Path | None = None) -> Dataset:
     """Load a data set.
 
-    The last few are kept in memory and read again when a file of theirs changes; treat them as read-only. Large public
-    ones are kept on disk too, in the form that the next process maps (:mod:`tune_vfl.data.cached`).
+    The last few data sets are kept in memory; treat them as read-only. One is read again when a file of it changes.
+    Large public ones are kept on disk too, in a form that the next process maps (:mod:`tune_vfl.data.cached`).
 
     Args:
         named: its name and options.

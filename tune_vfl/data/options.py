@@ -11,7 +11,7 @@ from tune_vfl.spec import Listed, Strict
 
 
 def _text(value: Any) -> Any:
-    # YAML reads a column called 1 as a number.
+    # YAML reads the name of a column that is called 1 as a number.
     return str(value) if isinstance(value, (int, float)) else value
 
 
@@ -21,7 +21,10 @@ MetricChoice = Literal["auto", "accuracy", "balanced_accuracy", "f1", "auc", "to
 
 
 class PartyOptions(Strict):
-    """Options of every data set whose columns are shared out by their order."""
+    """Options of every data set whose columns are shared out in file order.
+
+    ``split`` divides columns between the parties. It has nothing to do with training and test rows, or with the mode.
+    """
 
     split: float = Field(
         0.5, gt=0, le=1, description="share of the columns, in file order, that the passive side holds"

@@ -1,4 +1,4 @@
-"""Which party holds which columns: by share of the columns in file order, or as the user lists them."""
+"""Which party holds which columns: a share of them in file order, or those that the user lists."""
 
 from __future__ import annotations
 
@@ -37,13 +37,16 @@ def passive_names(parties: int) -> list[str]:
 
 
 def cut_points(n: int, share: float, parties: int, where: str) -> list[int]:
-    """Return where to cut ``n`` columns: the ``parties + 1`` bounds of the passive parties; the rest follows.
+    """Return where to cut ``n`` columns: the ``parties + 1`` bounds of the passive parties' shares, from 0.
 
-    Below a share of 1 at least one column stays with the label party. Earlier parties are larger by at most one column.
+    Columns from the last bound on are the label party's.
+
+    With a share below 1 at least one column stays with the label party. Passive parties differ by at most one column,
+    earlier ones hold the more.
 
     Args:
         n: number of columns (or pixel columns).
-        share: the passive share, in (0, 1].
+        share: the share of the columns that the passive parties hold, in (0, 1].
         parties: number of passive parties.
         where: names the file and what is cut, for messages.
 
@@ -135,7 +138,7 @@ def shown(names: Sequence[str], most: int = 20) -> str:
 def matrix_parties(
     x: Tensor, names: Sequence[str], share: float, parties: int, where: str
 ) -> tuple[tuple[Columns, ...], Columns | None]:
-    """Share out the columns of a numeric ``(N, d)`` matrix; all columns are standardised."""
+    """Share out the columns of a numeric ``(N, d)`` matrix in order; all are marked to be standardized."""
     cuts = [*cut_points(x.shape[1], share, parties, f"{where}: columns"), x.shape[1]]
     labels = [*passive_names(parties), ACTIVE]
     held = [

@@ -1,4 +1,4 @@
-"""How well each column of a party predicts the label alone: what does so almost perfectly usually gives it away."""
+"""How well each column predicts the label by itself: one that does so almost perfectly was probably made from it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tune_vfl.seeds import numpy_rng
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tune_vfl.data.base import Columns, Kind
+    from tune_vfl.data.base import ColumnKind, Columns
 
 THRESHOLD = 0.98
-"""Above this a column is named to the reader."""
+"""``data check`` warns of a column whose score is above this."""
 MOST_ROWS = 20_000
 LEAST_ROWS = 5
 _BINS = 64
@@ -29,13 +29,13 @@ def measure(num_classes: int) -> str:
     return "auc" if num_classes == 2 else "balanced_accuracy"
 
 
-def alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: int = 0) -> list[float | None]:
+def scores_alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: int = 0) -> list[float | None]:
     """Score every column of a party's file as a predictor of the label.
 
-    One half of the rows of each class, at most 20,000 in all, tells the share of the classes for each value of the
-    column (or each of 64 ranges that hold about as many rows, missing values one of their own); the other half is
-    scored by those shares, and for two classes also by the number itself, whichever is better. What counts is the order
-    of the values, so that neither their scale nor outliers matter.
+    At most 20,000 rows are used. On one half of the rows of each class the shares of the classes are counted for each
+    value of the column, or for each of 64 ranges that hold about equally many rows; missing values are a value of their
+    own. The other half is scored by those shares. For two classes it is also scored by the number itself, and the
+    better score counts. Only the order of the values matters, so that neither their scale nor outliers change a score.
 
     Args:
         columns: the party's columns, a table.
@@ -44,8 +44,9 @@ def alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: int = 0)
         seed: draws the halves.
 
     Returns:
-        For each source (each column where there are none) the ROC AUC, or the mean share of correct rows over the
-        classes, in [0, 1]; None where fewer than two classes have 5 rows in the half that is scored.
+        A score in [0, 1] for each column of the file, or of ``x`` where the file's columns are not known: the ROC AUC
+        for two classes, else the mean over the classes of the share of rows predicted correctly. None where fewer than
+        two classes have 5 rows in the half that is scored.
     """
     labels = y.numpy()
     fit, held = _halves(labels, num_classes, numpy_rng(seed, "halves"))
@@ -67,8 +68,8 @@ def alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: int = 0)
     return scores
 
 
-def file_columns(columns: Columns) -> Iterator[tuple[str, Kind, int, int]]:
-    """Yield name, kind, first and last + 1 encoded column of each column that a party's file has."""
+def file_columns(columns: Columns) -> Iterator[tuple[str, ColumnKind, int, int]]:
+    """Yield, for each column of a party's file: name, kind, and the encoded columns ``[begin, end)`` that it became."""
     if not columns.sources:
         for k in range(columns.x.shape[1]):
             yield columns.names[k] if columns.names else str(k), "number", k, k + 1
@@ -79,8 +80,8 @@ def file_columns(columns: Columns) -> Iterator[tuple[str, Kind, int, int]]:
         begin += source.width
 
 
-def values_of(columns: Columns, name: str, kind: Kind, a: int, b: int) -> Floats:
-    """Return ``(N,)`` numbers of one column of a file, or the place of each row's category; NaN where missing."""
+def values_of(columns: Columns, name: str, kind: ColumnKind, a: int, b: int) -> Floats:
+    """Return ``(N,)`` numbers of one column of a file, or the index of each row's category; NaN where missing."""
     x = columns.x[:, a:b]
     if kind != "category":
         return x[:, 0].double().numpy()
@@ -100,7 +101,10 @@ def _halves(labels: Ints, num_classes: int, rng: np.random.Generator) -> tuple[I
 
 
 def _rates(values: Floats, labels: Ints, fit: Ints, num_classes: int, *, is_number: bool) -> Floats:
-    """Return ``(N, K)``: the share of each class among the fitted rows of the same value or range, shrunk to all's."""
+    """Return ``(N, K)``: the share of each class among the fitted rows of the same value or range.
+
+    The shares are shrunk toward those of all fitted rows, as if one more row had them.
+    """
     known = values[fit][~np.isnan(values[fit])]
     edges = np.unique(known)
     most = max(_BINS, 4 * num_classes)
@@ -122,7 +126,7 @@ def _ordered_auc(values: Floats, labels: Ints, fit: Ints, held: Ints) -> float:
 
 
 def _auc(scores: Floats, labels: Ints) -> float:
-    # Imported here: the modules of all data sets are imported together, and scipy would take longer than a data set.
+    # Imported here: all data sets are imported together, and importing scipy takes longer than loading one of them.
     from tune_vfl.metrics.utility import auc
 
     return auc(scores, labels)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SampledOptions(PartyOptions):
-    """Options of a large data set; a sample leaves official test rows alone."""
+    """Options of a large data set. A sample is drawn of the training rows; official test rows are all kept."""
 
     rows: int | None = Field(
         None, ge=1, description="keep a stratified sample of so many rows to train on, for fast searches; none: all"
@@ -39,10 +39,10 @@ def training_sample(
         where: names the data set, for messages.
 
     Returns:
-        ``(n,)`` rows to keep in rising order, ``(M,)`` which of those are the test rows, and notes.
+        ``(n,)`` the rows to keep, in rising order; ``(M,)`` the positions of the test rows among them; and notes.
 
     Raises:
-        DataError: when there are not more training rows than that, or fewer than one a class were asked for.
+        DataError: when ``rows`` is not less than the training rows, or less than one a class.
     """
     is_test = torch.zeros(len(y), dtype=torch.bool)
     is_test[test_rows] = True

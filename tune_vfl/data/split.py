@@ -1,4 +1,4 @@
-"""Training and test rows of a seed, standardised with training statistics, and the attacker's auxiliary rows."""
+"""Training and test rows of a seed, standardized with training statistics, and the attacker's auxiliary rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _COLUMNS_AT_ONCE = 64
 
 
 def split(dataset: Dataset, seed: int) -> Split:
-    """Split a data set for one seed.
+    """Cut a data set into training and test rows for one seed, and standardize it.
 
-    The official test rows where there are any, else a stratified share of every class. Sizes do not depend on the
-    seed, so that the splits of several seeds stack. Rows are in the data set's order. A missing value becomes the
+    The test rows are the official ones where there are any, else a drawn share of every class. Sizes do not depend on
+    the seed, so that the splits of several seeds stack. Rows are in the data set's order. A missing value becomes the
     training mean of its column; ``scaled`` columns get training mean 0 and training standard deviation 1 (a constant
     one becomes 0). Images and tokens are untouched.
 
@@ -34,8 +34,8 @@ def split(dataset: Dataset, seed: int) -> Split:
     is_test = torch.zeros(len(dataset.y), dtype=torch.bool)
     is_test[test_rows] = True
     train_rows, test_rows = (~is_test).nonzero().squeeze(1), is_test.nonzero().squeeze(1)
-    passive = [standardised(columns, train_rows) for columns in dataset.passive]
-    active = None if dataset.active is None else standardised(dataset.active, train_rows)
+    passive = [standardized(columns, train_rows) for columns in dataset.passive]
+    active = None if dataset.active is None else standardized(dataset.active, train_rows)
     return Split(
         passive_train=tuple(_rows_of(x, train_rows) for x in passive),
         passive_test=tuple(_rows_of(x, test_rows) for x in passive),
@@ -49,13 +49,13 @@ def split(dataset: Dataset, seed: int) -> Split:
 
 
 def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
-    """Return rows in rising order: without a copy where none is left out between the first and the last."""
+    """Return rows, listed in rising order; consecutive rows are a view and not copied."""
     first, last = int(rows[0]), int(rows[-1])
     return x[first : last + 1] if last - first + 1 == len(rows) else x[rows]
 
 
 def held_out_sizes(counts: Tensor, share: float) -> list[int]:
-    """Share out the test rows over the classes by largest remainder, at least one row of each class on either side.
+    """Share out the test rows over the classes by largest remainder; each class keeps a row for training and testing.
 
     Args:
         counts: ``(K,)`` rows of each class, each at least 2.
@@ -87,8 +87,8 @@ def _held_out(dataset: Dataset, seed: int) -> Tensor:
     return torch.from_numpy(np.concatenate(drawn))
 
 
-def standardised(columns: Columns, train_rows: Tensor) -> Tensor:
-    """Return all rows of a party, standardised with statistics of the training rows, without missing values.
+def standardized(columns: Columns, train_rows: Tensor) -> Tensor:
+    """Return all rows of a party, standardized with statistics of the training rows, without missing values.
 
     Args:
         columns: the party's columns.
@@ -103,11 +103,11 @@ def standardised(columns: Columns, train_rows: Tensor) -> Tensor:
         return columns.x
     scaled = torch.zeros(columns.x.shape[1], dtype=torch.bool) if columns.scaled is None else columns.scaled
     parts = zip(torch.split(columns.x, _COLUMNS_AT_ONCE, dim=1), torch.split(scaled, _COLUMNS_AT_ONCE), strict=True)
-    return torch.cat([_standardise(x, s, train_rows) for x, s in parts], dim=1)
+    return torch.cat([_standardize(x, s, train_rows) for x, s in parts], dim=1)
 
 
-def _standardise(x: Tensor, scaled: Tensor, train_rows: Tensor) -> Tensor:
-    # In double, so that a large offset (a year, a time stamp) does not eat the digits of the variance.
+def _standardize(x: Tensor, scaled: Tensor, train_rows: Tensor) -> Tensor:
+    # In float64: with a large offset (a year, a time stamp), float32 would leave no digits for the variance.
     wide = x.double()
     train = wide[train_rows]
     known = ~train.isnan()
@@ -116,7 +116,8 @@ def _standardise(x: Tensor, scaled: Tensor, train_rows: Tensor) -> Tensor:
     deviation = torch.where(known, train - mean, 0.0)
     std = (deviation.square().sum(0) / count).sqrt()
     low, high = torch.where(known, train, torch.inf).amin(0), torch.where(known, train, -torch.inf).amax(0)
-    # By range and not by std == 0: rounding leaves a constant column a tiny std, which would blow up the test rows.
+    # A constant column is found by its range. Rounding can leave it a tiny deviation above 0, and test rows divided by
+    # that would become huge.
     std = torch.where(high > low, std, 1.0)
     filled = torch.where(wide.isnan(), mean, wide)
     return torch.where(scaled, (filled - mean) / std, filled).float()
@@ -142,11 +143,11 @@ def auxiliary_rows(
         num_classes: K; by default one more than the largest label.
 
     Returns:
-        ``(A,)`` sorted positions in the training split; A does not depend on the seed. Of the same seed and way of
-        drawing, fewer rows are a part of more.
+        ``(A,)`` sorted positions among the training rows; A does not depend on the seed. With the same seed and
+        ``how``, a smaller draw is a part of every larger one.
 
     Raises:
-        DataError: when a class, or the whole split, has too few rows. At least one row stays unlabelled, to attack.
+        DataError: when a class, or all training rows together, are too few; one row at least must stay unlabeled.
     """
     classes = num_classes or int(y_train.max()) + 1
     if (per_class is None) == (total is None):
@@ -188,6 +189,6 @@ def _rows_of_each(
         advice = f"give 1 to {most}" if most >= 1 else "add rows"
         raise DataError(
             f"auxiliary labels: asked for {each} rows of each class, but class {scarce} has {len(rows[scarce])} "
-            f"training rows and at least one must stay unlabelled; {advice}"
+            f"training rows and at least one must stay unlabeled; {advice}"
         )
     return np.concatenate([rng.permutation(r)[:each] for r in rows])

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from tune_vfl.errors import SpecError
-from tune_vfl.models.base import Head
+from tune_vfl.models.base import HeadOption
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
@@ -56,7 +56,7 @@ class DefenseCapabilities:
     needs_active_features: bool = False
     stackable: bool = True
     scale_sensitive: bool = False
-    head: Head = "auto"
+    head: HeadOption = "auto"
     needs_concat: bool = False
     needs_context: bool = False
     random: tuple[str, ...] = ()

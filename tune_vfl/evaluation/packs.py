@@ -61,7 +61,7 @@ def evaluate_task(
     outcomes: dict[int, Outcome] = {}
     for members in alike.values():
         try:
-            trained, _ = task.under(params[members[0]])
+            trained, _ = task.with_params(params[members[0]])
         except SpecError as error:
             outcomes.update(dict.fromkeys(members, Outcome.failed("infeasible", str(error))))
             continue
@@ -69,7 +69,7 @@ def evaluate_task(
             known = references = references if references is not None else references_of(task)
         else:
             known = references_once(trained)
-        settings = [task.under(params[i])[1] for i in members]
+        settings = [task.with_params(params[i])[1] for i in members]
         outcomes.update(zip(members, _evaluate_alike(trained, settings, known, device), strict=True))
     return [outcomes[i] for i in range(len(params))]
 

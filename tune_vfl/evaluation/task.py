@@ -41,7 +41,7 @@ class Task:
         attacks = tuple(build_attack(a) for a in cell.attacks)
         return cls(cell, load(cell.dataset), build_architecture(cell.model), attacks)
 
-    def under(self, params: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
+    def with_params(self, params: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
         """Return the task that a trial trains, and the defense's parameters among the trial's.
 
         Without a searched field of training or model that is this very task.
@@ -49,7 +49,7 @@ class Task:
         Raises:
             SpecError: when training or model does not take a value.
         """
-        cell, rest = self.cell.under(params)
+        cell, rest = self.cell.with_params(params)
         if cell is self.cell:
             return self, rest
         same_model = cell.model is self.cell.model

@@ -121,7 +121,7 @@ class Study:
         from tune_vfl.config import Measured, export_config, save_config
 
         trial = select_point(self.front_trials(), select)
-        cell, params = self._ledger.cell.under(trial.params)
+        cell, params = self._ledger.cell.with_params(trial.params)
         point, metric = _point(trial, None), trial.outcome.utility
         numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
         measured = Measured(metric=metric.metric if metric else cell.metric, **numbers)

@@ -1,1 +1,1 @@
-"""The machine under it all: files, places, the process that trains, libraries that need help to be imported."""
+"""What belongs to the machine: files, folders, the process that trains, importing torchvision, the version."""

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Write a file whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a draft beside ``path`` to write to, and put it in place when the block ends well.
+    """Yield a draft beside ``path`` to write to; it replaces ``path`` when the block ends without an error.
 
     Raises:
         UnwritableError: when the place cannot be written; nothing is left behind then.
@@ -32,7 +32,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     draft = Path(name)
     try:
         yield draft
-        draft.chmod(0o644)  # a temporary file is private; what is written here is for others to read
+        draft.chmod(0o644)  # a temporary file is readable by its owner only; others should read what is written here
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where this installation keeps and looks for things: the folders and addresses that environment variables name."""
+"""Folders and addresses that environment variables name: the home, the data root, the tracking URI."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def resolve_uri(tracking: str | None) -> str:
     """Return the tracking URI of a study.
 
     Args:
-        tracking: the spec's ``tracking``; it stands over ``MLFLOW_TRACKING_URI``, and that over the embedded default.
+        tracking: the spec's ``tracking``, which comes first; then ``MLFLOW_TRACKING_URI``, then the embedded database.
     """
     return tracking or os.environ.get("MLFLOW_TRACKING_URI") or embedded_uri()

@@ -1,4 +1,4 @@
-"""What a process may use, and how one that trains is set up: one thread, and an allocator that keeps what it has."""
+"""The CPUs and the device of a process, and the settings of one that trains: one thread, and freed memory kept."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def usable_cpus() -> int:
 
 
 def prepare_process() -> None:
-    """Make this process a good place to train small networks in.
+    """Set this process up for training small networks: one thread, and an allocator that keeps freed memory.
 
-    Two processes of one thread each do more than one of two. A training step frees and asks for the same few hundred
-    kilobytes again and again; glibc by default hands such blocks back to the system, which costs a page fault for every
-    4 KiB at the next step: a quarter of the time of a pack of 16 small networks.
+    Two processes of one thread each train more than one process of two. And a training step frees and allocates the
+    same few hundred kilobytes again and again. By default glibc returns such blocks to the system, and the next step
+    pays a page fault for every 4 KiB: a quarter of the time of a pack of 16 small networks.
     """
     import torch
 

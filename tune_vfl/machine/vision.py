@@ -1,4 +1,4 @@
-"""Importing torchvision where its CUDA build meets a CPU build of torch, as package indexes easily bring about."""
+"""Import torchvision even where its CUDA build is installed beside a CPU build of torch, as easily happens."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-# The two operators for which torchvision 0.28 registers shapes at import whether or not its compiled part was loaded.
+# torchvision 0.28 registers shapes for these two operators at import, even when its compiled part was not loaded.
 _MISSING = ("torchvision::nms", "torchvision::qnms")
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _declared: list[str] = []
 
 
 def import_torchvision() -> ModuleType:
-    """Import torchvision, also where the compiled parts of torch and torchvision do not fit.
+    """Import torchvision, even where its compiled part does not load with this torch.
 
-    Call it before the first import of what imports torchvision itself, such as transformers. The missing operators are
-    declared, not implemented: models, transforms and data sets work, box suppression does not.
+    Call this before importing a package that imports torchvision itself, such as transformers. The missing operators
+    are declared without an implementation: models, transforms and data sets work, non-maximum suppression does not.
 
     Raises:
         ImportError: when torchvision is not installed.
@@ -37,7 +37,7 @@ def import_torchvision() -> ModuleType:
 
 
 def declare_missing_operators() -> None:
-    """Declare the operators that torchvision's compiled part would have brought; once a process."""
+    """Declare, once in a process, the operators that torchvision's compiled part would have defined."""
     import torch
 
     for name in _MISSING:

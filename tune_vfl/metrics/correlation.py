@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 TINY = 1e-16
-"""Added under roots, so that equal rows have a correlation and a gradient."""
+"""Added under square roots, so that equal rows have a finite correlation and gradient."""
 
 
 def _distances(rows: Tensor) -> Tensor:
-    # By differences: the faster expansion into products leaves rounding where rows are equal, which a root magnifies.
+    # Computed from differences. The faster way, by matrix products, leaves rounding errors where rows are equal, and
+    # the square root would magnify them.
     return torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -27,8 +28,8 @@ def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
         y: ``(*trials, B, c)``.
 
     Returns:
-        ``(*trials,)`` from 0, independent, to 1. Small batches are biased upwards. Where all rows of one side are
-        equal it is near 0.
+        ``(*trials,)`` from 0 (independent) to 1. Small batches give too large values. Where all rows of one side are
+        equal, the value is near 0.
     """
     a, b = _centered(_distances(x)), _centered(_distances(y))
     shared = ((a * b).mean((-2, -1)).clamp_min(0) + TINY).sqrt()

@@ -1,4 +1,4 @@
-"""How much an attack learnt about the labels.
+"""How much an attack learned about the labels.
 
 numpy in, float out. Larger is more leakage. What is undefined is NaN.
 """
@@ -46,7 +46,7 @@ def leak_auc(
         scores: ``(n,)``, or ``(n, 2)`` class scores.
         y: ``(n,)`` 0 or 1.
         flip: take ``max(AUC, 1 - AUC)``, for scores whose positive end the attacker does not know (GAFM, eq. 10).
-            Scores that know nothing then come out above 1/2: by about 0.4 standard deviations of the AUC.
+            Scores without any information then come out above 1/2, by about 0.4 standard deviations of the AUC.
         aggregate: all rows pooled, or the mean or 95% quantile of the AUCs of the batches; batches with one class only
             are dropped.
         batches: ``(start, stop)`` of each batch, needed unless ``aggregate`` is ``epoch``.
@@ -84,9 +84,9 @@ def predictions(scores: Floats) -> Labels:
             return scores.astype(np.int64)
         upper: Labels = (scores > (scores.min() + scores.max()) / 2).astype(np.int64)
         return upper
-    silent = ~np.isfinite(scores).all(1) | (scores == scores[:, :1]).all(1)
-    said: Labels = np.where(silent, -1, scores.argmax(1))
-    return said
+    undecided = ~np.isfinite(scores).all(1) | (scores == scores[:, :1]).all(1)
+    predicted: Labels = np.where(undecided, -1, scores.argmax(1))
+    return predicted
 
 
 def top1(scores: Floats, y: Labels) -> float:
@@ -98,8 +98,8 @@ def top5(scores: Floats, y: Labels) -> float:
     """Share of rows whose label is among the five largest class scores; rows that predict nothing count as wrong."""
     if not len(y):
         return float("nan")
-    says = predictions(scores) >= 0
-    return utility.top5(scores[says], y[says]) * float(says.mean()) if says.any() else 0.0
+    decided = predictions(scores) >= 0
+    return utility.top5(scores[decided], y[decided]) * float(decided.mean()) if decided.any() else 0.0
 
 
 def f1(scores: Floats, y: Labels) -> float:
@@ -112,7 +112,7 @@ def f1(scores: Floats, y: Labels) -> float:
 
 
 def constant_f1(y: Labels) -> float:
-    """F1 of always saying positive: what an F1 must be compared with. NaN without rows."""
+    """F1 of always predicting the positive class, which an F1 should be compared with. NaN without rows."""
     share = float((y == 1).mean()) if len(y) else float("nan")
     return 2 * share / (1 + share)
 
@@ -123,9 +123,10 @@ def majority_share(y: Labels) -> float:
 
 
 def advantage(success: float, floor: float, *, clip: bool = True) -> float:
-    """``(success - floor) / (1 - floor)``: what an attack adds to a guess without VFL; in [0, 1] with ``clip``.
+    """``(success - floor) / (1 - floor)``: how far an attack gets from its floor to certainty; clipped to [0, 1].
 
-    A floor of 1 leaves nothing to gain: 0. NaN in, NaN out.
+    The floor is the success that needs no federation. A floor of 1 leaves nothing to gain: 0. NaN in, NaN out.
+    Without ``clip`` a success below the floor is negative.
     """
     if np.isnan(success) or np.isnan(floor):
         return float("nan")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-# Distances from the chord closer than this are rounding, not shape: points on a straight front tie.
+# Differences of distances below this are rounding: the points of a straight front count as equally far.
 _TIE = 1e-12
 
 
@@ -55,8 +55,9 @@ def ranks(points: ArrayLike) -> NDArray[np.int64]:
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     distinct, where = np.unique(rows * [-1.0, 1.0], axis=0, return_inverse=True)
-    # Rows now come by falling utility, then rising leakage. What came before is never worse in utility, so a front
-    # dominates the next point exactly when its least leakage is no larger; those minima rise with the rank.
+    # Rows are now sorted by falling utility, then rising leakage. No earlier row has less utility, so a front dominates
+    # the next row exactly when the least leakage on that front is no larger. These least leakages rise with the rank,
+    # so that the row's rank is found by bisection.
     least: list[float] = []
     found = np.empty(len(distinct), dtype=np.int64)
     for row, leakage in enumerate(distinct[:, 1].tolist()):
@@ -79,10 +80,10 @@ def front(points: ArrayLike) -> NDArray[np.bool_]:
 
 
 def knee(points: ArrayLike) -> int | None:
-    """Return the front's best compromise: the point that bulges farthest beyond the chord between the front's ends.
+    """Return the front's best compromise: the point farthest from the chord between the front's ends.
 
-    The front is first scaled to [0, 1] in both objectives. Distance counts towards the ideal corner only: a point
-    behind the chord gives up more than it gains. A front that bulges nowhere is decided by the tie rule. Das, "On
+    The front is first scaled to [0, 1] in both objectives. Only distance on the side of the ideal corner counts: a
+    point on the other side gives up more than it gains. Where no point is on that side, the ends tie. Das, "On
     characterizing the knee of the Pareto curve", Structural Optimization 18 (1999).
 
     Args:
@@ -97,7 +98,7 @@ def knee(points: ArrayLike) -> int | None:
         return None
     chosen = rows[on_front]
     low, high = chosen.min(axis=0), chosen.max(axis=0)
-    # Halved before the difference, so that the span of two huge numbers does not overflow.
+    # Halves are subtracted, so that the difference of two huge numbers does not overflow.
     span = np.where(high > low, high / 2 - low / 2, 1.0)
     scaled = (chosen / 2 - low / 2) / span
     # The ends are (0, 0) and (1, 1): the chord is utility = leakage, and utility - leakage orders by distance from it.
@@ -110,7 +111,7 @@ def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
 
     Args:
         points: ``(n, 2)``; those not strictly better than the reference in both objectives add nothing.
-        reference: ``(utility, leakage)`` of the worst that counts, such as (the guess's utility, 1).
+        reference: ``(utility, leakage)`` of the worst point that counts, such as (the utility of a guess, 1).
 
     Returns:
         The area; 0 without points.
@@ -145,5 +146,5 @@ def hypervolume_history(points: ArrayLike, reference: Sequence[float]) -> NDArra
         held = np.vstack([held, row])
         held = held[front(held)]
         history[count] = hypervolume(held, reference)
-    # Rounding must not make a growing area look as if it fell.
+    # Without this, rounding could make the area seem to shrink.
     return np.maximum.accumulate(history)

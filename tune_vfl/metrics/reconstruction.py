@@ -1,7 +1,8 @@
 """How close a reconstruction of features comes to the true ones.
 
-numpy in, float out. Rows are ``(n, d)`` of a table, in the units it is standardized to, or images ``(n, C, H, W)`` in
-[0, 1], to which a reconstruction is clamped first. Without rows, or with a number that is not finite, all are NaN.
+numpy in, float out. Rows are ``(n, d)`` of a table, in standardized units, or images ``(n, C, H, W)`` in [0, 1];
+reconstructed images are clamped to that range first. Without rows, or with a number that is not finite, every score is
+NaN.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ def mse(found: Floats, true: Floats) -> float:
     """Mean squared error over rows, channels and pixels (or columns); smaller is closer.
 
     Raises:
-        ShapeError: for two shapes.
+        ShapeError: when the shapes differ.
     """
     a, b = _pair(found, true)
     return _finite(np.square(a - b).mean()) if b.size else float("nan")
 
 
 def mse_of_the_mean(mean: Floats, true: Floats) -> float:
-    """The error of answering every row with the same one, such as the mean of a party's rows: what needs no attack.
+    """The error of one answer to all rows, such as the mean of a party's rows: what can be had without an attack.
 
     Args:
         mean: one row, ``(d,)`` or ``(C, H, W)``.
@@ -65,10 +66,10 @@ def recovered(found: Floats, true: Floats, mean: Floats) -> float:
     Args:
         found: ``(n, ...)`` reconstructions.
         true: ``(n, ...)`` the rows.
-        mean: one row, what is answered without an attack.
+        mean: one row, the answer without an attack.
 
     Returns:
-        A number in [0, 1], larger is more leakage; NaN where the mean is no error at all.
+        A number in [0, 1], larger is more leakage; NaN where the error of the mean is 0.
     """
     without = mse_of_the_mean(mean, true)
     return max(0.0, 1 - mse(found, true) / without) if without > 0 else float("nan")
@@ -78,7 +79,7 @@ def psnr(found: Floats, true: Floats) -> float:
     """Peak signal to noise ratio in decibels, ``10 log10(1 / MSE)`` of each image, at most 100, averaged over images.
 
     Raises:
-        ShapeError: for tables, or two shapes.
+        ShapeError: for tables, or when the shapes differ.
     """
     a, b = _images(found, true, "PSNR")
     if not b.size:
@@ -99,7 +100,7 @@ def ssim(found: Floats, true: Floats) -> float:
         A number in [-1, 1], larger is more alike.
 
     Raises:
-        ShapeError: for tables, or two shapes.
+        ShapeError: for tables, or when the shapes differ.
     """
     a, b = _images(found, true, "SSIM")
     if not b.size:

@@ -1,7 +1,7 @@
 """Published scalars that put utility and protection into one number.
 
-None of them is an objective of a search, which keeps the two apart; they are here to compare with papers. Floats in,
-float out; NaN in, NaN out.
+None of them is an objective of a search, which keeps utility and protection apart; they are here for comparison with
+papers. Floats in, float out; NaN in, NaN out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def cap(utilities: Sequence[float], recovery_errors: Sequence[float]) -> float:
     """Calibrated averaged performance: the mean of utility times recovery error over settings of one defense.
 
-    The number depends on which settings are averaged: it means something only beside their grid. FedAdOb, eq. 13.
+    The number depends on which settings are averaged, so it can only be compared over the same ones. FedAdOb, eq. 13.
 
     Args:
         utilities: utility at each setting, in [0, 1].
@@ -30,7 +30,7 @@ def cap(utilities: Sequence[float], recovery_errors: Sequence[float]) -> float:
         The mean product, larger is better for the defense; one setting gives its product.
 
     Raises:
-        ShapeError: without settings, or with two lengths.
+        ShapeError: without settings, or when the lengths differ.
     """
     if len(utilities) != len(recovery_errors) or not len(utilities):
         raise ShapeError(
@@ -41,15 +41,17 @@ def cap(utilities: Sequence[float], recovery_errors: Sequence[float]) -> float:
 
 
 def dcs(success: float, utility: float, *, floor: float, undefended: float, beta: float = 0.5) -> float:
-    """Defense capability score: nearness to the ideal of an attack at its floor and an undefended model's utility.
+    """Defense capability score: how near a defense is to the ideal.
+
+    The ideal is an attack no better than its floor, at the utility of the undefended model.
 
     ``1 / (1 + sqrt((1 - beta) (success - floor)^2 + beta (utility - undefended)^2))``. VFLAIR (Zou et al. 2023).
 
     Args:
         success: what the attack reaches under the defense.
         utility: under the defense.
-        floor: what the attack reaches without anything to learn from.
-        undefended: the utility without defense.
+        floor: the success that needs no federation.
+        undefended: the utility of the undefended model.
         beta: how much utility weighs, in [0, 1].
 
     Returns:

@@ -1,4 +1,4 @@
-"""How good the model is at its own task, and the two primitives behind every score: AUC by ranks and F1.
+"""How good a model is at its task; and AUC and F1, which the scores of attacks use too.
 
 numpy in, float out. Larger is better. What is undefined (no rows, one class only where two are needed, a score that is
 not finite) is NaN, never a number.
@@ -63,7 +63,7 @@ def accuracy(scores: Floats, y: Labels) -> float:
 
 
 def balanced_accuracy(scores: Floats, y: Labels) -> float:
-    """Mean over the classes that occur of the share of their rows that are recognized."""
+    """Mean, over the classes that occur, of the share of a class's rows that are predicted correctly."""
     if not len(y) or not np.isfinite(scores).all():
         return float("nan")
     right = scores.argmax(1) == y

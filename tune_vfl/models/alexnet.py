@@ -9,7 +9,7 @@ from tune_vfl.models.base import Width, model
 from tune_vfl.models.images import DeepNet, PretrainedOptions
 
 LEAST = 64
-"""Shorter side of an image from which on the published layers leave any place of it."""
+"""Smallest shorter side of an image of which the published layers leave at least one place."""
 
 
 class AlexnetOptions(PretrainedOptions):
@@ -26,7 +26,7 @@ class Alexnet(DeepNet[AlexnetOptions]):
     Images whose shorter side has less than 64 pixels are read by a 5x5 convolution that keeps all places, and pooled
     2x2, rounding up, where the net pools 3x3: 32x16 ends as 4x2 places, 28x14 as 4x2. Larger ones are read by the
     published 11x11 convolution in steps of 4 and end, averaged, as 6x6 places. The linear layers of 4,096 that follow
-    there are left out: FedAdOb has one linear layer at the label party, here with a linear map at the cut.
+    there are left out. FedAdOb has one linear layer at the label party; here there is also a linear map at the cut.
     """
 
     summary = "AlexNet's five convolutions at each party (model.weights: pretrained), one linear layer on top"
@@ -45,7 +45,7 @@ class Alexnet(DeepNet[AlexnetOptions]):
             *(nn.Conv2d(256, 256, 3, padding=1), nn.ReLU(), _pool(small)),
         )
         net = nn.Sequential()
-        net.add_module("features", features)  # as in torchvision's files of weights
+        net.add_module("features", features)  # named as in torchvision's files of weights
         net.add_module("avgpool", nn.Identity() if small else nn.AdaptiveAvgPool2d(6))
         net.add_module("flatten", nn.Flatten())
         return net

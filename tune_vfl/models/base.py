@@ -1,4 +1,4 @@
-"""What a model architecture is, and the two-or-more-party network built from it."""
+"""What a model architecture is, and the network of two or more parties that is built from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Named, Strict, validated
 
 Aggregation = Literal["concat", "sum", "mean"]
-Head = Literal["auto", "classes", "scalar"]
+HeadOption = Literal["auto", "classes", "scalar"]
 Width = Annotated[int, Field(ge=1)]
 """How many numbers a layer gives, or how many channels."""
 
@@ -26,13 +26,13 @@ class ModelOptions(Strict):
     aggregation: Aggregation = Field("concat", description="how the label party joins the embeddings")
     top: Literal["net", "none"] = Field("net", description="none: the summed embeddings are the logits (aggVFL)")
     embedding_dim: int = Field(10, ge=1, description="width of each party's embedding; K where there is no top model")
-    head: Head = Field(
+    head: HeadOption = Field(
         "auto",
         description="the logits: classes: one for each; scalar: a single one; auto: what the architecture gives",
     )
 
     def implied(self) -> dict[str, Any]:
-        """Return what options that were left open come to, where others decide it, by name."""
+        """Return, by name, the values of options that were not given and that follow from other options."""
         return {}
 
 
@@ -45,9 +45,9 @@ class Architecture(ABC, Generic[M_co]):
 
     Attributes:
         Options: its options.
-        stackable: its modules take any leading axes.
-        modalities: the kinds of rows it reads.
-        binary_logit: binary targets get one logit, the positive class's, unless the options ask for class logits.
+        stackable: whether its modules take any leading axes.
+        modalities: the kinds of data it reads: ``table``, ``image``, ``text``.
+        binary_logit: two classes get one logit, that of the positive class, unless the options ask for class logits.
     """
 
     name: ClassVar[str]
@@ -72,12 +72,12 @@ class Architecture(ABC, Generic[M_co]):
         """Build a bottom model ``(*trials, B, *shape) -> (*trials, B, d_out)``."""
 
     def bottom_of(self, shape: tuple[int, ...], fields: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
-        """Build a bottom model for columns that came from fields; as ``bottom``, unless they mean something to it.
+        """Build a bottom model for columns that fields of a table became; by default as :meth:`bottom` does.
 
         Args:
             shape: the shape of one row.
-            fields: how many columns each field of a table became, in order, 1 for a number; they add up to the columns.
-                Empty where nothing is known of them.
+            fields: how many columns each field of a table became, in order, 1 for a number; their sum is the number of
+                columns. Empty where that is not known.
             d_out: width of the embedding.
             stream: where the weights come from.
         """
@@ -157,22 +157,22 @@ def build(
     fields: Sequence[tuple[int, ...]] = (),
     widened: int = 0,
 ) -> VflNetwork:
-    """Build the network of an architecture for these parties.
+    """Build the network of an architecture for given parties.
 
     Args:
-        architecture: how.
-        passive_shapes: the shape of one row, of each passive party.
+        architecture: how bottom and top models are built.
+        passive_shapes: for each passive party the shape of one row.
         own_shape: the shape of the label party's own rows; None where it has none.
         num_classes: K.
         streams: where the weights come from; their seeds decide the leading axes.
-        fields: of every party, the label party's last, how many columns each field of its table became; columns beyond
-            them, which a defense had parties add, are numbers. Empty: nothing is known of them.
+        fields: for each party, the label party last, how many columns each field of its table became. Columns beyond
+            these, which a defense made a party add, are numbers. Empty where that is not known.
         widened: columns that the first passive party sends beside its embedding, which the top model then takes too.
     """
     options = architecture.options
     outputs = architecture.outputs(num_classes)
     d = outputs if options.top == "none" else options.embedding_dim
-    with torch.random.fork_rng(devices=[]):  # torch's own layers draw from its global generator before they are redrawn
+    with torch.random.fork_rng(devices=[]):  # torch's own layers draw from its global generator
         bottoms = [
             architecture.bottom_of(s, _known(fields, k, s), d, streams[f"init/bottom/{k}"])
             for k, s in enumerate(passive_shapes)

@@ -58,9 +58,9 @@ class TextEncoder(nn.Module):
 
 @model("bert")
 class Bert(Architecture[BertOptions]):
-    """A BERT a party, pooled by the mean over its tokens, and an MLP on top.
+    """A BERT for each party, the mean of its outputs over the tokens, and an MLP on top.
 
-    Without dropout, so that a seed decides the whole training. Source: Devlin et al. 2019, by transformers.
+    There is no dropout, so that a seed decides the whole training. Source: Devlin et al. 2019, as in transformers.
     """
 
     summary = "BERT at every party, from scratch or pretrained (model.pretrained), an MLP on top"
@@ -133,7 +133,7 @@ def auto() -> Any:
 
 @torch.no_grad()
 def _redraw(encoder: nn.Module, stream: Stream) -> None:
-    """Draw all weights from the stream as BERT starts: N(0, .02^2), biases 0, normalisations 1 and 0."""
+    """Draw all weights as BERT does: N(0, .02^2), biases 0, and in layer norms weights 1 and biases 0."""
     for module in encoder.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
             module.weight.copy_(stream.normal(*module.weight.shape) * _SPREAD)

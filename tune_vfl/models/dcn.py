@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class DcnOptions(FieldOptions):
-    """Two hidden layers and the one to the embedding make three; the top model is one layer, as in FedAdOb."""
+    """Two hidden layers and the layer to the embedding, so three; the top model is one layer. Both as in FedAdOb."""
 
     bottom_hidden: tuple[Width, ...] = Field((64, 32), min_length=1, description="hidden widths of the deep part")
-    crosses: int = Field(2, ge=1, description="cross layers; products of up to one column more than that")
+    crosses: int = Field(2, ge=1, description="cross layers; products are of up to one column more than that")
 
 
 class Cross(nn.Module):
-    """``x0 (w . x) + b + x``: what the layer before made, times the input once more.
+    """``x0 (w . x) + b + x``: the output of the layer before, multiplied with the input once more.
 
     Args:
         width: of ``x0`` and ``x``.
@@ -44,7 +44,7 @@ class Cross(nn.Module):
 
 
 class DeepAndCross(nn.Module):
-    """Cross layers and an MLP beside each other on what the fields say; one linear layer to the embedding.
+    """Cross layers and, beside them, an MLP, both on the vectors of the fields; one linear layer to the embedding.
 
     Args:
         fields: how many columns each field became.
@@ -63,20 +63,20 @@ class DeepAndCross(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(*trials, B, d)`` to ``(*trials, B, d_out)``."""
-        said = self.vectors(x)
-        crossed = said
+        fields = self.vectors(x)
+        crossed = fields
         for cross in self.crosses:
-            crossed = cross(said, crossed)
-        embedding: Tensor = self.out(torch.cat([crossed, self.deep(said)], -1))
+            crossed = cross(fields, crossed)
+        embedding: Tensor = self.out(torch.cat([crossed, self.deep(fields)], -1))
         return embedding
 
 
 @model("dcn")
 class Dcn(FieldNet[DcnOptions]):
-    """Each party a Deep & Cross net on its own columns, three linear layers deep; one linear layer on top (FedAdOb).
+    """For each party a Deep & Cross net on its own columns, three linear layers deep, one linear layer on top.
 
-    Columns of different parties are not multiplied: they meet in the top model, where one layer only adds them up;
-    ``top_hidden`` lets them act together.
+    Columns of different parties are not multiplied. They meet in the top model, which with one layer only adds them up;
+    with ``top_hidden`` it can combine them.
     """
 
     summary = "Deep & Cross at each party: products of columns beside an MLP, one linear layer on top"

@@ -24,7 +24,7 @@ class DeepFmOptions(FieldOptions):
 
 
 class DeepAndFactors(nn.Module):
-    """A linear map of the columns, the fields' products in pairs, and an MLP, added.
+    """The sum of a linear map of the columns, the products of the fields in pairs, and an MLP.
 
     Args:
         fields: how many columns each field became.
@@ -45,7 +45,7 @@ class DeepAndFactors(nn.Module):
     def pairs(self, said: Tensor) -> Tensor:
         """Sum the products of any two fields' vectors: ``(*trials, B, fields * dim)`` to ``(*trials, B, dim)``."""
         vectors = said.reshape(*said.shape[:-1], -1, self._dim)
-        # Half of the square of the sum less the squares: linear in the number of fields.
+        # Half of (the square of the sum minus the sum of the squares), which takes time linear in the number of fields.
         products: Tensor = (vectors.sum(-2).square() - vectors.square().sum(-2)) / 2
         return products
 
@@ -58,10 +58,10 @@ class DeepAndFactors(nn.Module):
 
 @model("deepfm")
 class DeepFm(FieldNet[DeepFmOptions]):
-    """Each party a DeepFM on its own columns; one linear layer on top.
+    """For each party a DeepFM on its own columns; one linear layer on top.
 
-    The paper adds up the dim numbers of the products into one logit; an embedding has several, each of which adds them
-    up with weights of its own. Fields of different parties are not multiplied: they meet in the top model.
+    The paper adds the ``dim`` numbers of the products up to one logit. Each number of an embedding adds them up with
+    weights of its own. Fields of different parties are not multiplied: they meet in the top model.
     """
 
     summary = "DeepFM at each party: a factorization machine and an MLP on the same vectors"

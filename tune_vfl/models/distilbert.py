@@ -10,7 +10,7 @@ from tune_vfl.models.bert import Bert, auto
 
 @model("distilbert")
 class DistilBert(Bert):
-    """As ``bert``, with the architecture of Sanh et al. 2019: LADSG's light teacher for texts."""
+    """As ``bert``, with the architecture of Sanh et al. 2019; LADSG's teacher for texts is such a net."""
 
     summary = "DistilBERT at every party, from scratch or pretrained (model.pretrained), an MLP on top"
     reference = "Sanh et al. 2019, DistilBERT"

@@ -31,7 +31,7 @@ F_co = TypeVar("F_co", bound=FieldOptions, covariant=True)
 class FieldNet(Architecture[F_co]):
     """Base: a bottom model that knows which columns are one category, and an MLP on top.
 
-    Where a table does not say so, as hashed columns and matrices do not, each column counts as a number.
+    Where the data do not mark categories, as in hashed columns and in matrices, each column counts as a number.
     """
 
     modalities = frozenset({"table"})
@@ -41,12 +41,12 @@ class FieldNet(Architecture[F_co]):
         return self.bottom_of_fields((1,) * shape[0], d_out, stream)
 
     def bottom_of(self, shape: tuple[int, ...], fields: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
-        """Build the bottom for columns that came from ``fields``; each is a number where nothing is known of them."""
+        """Build the bottom for columns that ``fields`` became; with no ``fields``, each column is a number."""
         return self.bottom_of_fields(fields, d_out, stream) if fields else self.bottom(shape, d_out, stream)
 
     @abstractmethod
     def bottom_of_fields(self, fields: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
-        """Build the bottom for columns that fields of these widths became."""
+        """Build the bottom for fields of these widths, in columns."""
 
     def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
         """Build ``d_in - hidden... - d_out``."""
@@ -54,19 +54,19 @@ class FieldNet(Architecture[F_co]):
 
 
 class FieldVectors(nn.Module):
-    """What each field of a row says, side by side: ``(*trials, B, d)`` to ``(*trials, B, width)``.
+    """Replaces each category by a learned vector: ``(*trials, B, d)`` to ``(*trials, B, width)``.
 
-    A category of k columns is multiplied by k vectors, which for 0/1 columns picks its value's vector. A number passes
-    as it is, or (``numbers=True``) times a vector of its own. Fields keep their order.
+    A category of k columns is multiplied by k vectors; for 0/1 columns this picks the vector of its value. A number
+    stays as it is, or, with ``numbers=True``, is multiplied by a vector of its own. Fields keep their order.
 
     Args:
         fields: how many columns each field became, in order; 1 for a number.
         dim: width of the vectors.
-        stream: where they come from.
-        numbers: numbers have vectors too.
+        stream: where the starting vectors come from.
+        numbers: whether numbers have vectors too.
 
     Attributes:
-        width: of the result.
+        width: the width of the result.
         vectors: ``(*trials, columns that have vectors, dim)``; None where there are none.
     """
 
@@ -74,7 +74,7 @@ class FieldVectors(nn.Module):
 
     def __init__(self, fields: tuple[int, ...], dim: int, *, stream: Stream, numbers: bool = False) -> None:
         super().__init__()
-        # Runs of numbers go in one step: (columns, whether they are one category).
+        # (how many columns, whether they are one category); neighboring numbers are one run, handled in one step.
         self._runs: list[tuple[int, bool]] = []
         for number, run in groupby(fields, lambda k: k == 1):
             widths = list(run)

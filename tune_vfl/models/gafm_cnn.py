@@ -1,4 +1,4 @@
-"""The six-layer net of the GAFM paper for grey photographs of skin: three convolutions, three linear layers."""
+"""The six-layer net of the GAFM paper for gray photographs of skin: three convolutions, three linear layers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class GafmCnnOptions(DeepOptions):
 class GafmCnn(DeepNet[GafmCnnOptions]):
     """Convolutions to 6, 16 and 32 channels, linear layers 120-84-40 with a ReLU after each; top ``40-16-1``.
 
-    Binary targets as one logit, as in ``gafm``. The paper does not give kernels and pooling: they are LeNet's, 5x5 and
-    2x2, padded and rounded up, so that an image of any size and a part of one keep all their pixels.
+    Two classes get one logit, as in ``gafm``. The paper does not give kernels and pooling. Here they are LeNet's, 5x5
+    and 2x2, padded and rounded up, so that all pixels of an image, or of a part of one, are used whatever its size.
     """
 
     summary = "three convolutions and 120-84-40 with ReLU, top 40-16-1 (GAFM's net for ISIC)"

@@ -1,4 +1,4 @@
-"""What deep nets for images share: weights from a stream or a file, norms that any batch passes, rows in portions."""
+"""What deep nets for images share: weights from a stream or a file, batch norms for any batch, rows in portions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ T_co = TypeVar("T_co", bound=DeepOptions, covariant=True)
 
 
 class DeepNet(Architecture[T_co]):
-    """Base: a trunk of convolutions, a linear map of what it makes to the embedding, and an MLP on top."""
+    """Base: a trunk of convolutions, a linear map from its output to the embedding, and an MLP on top."""
 
     stackable = False
     modalities = frozenset({"image"})
@@ -70,7 +70,7 @@ class DeepNet(Architecture[T_co]):
 
     @abstractmethod
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:
-        """Build ``(B, C, H, W) -> (B, width)``; its weights are drawn afterwards."""
+        """Build ``(B, C, H, W) -> (B, width)``; its weights are drawn afterward."""
 
     def head(self, width: int, d_out: int, stream: Stream) -> list[nn.Module]:
         """Build ``(B, width) -> (B, d_out)``, the layers between the trunk and the cut."""
@@ -82,9 +82,10 @@ class DeepNet(Architecture[T_co]):
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm that a batch with one value a channel passes as in evaluation, where torch refuses it.
+    """Batch norm that takes a batch of one value a channel, which torch refuses, with its running statistics.
 
-    The last batch of an epoch may be a single row, and a deep net leaves a single place of a small image.
+    Such a batch occurs: the last batch of an epoch may be a single row, and of a small image a deep net may leave a
+    single place.
     """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name for it
@@ -97,9 +98,9 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 class InPortions(nn.Module):
-    """Evaluates a net a few hundred rows at a time: the activations of thousands would fill the memory.
+    """Evaluates a net on a few hundred rows at a time: the activations of thousands would fill the memory.
 
-    In training, and where gradients are asked for, all rows pass at once.
+    In training, and where gradients are needed, all rows pass at once.
 
     Args:
         net: ``(B, ...) -> (B, d)``, each row on its own in evaluation.
@@ -118,7 +119,7 @@ class InPortions(nn.Module):
 
 
 def without_weights(make: Callable[[], M]) -> M:
-    """Build a module whose weights are not drawn yet, so that torch's global generator is left alone."""
+    """Build a module without drawing its weights, so that nothing is drawn from torch's global generator."""
     with torch.device("meta"):
         module = make()
     return module.to_empty(device="cpu")
@@ -126,7 +127,7 @@ def without_weights(make: Callable[[], M]) -> M:
 
 @torch.no_grad()
 def drawn(net: M, stream: Stream) -> M:
-    """Draw a convolutional net's weights: N(0, 2 / fan_out), biases 0, norms 1 and 0 (He et al. 2015)."""
+    """Draw a convolutional net's weights: N(0, 2 / fan_out), biases 0, batch norms 1 and 0 (He et al. 2015)."""
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             fan_out = module.weight[:, 0].numel()
@@ -141,8 +142,8 @@ def drawn(net: M, stream: Stream) -> M:
 def load_weights(net: nn.Module, path: str) -> None:
     """Load a net's weights from a file that torchvision's ``state_dict`` was saved to.
 
-    What follows the convolutions there is not needed. The first convolution keeps its own weights where its shape is
-    another: a smaller kernel for small images, one channel for grey ones.
+    Layers of the file that follow the convolutions are not used. The first convolution keeps the weights it has where
+    its shape differs: it has a smaller kernel for small images, and one channel for gray ones.
 
     Raises:
         SpecError: when the file cannot be read, or holds another net's weights.

@@ -20,16 +20,16 @@ NARROW = 16
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """``a @ b`` of ``(T, n, k)`` and ``(T, k, m)``, contiguous, by whichever orientation is faster."""
+    """Return ``a @ b`` of ``(T, n, k)`` and ``(T, k, m)``, contiguous, computed in the faster orientation."""
     if b.shape[-1] < NARROW <= a.shape[-2]:
         return torch.bmm(b.transpose(-1, -2), a.transpose(-1, -2)).transpose(-1, -2).contiguous()
     return torch.bmm(a, b)
 
 
 class MemberProduct(torch.autograd.Function):
-    """``x @ weight.T + bias`` for each member, with each of its three products in its faster orientation.
+    """``x @ weight.T + bias`` for each member, with each of the three products in its faster orientation.
 
-    Every result is contiguous: element-wise operations on mixed layouts would cost more than the products save.
+    Every result is contiguous: without that, element-wise operations on mixed layouts cost more than the products save.
     """
 
     @staticmethod
@@ -92,7 +92,7 @@ class FlattenRows(nn.Module):
 class Dropout(nn.Module):
     """Zeros a share of the entries and scales the others up, in training mode only; its masks come from a named stream.
 
-    Masks are drawn where the stream lives, so that they are the same wherever the network is trained.
+    Masks are drawn on the device of the stream, so that they are the same on whatever device the network is trained.
 
     Args:
         share: the probability that an entry of ``(*trials, B, d)`` is zeroed, in [0, 1).
@@ -112,7 +112,7 @@ class Dropout(nn.Module):
         return x * kept.div_(1 - self._share)
 
     def select(self, index: int) -> None:
-        """Keep the masks of one member of a pack, as they would go on in it."""
+        """Keep one member of a pack: its next masks are those that it would have got in the pack."""
         self._stream = self._stream.member(index)
 
 
@@ -122,7 +122,7 @@ def stack_of(
     """Return linear layers of the given widths with the activation between them, in place, none after the last.
 
     Where ``dropout`` is not 0, each activation is followed by :class:`Dropout` with masks from streams of its own, so
-    that it leaves the starting weights as they are.
+    that starting weights do not depend on it.
     """
     layers: list[nn.Module] = []
     for i, (d_in, d_out) in enumerate(pairwise(widths)):
@@ -148,11 +148,11 @@ def reseed(module: nn.Module, stream: Stream) -> nn.Module:
 
 def select_member(module: M, index: int) -> M:
     """Return a copy of a stacked module that holds one member only, without the leading axis."""
-    alone = copy.deepcopy(module)
+    member = copy.deepcopy(module)
     with torch.no_grad():
-        for tensor in [*alone.parameters(), *alone.buffers()]:
+        for tensor in [*member.parameters(), *member.buffers()]:
             tensor.data = tensor.data[index].clone()
-    for part in alone.modules():
+    for part in member.modules():
         if isinstance(part, Dropout):
             part.select(index)
-    return alone
+    return member

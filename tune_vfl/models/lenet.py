@@ -26,8 +26,8 @@ class Lenet(Architecture[LenetOptions]):
     """Two 5x5 convolutions, each with ReLU and 2x2 max pooling, and a linear map to the embedding; three layers on top.
 
     The convolutions are padded and the pooling rounds up, so that halves and small images keep all their pixels: 28x14
-    becomes 7x4, 8x4 becomes 2x1. The split is that of FedAdOb (convolutions at the passive party, three linear layers
-    at the label party); the linear map at the cut gives every image size an embedding of one width.
+    becomes 7x4, 8x4 becomes 2x1. It is cut where FedAdOb cuts it (convolutions at the passive party, three linear
+    layers at the label party); the linear map at the cut gives every image size an embedding of one width.
     """
 
     summary = "LeNet: two 5x5 convolutions at each party, three linear layers on top"

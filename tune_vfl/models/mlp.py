@@ -35,18 +35,18 @@ class MlpOptions(ModelOptions):
 
     @property
     def hidden(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The hidden widths of each bottom model and of the top model, as they are cut."""
+        """The hidden widths of each bottom model, and those of the top model, cut at ``cut``."""
         layers, at = self.bottom_hidden + self.top_hidden, self.implied().get("cut", self.cut)
         return layers[:at], layers[at:]
 
     def implied(self) -> dict[str, Any]:
-        """Return the cut behind ``bottom_hidden``, unless it was given."""
+        """Return the cut after ``bottom_hidden``, unless one was given."""
         return {"cut": len(self.bottom_hidden)} if self.cut is None else {}
 
 
 @model("mlp")
 class Mlp(Architecture[MlpOptions]):
-    """ReLU between linear layers, none on the embedding and none on the logits."""
+    """Linear layers with ReLU between them; there is none on the embedding and none on the logits."""
 
     summary = "ReLU multi-layer perceptrons"
     reference = "the usual tabular network of the field"

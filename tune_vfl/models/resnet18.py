@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SMALL = 32
-"""Longer side of an image up to which its places are all kept by the first layer."""
+"""Largest longer side of an image whose first layer keeps all places."""
 
 
 @model("resnet18")
@@ -23,8 +23,8 @@ class Resnet18(DeepNet[PretrainedOptions]):
 
     Images of at most 32 pixels a side are read by a 3x3 convolution that keeps all places, without max pooling: 32x16
     ends as 4x2 places, 28x14 as 4x2, 8x4 as 1x1, whose mean is taken. Larger ones are reduced first, by the published
-    7x7 convolution and max pooling. The top model is FCNN-4, as KDk has it; ``top_hidden: []`` is FedAdOb's cut, 17
-    convolutions at the passive party and one linear layer at the other, here with a linear map at the cut.
+    7x7 convolution and max pooling. The top model is FCNN-4, as KDk has it; ``top_hidden: []`` is FedAdOb's cut: 17
+    convolutions at the passive party and one linear layer at the other. Here there is also a linear map at the cut.
     """
 
     summary = "ResNet-18 at each party (model.weights: pretrained), an MLP on top"

@@ -13,11 +13,11 @@ _BLOCKS = 3
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut without weights: places left out, new channels zero.
+    """Two 3x3 convolutions, and a shortcut without weights that skips places and fills new channels with zeros.
 
     Args:
-        channels: of the input.
-        wider: of the output.
+        channels: the channels of the input.
+        wider: the channels of the output.
         stride: of the first convolution, and of the shortcut.
     """
 
@@ -30,10 +30,10 @@ class Block(nn.Module):
         self._stride, self._new = stride, wider - channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``(B, C, H, W)`` to ``(B, C', H', W')``, H' and W' those over the stride, rounded up."""
+        """Map ``(B, C, H, W)`` to ``(B, C', H', W')``, H' and W' are H and W over the stride, rounded up."""
         inner = F.relu(self.norm1(self.conv1(x)))
         kept = x[..., :: self._stride, :: self._stride]
-        # Half of the new channels before the old ones, half after them.
+        # Half of the new channels come before the old ones, half after them.
         shortcut = F.pad(kept, (0, 0, 0, 0, self._new // 2, self._new - self._new // 2))
         return F.relu(self.norm2(self.conv2(inner)) + shortcut)
 
@@ -43,7 +43,7 @@ class Resnet20(DeepNet[DeepOptions]):
     """A 3x3 convolution, three stages of three blocks with 16, 32 and 64 channels, the mean over places.
 
     The second and the third stage halve both sides, rounding up: 32x16 ends as 8x4 places, 28x14 as 7x4. The top model
-    is FCNN-4, in the widths of Fu et al. for ten classes; theirs has batch norms between its layers, this one none.
+    is FCNN-4, in the widths of Fu et al. for ten classes; theirs has batch norms between its layers, this one has none.
     """
 
     summary = "ResNet-20 for small images at each party, an MLP on top"

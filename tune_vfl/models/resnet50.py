@@ -1,4 +1,4 @@
-"""ResNet-50 at every party: what KDk trains as a teacher, as a bottom model."""
+"""ResNet-50 at every party; KDk trains this net as its teacher."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tune_vfl.models.resnet18 import Resnet18
 
 @model("resnet50")
 class Resnet50(Resnet18):
-    """As ``resnet18``, with bottlenecks: three convolutions a block, 2,048 numbers before the linear map."""
+    """As ``resnet18``, with bottleneck blocks of three convolutions, and 2,048 numbers before the linear map."""
 
     summary = "ResNet-50 at each party (model.weights: pretrained), an MLP on top"
     blocks: ClassVar[str] = "resnet50"

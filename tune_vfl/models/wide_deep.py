@@ -1,4 +1,4 @@
-"""Wide & Deep for tables with categories: a linear map of the columns and a net on learned vectors, added."""
+"""Wide & Deep for tables with categories: a linear map of the columns plus a net on learned vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WideDeepOptions(FieldOptions):
 
 
 class WideAndDeep(nn.Module):
-    """``wide(columns) + deep(what the fields say)``.
+    """``wide(columns) + deep(vectors of the fields)``.
 
     Args:
         fields: how many columns each field became.
@@ -47,9 +47,9 @@ class WideAndDeep(nn.Module):
 
 @model("wide_deep")
 class WideDeep(FieldNet[WideDeepOptions]):
-    """Each party a whole Wide & Deep net on its own columns; ``1-16-1`` in the shape of GAFM's generator on top.
+    """For each party a whole Wide & Deep net on its own columns; GAFM's generator, ``1-16-1``, gives the top its shape.
 
-    The wide part has the columns themselves, without products of them, which the paper chooses by hand.
+    The wide part has the columns themselves. The paper adds products of columns that it chooses by hand.
     """
 
     summary = "Wide & Deep at each party: a linear map of the columns, and an MLP on vectors of categories"

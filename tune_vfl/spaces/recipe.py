@@ -49,7 +49,7 @@ def dimensions(spec: StudySpec, cell: Cell) -> dict[str, Dimension]:
 def own_values(cell: Cell, names: Iterable[str]) -> dict[str, Any]:
     """Return what a cell itself has of these ordinary parameters, by name."""
     implied = build_architecture(cell.model).options.implied()
-    return {n: implied.get(n.removeprefix("model."), cell.own(n)) for n in names}
+    return {n: implied.get(n.removeprefix("model."), cell.value_of(n)) for n in names}
 
 
 def _checked(spec: StudySpec, cell: Cell, name: str, given: Dimension, problems: list[str]) -> Dimension:
@@ -76,4 +76,4 @@ def _value_of(spec: StudySpec, cell: Cell, name: str, value: Any) -> Any:
     there = resolve(spec.at(name, value))
     if there.mode != cell.mode:
         raise SpecError(f"{name}: {value!r} makes it {there.mode}, this study is {cell.mode}: {_ARCHITECTURE}")
-    return there.own(name)
+    return there.value_of(name)

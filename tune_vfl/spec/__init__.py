@@ -1,4 +1,4 @@
-"""A study's spec before and after it is parsed, and the cell that it is resolved to: plain data."""
+"""A study's spec, before and after it is parsed, and the cell that it is resolved to: plain data."""
 
 from tune_vfl.spec.cell import ALL_MODES, Cell, Mode, References
 from tune_vfl.spec.listed import Listed

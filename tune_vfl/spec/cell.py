@@ -12,28 +12,32 @@ from tune_vfl.errors import SpecError
 from tune_vfl.spec.study import SEARCHABLE, Named, Strict, Training, explain
 
 Mode = Literal["split", "nosplit", "label_only"]
-"""The architecture: both sides compute and a top model joins them; embeddings are summed into the logits; the label
-party has labels only."""
+"""How the parties' models are joined. ``split``: every party has a bottom model, and a top model reads what they send.
+``nosplit``: there is no top model, the embeddings are summed into the logits. ``label_only``: the label party has
+labels and a top model, but no features."""
 ALL_MODES: frozenset[Mode] = frozenset({"split", "nosplit", "label_only"})
 
 
 def is_ordinary(name: str) -> bool:
-    """Return whether a trial's parameter is one of training or model, ``training.lr``; a defense's have no dot."""
+    """Return whether a trial's parameter is ordinary: one of training or of the model, such as ``training.lr``.
+
+    A parameter of the defense has no dot in its name.
+    """
     return "." in name
 
 
 def qualified(name: str) -> str:
-    """Return a trial's parameter with where it belongs: ``defense.scale``, ``training.lr``."""
+    """Return the full name of a trial's parameter: ``defense.scale`` for ``scale``, ``training.lr`` as it is."""
     return name if is_ordinary(name) else f"defense.{name}"
 
 
 def as_text(value: Any) -> Any:
-    """Return a list as the JSON text that stands for it among a trial's parameters; anything else as it is."""
+    """Return a list as JSON text, as a trial's parameters are stored; anything else as it is."""
     return json.dumps(value) if isinstance(value, (list, tuple)) else value
 
 
 def from_text(value: Any) -> Any:
-    """Return the list that a text stands for; anything else as it is."""
+    """Return the list that a JSON text holds, the inverse of :func:`as_text`; anything else as it is."""
     if not (isinstance(value, str) and value.startswith("[")):
         return value
     try:
@@ -50,10 +54,10 @@ class Cell(Strict):
         training: all fields.
         defense: its name.
         fixed: the defense's parameters that a search does not touch.
-        seeds: the seeds of every trial.
+        seeds: every trial trains once with each of them.
         metric: the utility metric.
         num_classes: K.
-        mode: derived from data and model.
+        mode: how the models are joined; it follows from the data set and the model.
         trial_minutes: a trial that takes longer ends as ``timeout``.
     """
 
@@ -69,45 +73,50 @@ class Cell(Strict):
     mode: Mode
     trial_minutes: float | None = None
 
-    def own(self, name: str) -> Any:
-        """Return what an ordinary parameter is here: ``training.lr``. None where the architecture decides."""
+    def value_of(self, name: str) -> Any:
+        """Return the cell's value of an ordinary parameter, such as ``training.lr``.
+
+        None for an option of the model that the cell does not give: then the architecture decides.
+        """
         part, _, field = name.partition(".")
         return getattr(self.training, field) if part == "training" else self.model.options.get(field)
 
-    def under(self, params: Mapping[str, Any]) -> tuple[Cell, dict[str, Any]]:
-        """Return the cell that a trial trains, and the defense's parameters among the trial's.
+    def with_params(self, params: Mapping[str, Any]) -> tuple[Cell, dict[str, Any]]:
+        """Return this cell with a trial's ordinary parameters in place, and the trial's parameters of the defense.
 
-        Without ordinary parameters that is this very cell. A model's options are checked where it is built.
+        A trial without ordinary parameters gets this very cell back. The options of a model are not checked here but
+        where the model is built.
 
         Raises:
             SpecError: when training does not take a value.
         """
         given = {name: from_text(value) for name, value in params.items()}
-        found = {part: _within(part, given) for part in SEARCHABLE}
+        found = {part: _fields_of(part, given) for part in SEARCHABLE}
         changes: dict[str, Any] = {}
         if found["training"]:
-            changes["training"] = self._trained(found["training"])
+            changes["training"] = self._training_with(found["training"])
         if found["model"]:
             changes["model"] = self.model.model_copy(update=found["model"])
         cell = self.model_copy(update=changes) if changes else self
         return cell, {name: value for name, value in given.items() if not is_ordinary(name)}
 
-    def _trained(self, changes: Mapping[str, Any]) -> Training:
+    def _training_with(self, changes: Mapping[str, Any]) -> Training:
         try:
             return Training.model_validate({**self.training.model_dump(), **changes})
         except ValidationError as error:
             raise SpecError([f"training.{p}" for p in explain(error, Training)]) from error
 
 
-def _within(part: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of(part: str, params: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(f"{part}."): v for name, v in params.items() if name.startswith(f"{part}.")}
 
 
 class References(Strict):
-    """What a trial's attacks are compared with: measured once a model, the same for every setting of the defense.
+    """What a trial's attacks are compared with. It is measured once a model, for every setting of the defense.
 
     Attributes:
-        r_lower: for each attack that needs no gradients, its success on an untrained bottom model, a value per seed.
+        r_lower: by attack, its success on an untrained bottom model, one value a seed; only for attacks that need no
+            gradients.
     """
 
     r_lower: dict[str, list[float]] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A spec before it is parsed: read from a file, settings laid over it, a matrix expanded into studies. Plain data."""
+"""A spec before it is parsed: read it from a file, apply ``--set`` settings, expand a matrix into studies."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def apply_settings(raw: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Lay ``a.b=c`` settings over a raw spec; values are read as YAML.
+    """Return a raw spec with settings ``a.b=c`` applied; values are read as YAML.
 
-    ``attacks.NAME.PARAM`` reaches an attack by its name.
+    ``attacks.NAME.PARAM`` sets a parameter of the attack of that name.
 
     Raises:
-        SpecError: for a setting without ``=`` or a path through something that is no mapping.
+        SpecError: for a setting without ``=``, or one inside something that is not a mapping.
     """
     spec = copy.deepcopy(dict(raw))
     for setting in settings:
@@ -50,7 +50,7 @@ def apply_settings(raw: Mapping[str, Any], settings: Iterable[str]) -> dict[str,
 
 
 def parse_value(text: str) -> Any:
-    """Read a value as YAML, and numbers such as ``1e-3``, which YAML takes for text, as numbers."""
+    """Read a value as YAML. Numbers such as ``1e-3``, which YAML reads as text, become numbers."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -92,12 +92,12 @@ def _set_attack(spec: dict[str, Any], name: str, param: str, value: Any) -> None
 
 
 def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Expand a raw spec whose dataset or defense is a list (at the top or under ``matrix``) into one raw spec a study.
+    """Return one raw spec a study, of a raw spec whose dataset or defense is a list (at the top or under ``matrix``).
 
-    Studies of a matrix are named ``STUDY-DATASET-DEFENSE``; a spec without lists comes back alone, its name unchanged.
+    These studies are named ``STUDY-DATASET-DEFENSE``. A spec without lists is returned as it is.
 
     Raises:
-        SpecError: when ``matrix`` is no mapping, holds other keys, or two studies would get one name.
+        SpecError: when ``matrix`` is not a mapping, has other keys, or two studies would have one name.
     """
     spec = dict(raw)
     matrix = spec.pop("matrix", {})

@@ -1,4 +1,4 @@
-"""A study's spec: its fields and how it is parsed. What is registered is not known here."""
+"""A study's spec: its fields and how it is parsed. Names of data sets, models and methods are checked elsewhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ S = TypeVar("S", bound=Strict)
 
 
 class ByName(BaseModel):
-    """What may be written as its name alone: ``pmc`` for ``{name: pmc}``."""
+    """What may be written as just its name: ``pmc`` for ``{name: pmc}``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -46,7 +46,7 @@ class ByName(BaseModel):
 
 
 class WithOptions(ByName):
-    """A name, and options that whoever has that name checks."""
+    """A name and its options, which are not checked here but by the data set, model or attack of that name."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -63,17 +63,17 @@ class Named(WithOptions):
 
 
 class ModelSpec(WithOptions):
-    """An architecture's name and options; without a name the options go to the data set's own architecture."""
+    """An architecture's name and options; without a name, options of the data set's own architecture."""
 
     name: str | None = None
 
 
 class Training(Strict):
-    """How the undefended parts are trained. Fields not given in a spec take the dataset's own recipe.
+    """How the models of all parties are trained. Fields not given in a spec take the data set's own recipe.
 
-    ``grad_scale``: ``batch_mean`` hands defenses the gradient of the batch-mean loss, as the reference codes do;
-    ``per_sample`` multiplies it by the batch size before the defense and divides after it.
-    ``protect_own_bottom``: the defense also touches the label party's own bottom model.
+    ``grad_scale``: ``batch_mean`` gives defenses the gradient of the mean loss over the batch, as the reference codes
+    do; ``per_sample`` multiplies it by the batch size before the defense and divides it after.
+    ``protect_own_bottom``: the defense also changes the gradient of the label party's own bottom model.
     """
 
     epochs: int = Field(30, ge=1)
@@ -102,7 +102,7 @@ class DefenseSpec(ByName, Strict):
 
 
 class Budget(Strict):
-    """How much to spend: finished trials, seeds a trial, minutes in all, minutes a trial."""
+    """How much a search may spend: trials that count, seeds a trial, minutes in all, minutes a trial."""
 
     trials: int = Field(40, ge=1)
     seeds: int = Field(3, ge=1)
@@ -118,7 +118,7 @@ class SamplerSpec(ByName, Strict):
 
 
 class Resources(Strict):
-    """What one pack of trials takes, how many packs run at once, and how many trials a pack holds."""
+    """CPUs and GPUs of one pack, how many packs run at once (``concurrency``), and how many trials a pack holds."""
 
     cpu: float = Field(1, gt=0)
     gpu: float = Field(0, ge=0)
@@ -129,8 +129,9 @@ class Resources(Strict):
 class StudySpec(Strict):
     """One study: one dataset, one defense, any number of attacks.
 
-    In ``training`` and ``model`` a domain may stand for a value: ``{lr: {float: [1.0e-4, 1.0e-2], log: true}}``. Such a
-    field counts as not given, so that the data set's recipe fills it; what is to be searched stands in ``searched``.
+    In ``training`` and ``model`` a domain may take the place of a value:
+    ``{lr: {float: [1.0e-4, 1.0e-2], log: true}}``. Such a field then counts as not given and takes its value from the
+    data set's recipe; its domain is in :attr:`searched`.
     """
 
     study: str = Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -148,11 +149,14 @@ class StudySpec(Strict):
 
     @property
     def searched(self) -> dict[str, Any]:
-        """The domains as they were given, by name: ``training.lr``. No field takes a mapping for its value."""
+        """The domains by full name, such as ``training.lr``, as they were given.
+
+        Any mapping counts as a domain, because no field of training or model has a mapping for its value.
+        """
         return dict(self._searched)
 
     def at(self, name: str, value: Any) -> StudySpec:
-        """Return the spec with a value in the place of a domain.
+        """Return the spec with a value in place of the domain of ``name``.
 
         Raises:
             SpecError: when the field does not take it.
@@ -194,7 +198,7 @@ class StudySpec(Strict):
 
 
 def explain(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
-    """Turn a pydantic error into one sentence a problem, with the nearest known field for an unknown one."""
+    """Return one sentence for each problem of a pydantic error; for an unknown field it names the nearest known one."""
     problems = []
     for item in error.errors(include_url=False):
         place = ".".join(str(p) for p in item["loc"]) or "spec"

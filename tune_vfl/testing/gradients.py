@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from tune_vfl.models.base import Head
+from tune_vfl.models.base import HeadOption
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.seeds import generator
 from tune_vfl.spec.cell import Mode
@@ -86,12 +86,12 @@ def softmax_gradient(logits: Tensor, targets: Tensor, batch: int = BATCH_SCALE) 
     return (logits.softmax(-1) - targets) / batch
 
 
-def make_rows(case: Case, seeds: Iterable[int], *, head: Head = "auto") -> list[Rows]:
+def make_rows(case: Case, seeds: Iterable[int], *, head: HeadOption = "auto") -> list[Rows]:
     """Return rows for each seed: every class occurs, and the class shows in the gradient and in the features."""
     return [_rows(case, seed, head) for seed in seeds]
 
 
-def _rows(case: Case, seed: int, head: Head) -> Rows:
+def _rows(case: Case, seed: int, head: HeadOption) -> Rows:
     g = generator(seed, "testing/rows")
     y = torch.arange(ROWS)[torch.randperm(ROWS, generator=g)] % case.num_classes
     logits = torch.randn(ROWS, case.num_classes, generator=g) * 0.05

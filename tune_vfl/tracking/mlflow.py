@@ -1,7 +1,7 @@
-"""The recorder: shows a study in MLflow while it runs, and puts right whatever is missing there.
+"""The recorder: shows a study in MLflow while it runs, and writes there whatever is missing.
 
-The ledger is the truth. MLflow may be away, may hold half a run after a crash, or may have lost runs; none of that
-stops a search, and :meth:`Recorder.sync` rebuilds it. One writer per study.
+The ledger is the truth. MLflow may not answer, may hold half a run after a crash, or may have lost runs. None of that
+stops a search, and :meth:`Recorder.sync` rebuilds everything. A study must have only one recorder at a time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tune_vfl.tracking")
 
-# Seconds between two looks at who is on the front while a search runs, and between two tries of a server that is away.
+# While a search runs: seconds between two updates of the front's tags, and between two tries of a server that does not
+# answer.
 _FRONT_EVERY, _RETRY_EVERY = 5.0, 30.0
-# A look may cost at most one part in this many of the time.
+# Updates of the front take at most one part in this many of the time.
 _SHARE = 20
 _UNKNOWN = "the recorder knows no study yet; call on_study or sync first"
 
@@ -58,38 +59,38 @@ class Recorder:
         self._record: StudyRecord | None = None
         self._trials: dict[int, TrialRecord] = {}
         self._steps: dict[int, float] = {}
-        self._look_at = self._retry_at = 0.0
-        # Whether this process brought trials: a search that starts again needs no new figures yet.
-        self._told = False
+        self._next_update_at = self._retry_at = 0.0
+        # Whether this process recorded a trial. A search that has just been resumed needs no new figures yet.
+        self._has_recorded = False
 
     def __reduce__(self) -> tuple[type[Recorder], tuple[str, str]]:
-        """Travel without the connection; the copy learns the study again from ``on_study``."""
+        """Pickle the names only: the copy connects anew, and is given the study again by ``on_study``."""
         return Recorder, (self.experiment, self.uri)
 
     def on_trial(self, record: TrialRecord) -> None:
         """Record one finished trial. Before the first ``on_study`` or ``sync`` it is only remembered."""
         self._trials[record.number] = record
-        self._told = True
+        self._has_recorded = True
         if self._record is not None:
             self._send([record], settled=False)
 
     def on_study(self, record: StudyRecord) -> None:
-        """Record what is new in the study; exactly, with figures and tables, when nothing is running."""
+        """Record what is new in the study. Once nothing is running, update all tags and attach the report."""
         self._learn(record)
         self._send(self._trials.values(), settled=record.running == 0)
 
     def sync(self, record: StudyRecord) -> None:
-        """Make MLflow hold exactly this study; repeating it changes nothing. Nothing that others added is deleted.
+        """Make MLflow hold exactly this study. A second call changes nothing, and what others added is not deleted.
 
         Raises:
-            UnreachableError: when MLflow does not answer, or stops answering half-way; call it again.
+            UnreachableError: when MLflow does not answer, or stops answering halfway; call it again.
         """
         self._learn(record)
         self._runs = None
         try:
             runs = self._connect()
             self._write(runs, self._trials.values())
-            self._look(runs, exact=True)
+            self._update_front(runs, exact=True)
             if record.running == record.waiting == 0:
                 self._attach(runs)
         except UnreachableError:
@@ -109,14 +110,14 @@ class Recorder:
         if self._runs is None:
             runs = Runs(self.experiment, self.uri)
             runs.retire_doubles()
-            for key in self._strangers(runs):
+            for key in self._foreign(runs):
                 runs.retire(key)
             self._steps = runs.steps("hypervolume") if SUMMARY_KEY in runs.held else {}
             self._runs = runs
         return self._runs
 
     def _send(self, trials: Iterable[TrialRecord], *, settled: bool) -> None:
-        """Write trials, or put them into the outbox. A projection must never stop a search, whatever it meets."""
+        """Write trials, or put them into the outbox. No failure of MLflow may stop a search, so none is raised."""
         trials = list(trials)
         if not settled and time.monotonic() < self._retry_at:
             self._keep(trials)
@@ -124,8 +125,8 @@ class Recorder:
         try:
             runs = self._connect()
             self._write(runs, [*self._outbox.waiting(), *trials])
-            self._look(runs, exact=settled)
-            if settled and self._trials and (self._told or not self._study().waiting):
+            self._update_front(runs, exact=settled)
+            if settled and self._trials and (self._has_recorded or not self._study().waiting):
                 self._attach(runs)
             self._outbox.clear()
         except Exception as error:
@@ -143,7 +144,7 @@ class Recorder:
     def _study(self) -> StudyRecord:
         if self._record is None:
             raise ValueError(_UNKNOWN)
-        # What on_trial brought since the last on_study is part of the study.
+        # Trials that on_trial recorded after the last on_study are part of the study too.
         return replace(self._record, trials=tuple(self._trials[n] for n in sorted(self._trials)))
 
     def _write(self, runs: Runs, trials: Iterable[TrialRecord]) -> None:
@@ -155,12 +156,12 @@ class Recorder:
         cell = self._record.cell
         for trial in trials:
             key = _key(trial)
-            # A new run starts off the front; the look that follows puts it on.
+            # A new run is tagged as not on the front; the update that follows corrects the tag where it is.
             fresh = {payload.PARETO: "false", payload.KNEE: "false"}
             tags = fresh if key[0] == "trial" and key not in runs.held else None
             runs.put(key, payload.trial_content(self.experiment, cell, trial), tags)
 
-    def _strangers(self, runs: Runs) -> list[Key]:
+    def _foreign(self, runs: Runs) -> list[Key]:
         ours = {SUMMARY_KEY, *(_key(t) for t in self._trials.values())}
         return [key for key in runs.held if key not in ours]
 
@@ -168,10 +169,13 @@ class Recorder:
         record = self._study()
         return standing(record.trials, record.reference_point)
 
-    def _look(self, runs: Runs, *, exact: bool) -> None:
-        """Bring tags and the hypervolume up to date; if not exact, seldom, and only who enters or leaves the front."""
+    def _update_front(self, runs: Runs, *, exact: bool) -> None:
+        """Update the front's tags and the hypervolume.
+
+        Unless ``exact``, this is done now and then only, and only for trials that enter or leave the front.
+        """
         begun = time.monotonic()
-        if not exact and begun < self._look_at:
+        if not exact and begun < self._next_update_at:
             return
         now = self._standing()
         for key, held in runs.held.items():
@@ -184,13 +188,13 @@ class Recorder:
         self._grow(runs)
         runs.put(SUMMARY_KEY, payload.summary_content(self._study(), now))
         spent = time.monotonic() - begun
-        self._look_at = begun + max(_FRONT_EVERY, _SHARE * spent)
+        self._next_update_at = begun + max(_FRONT_EVERY, _SHARE * spent)
 
     def _grow(self, runs: Runs) -> None:
         record = self._study()
         counted = sorted(record.counted, key=lambda t: (t.finished, t.number))
         areas = growth(record.trials, record.reference_point)
-        # A value that is already there gets a later time when it must be corrected, so that the later one is shown.
+        # A corrected value gets the present time: of two values of one step MLflow shows the later.
         now = time.time_ns() // 1_000_000
         new = [
             (step, area, now if step in self._steps else payload.milliseconds(trial.finished))
@@ -201,7 +205,7 @@ class Recorder:
         self._steps.update({step: area for step, area, _ in new})
 
     def _attach(self, runs: Runs) -> None:
-        """Attach spec, filters, figures and tables to the summary run, unless it has those of this very state."""
+        """Attach spec, filters, figures and tables to the summary run, unless those it has are up to date."""
         from reports.page import spec_text, write_report
 
         record = self._study()

@@ -1,6 +1,6 @@
-"""Trials that could not be sent yet: one JSON line each, in a file per study under the home.
+"""Trials that could not be sent to MLflow yet: one JSON line each, in a file per study under the home.
 
-Losing this file loses nothing: the ledger is the truth, and the recorder's ``sync`` rebuilds from it.
+If the file is lost, no trial is: the ledger has them all, and the recorder's ``sync`` writes what MLflow lacks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Outbox:
             file.write(json.dumps(_to_json(trial)) + "\n")
 
     def waiting(self) -> list[TrialRecord]:
-        """Return the unsent trials, the last word on each; a line cut short by a crash is passed over."""
+        """Return the unsent trials, the last line of each; a line cut short by a crash is skipped."""
         if not self.path.exists():
             return []
         found = {}
@@ -54,7 +54,7 @@ class Outbox:
         return list(found.values())
 
     def clear(self) -> None:
-        """Forget what was sent."""
+        """Remove the file, once all of its trials have been sent."""
         self.path.unlink(missing_ok=True)
 
 

@@ -34,13 +34,13 @@ FILTERS = {
 
 
 class RunContent(NamedTuple):
-    """One run as it must be.
+    """What one run must hold.
 
     Attributes:
         name: shown in the UI.
         params: by name, as text.
         metrics: by name, finite only.
-        tags: by name; those of the front are kept apart, see :func:`front_tags`.
+        tags: by name, without those of the front, which change as a search goes on: see :func:`front_tags`.
         status: ``FINISHED`` or ``FAILED``.
         started, finished: milliseconds since 1970, UTC.
     """
@@ -55,7 +55,7 @@ class RunContent(NamedTuple):
 
 
 def milliseconds(moment: datetime) -> int:
-    """Return a moment the way MLflow counts time; a naive one is taken as UTC, as the ledger writes it."""
+    """Return a moment as MLflow counts time; one without a time zone is UTC, as the ledger writes it."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1000)
 
@@ -66,7 +66,7 @@ def text(value: Any) -> str:
 
 
 def finite(metrics: Mapping[str, float | None]) -> dict[str, float]:
-    """Leave out what is missing, NaN or infinite: MLflow must never hold it."""
+    """Return the metrics without those that are missing, NaN or infinite, which MLflow must never hold."""
     return {name: float(v) for name, v in metrics.items() if v is not None and math.isfinite(v)}
 
 
@@ -97,16 +97,16 @@ def common_params(cell: Cell) -> dict[str, str]:
 
 
 def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
-    """Return the run of one trial. A preempted one carries no trial tag: its retry is the trial that counts."""
+    """Return the run of one trial. A preempted one has no trial tag, because its retry is the trial that counts."""
     outcome = trial.outcome
-    lost = outcome.outcome == "preempted"
-    tags = {STUDY: study, OUTCOME: outcome.outcome, PREEMPTED if lost else TRIAL: str(trial.number)}
+    preempted = outcome.outcome == "preempted"
+    tags = {STUDY: study, OUTCOME: outcome.outcome, PREEMPTED if preempted else TRIAL: str(trial.number)}
     if trial.retry_of is not None:
         tags[RETRY] = str(trial.retry_of)
     if outcome.reason:
         tags[NOTE] = outcome.reason
     return RunContent(
-        name=f"trial-{trial.number}" + ("-preempted" if lost else ""),
+        name=f"trial-{trial.number}" + ("-preempted" if preempted else ""),
         params={**common_params(cell), **{qualified(k): text(v) for k, v in trial.params.items()}},
         metrics=measured(outcome),
         tags=tags,
@@ -117,14 +117,14 @@ def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
 
 
 def front_tags(number: int, now: Standing) -> dict[str, str]:
-    """Return the tags that place a trial that counts; without objectives it has no rank."""
+    """Return a trial's tags of front, knee and rank; a trial without objectives has no rank."""
     rank = now.ranks.get(number)
     tags = {PARETO: "true" if rank == 0 else "false", KNEE: "true" if number == now.knee else "false"}
     return tags if rank is None else {**tags, RANK: str(rank)}
 
 
 def summary_content(record: StudyRecord, now: Standing) -> RunContent:
-    """Return the summary run: the baseline, the size of the front, and filters to paste."""
+    """Return the summary run: the undefended model (metrics ``baseline.*``), the front's size, filters to paste."""
     baseline = measured(record.baseline) if record.baseline else {}
     metrics = {f"baseline.{name}": value for name, value in baseline.items()}
     times = [m for t in record.trials for m in (milliseconds(t.started), milliseconds(t.finished))] or [0]

@@ -1,7 +1,6 @@
 """One study's runs in MLflow: what they hold, and writing only what is missing.
 
-The sole place that talks to MLflow about runs. Nothing here decides what a run should hold; see
-:mod:`tune_vfl.tracking.payload` for that.
+All reading and writing of runs is done here. What a run should hold is decided in :mod:`tune_vfl.tracking.payload`.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 
     from tune_vfl.tracking.payload import RunContent
 
-Kind = Literal["trial", "preempted", "summary"]
-Key = tuple[Kind, int]
+RunKind = Literal["trial", "preempted", "summary"]
+Key = tuple[RunKind, int]
 SUMMARY_KEY: Key = ("summary", 0)
 
-# MLflow refuses longer values; whole texts are in the ledger.
+# MLflow refuses longer values, so they are cut; the ledger has them whole.
 _LONGEST_PARAM, _LONGEST_TAG, _LARGEST_BATCH = 6000, 5000, 500
 
 
@@ -64,7 +63,7 @@ class Runs:
         return str(found.experiment_id)
 
     def load(self) -> None:
-        """Read every run of the experiment anew. Runs that are not ours are left alone."""
+        """Read every run of the experiment anew. Runs without tags of ours are ignored."""
         self.held, self._doubles = {}, []
         token: str | None = None
         while True:
@@ -81,17 +80,18 @@ class Runs:
             return
         info, data = run.info, run.data
         held = Held(info.run_id, dict(data.params), dict(data.metrics), dict(data.tags), info.status, info.end_time)
-        rival = self.held.get(key)
-        if rival is None:
+        other = self.held.get(key)
+        if other is None:
             self.held[key] = held
             return
-        # Two writers once met: the fuller run stays, whatever the order of the listing.
-        fuller, other = sorted((rival, held), key=lambda h: (-len(h.params), -len(h.metrics), h.run_id))
+        # Two recorders once wrote this trial at the same time. The run that holds more stays, in whatever order MLflow
+        # lists them.
+        fuller, poorer = sorted((other, held), key=lambda h: (-len(h.params), -len(h.metrics), h.run_id))
         self.held[key] = fuller
-        self._doubles.append(other)
+        self._doubles.append(poorer)
 
     def put(self, key: Key, content: RunContent, extra_tags: Mapping[str, str] | None = None) -> str:
-        """Make a run hold ``content``: create it, complete it, or leave it alone. Returns its id.
+        """Make a run hold ``content``: create it, or add what it lacks. Returns its id.
 
         A run under this key with other parameters belongs to an earlier study of the same name and is retired.
         """
@@ -119,7 +119,7 @@ class Runs:
     ) -> None:
         from mlflow.entities import Metric, Param, RunTag
 
-        # Not the trial's own time: of two values with one timestamp MLflow shows the larger, not the later.
+        # The present time and not the trial's: of two values with one timestamp MLflow shows the larger, not the later.
         now = time.time_ns() // 1_000_000
         new_params = [Param(k, v) for k, v in params.items() if k not in held.params]
         new_metrics = [Metric(k, v, now, 0) for k, v in metrics.items() if held.metrics.get(k) != v]
@@ -157,11 +157,11 @@ class Runs:
         self._client.log_artifacts(self.held[SUMMARY_KEY].run_id, folder, name)
 
     def retire(self, key: Key) -> None:
-        """Take a run out of the study without deleting it: it loses our tags and is marked stale."""
+        """Take a run out of the study without deleting it: our tags are removed from it, and it is marked stale."""
         self._retire(self.held.pop(key))
 
     def retire_doubles(self) -> None:
-        """Take runs out that stand twice for one trial."""
+        """Take out of the study every run whose trial has another, fuller run."""
         while self._doubles:
             self._retire(self._doubles.pop())
 
@@ -176,7 +176,7 @@ class Runs:
 
 
 def _key(tags: Mapping[str, str]) -> Key | None:
-    kinds: tuple[tuple[Kind, str], ...] = (("trial", payload.TRIAL), ("preempted", payload.PREEMPTED))
+    kinds: tuple[tuple[RunKind, str], ...] = (("trial", payload.TRIAL), ("preempted", payload.PREEMPTED))
     for kind, name in kinds:
         if tags.get(name, "").isdecimal():
             return kind, int(tags[name])

@@ -1,4 +1,4 @@
-"""Which MLflow to write to, and making sure that it is there before work starts."""
+"""The MLflow to write to: connect to it, create the embedded database, and move a damaged one away."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def artifact_folder(uri: str, study: str) -> str | None:
 
 
 def quiet() -> None:
-    """Keep MLflow from logging its housekeeping, calling home, or retrying a dead server for minutes."""
+    """Keep MLflow from logging routine work, sending telemetry, and retrying a dead server for minutes."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("DO_NOT_TRACK", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
@@ -76,10 +76,10 @@ def is_damaged(uri: str) -> bool:
 
 
 def move_damaged_away(uri: str) -> Path | None:
-    """Rename a damaged embedded database, so that it can be built anew; it holds nothing that the ledger lacks.
+    """Rename a damaged embedded database, so that it can be rebuilt. The ledger has all that it held.
 
     Returns:
-        Where it lies now; None when there was nothing to move, or the database is not the embedded one.
+        Its new path; None when it is not damaged, or is not the embedded one.
     """
     path = _sqlite_path(uri)
     if uri != embedded_uri() or path is None or not is_damaged(uri):
@@ -92,7 +92,7 @@ def move_damaged_away(uri: str) -> Path | None:
 
 
 def _create_sqlite(uri: str) -> None:
-    """Create a sqlite database under another name and rename it: one killed half-way would be unusable for good."""
+    """Create a sqlite database under another name, then rename it: a process killed on the way leaves none behind."""
     path = _sqlite_path(uri)
     if path is None or path.exists():
         return
@@ -117,7 +117,7 @@ def _sqlite_path(uri: str) -> Path | None:
 
 
 def _prefer_wal(database: Path) -> None:
-    """Let readers (the UI) and the one writer work side by side, and halve the writer's waits for the disk."""
+    """Switch to a write-ahead log: readers (the UI) do not block the writer, which waits for the disk half as often."""
     connection = sqlite3.connect(database)
     try:
         connection.execute("PRAGMA journal_mode=WAL")

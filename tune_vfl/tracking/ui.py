@@ -22,7 +22,7 @@ def command(uri: str, port: int) -> list[str]:
     """
     if uri.startswith(("http://", "https://", "databricks")):
         raise UsageError(f"{uri} is a tracking server and has its own UI: open {uri} in a browser")
-    # One worker is enough for one person and starts four times sooner.
+    # One worker is enough for one person, and the UI then starts in a quarter of the time.
     options = ["--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     return [sys.executable, "-m", "mlflow", "ui", *options]
 
@@ -50,9 +50,9 @@ def serve(uri: str | None = None, port: int = 5000) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run a server until it or we are ended. Its own children are ended with it: MLflow leaves them behind."""
-    # A session of its own makes it a group that can be ended as a whole.
-    server = subprocess.Popen(arguments, start_new_session=True)  # noqa: S603 - our own words
+    """Run a server until it ends or this process is stopped. Its children, which MLflow leaves behind, end with it."""
+    # In a session of its own the server and its children are one group, which can be ended as a whole.
+    server = subprocess.Popen(arguments, start_new_session=True)  # noqa: S603 - the arguments are ours
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return server.wait()
@@ -71,7 +71,7 @@ def _interrupt(*_: object) -> None:
 
 def _check_free(port: int) -> None:
     with socket.socket() as probe:
-        # As the server itself does: a port that an ended server held moments ago counts as free.
+        # The server sets this option too: a port that another server held until a moment ago then counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

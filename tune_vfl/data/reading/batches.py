@@ -1,4 +1,4 @@
-"""Read the batches of CIFAR's python version: pickles, held against their published MD5 and read without any code."""
+"""Read the batches of CIFAR's python version: pickles with a published MD5, read without running any code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIDE = 32
 
 
 class _Arrays(pickle.Unpickler):
-    """Knows arrays beside the plain types, and nothing that runs."""
+    """Unpickles plain types and arrays only, so that a file cannot run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
@@ -43,7 +43,7 @@ def read_batch(root: Path, relative: str, md5: str, address: str) -> Mapping[str
         root: the data root.
         relative: the file's place under it.
         md5: its published MD5.
-        address: where the archive that it is from can be had.
+        address: where its archive can be downloaded.
 
     Raises:
         DataError: when the file is missing, is not the published one, or holds anything but plain data and arrays.
@@ -67,7 +67,7 @@ def read_batch(root: Path, relative: str, md5: str, address: str) -> Mapping[str
 def _unpickled(path: Path, content: bytes) -> Mapping[str, Any]:
     try:
         batch = _Arrays(io.BytesIO(content), encoding="latin1").load()
-    except Exception as error:  # a pickle that is not as it should be may raise anything
+    except Exception as error:  # a malformed pickle may raise anything
         raise DataError(f"{path}: is no batch of images ({error}); fetch the archive again") from error
     if not isinstance(batch, dict):
         raise DataError(f"{path}: is no batch of images (a {type(batch).__name__}); fetch the archive again")
@@ -83,7 +83,7 @@ def images_of(root: Path, folder: str, md5s: Mapping[str, str], *, labels: str, 
         md5s: the batches' names, and the MD5 of each.
         labels: the key of the labels.
         classes: K.
-        address: where the archive can be had.
+        address: where the archive can be downloaded.
 
     Returns:
         uint8 ``(N, 32, 32, 3)`` and labels ``(N,)``.

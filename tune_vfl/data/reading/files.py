@@ -17,7 +17,11 @@ _opened: ContextVar[list[Path] | None] = ContextVar("opened", default=None)
 
 @contextmanager
 def recorded() -> Iterator[list[Path]]:
-    """Collect the files that :func:`find` and :func:`locate` hand out meanwhile, and what :func:`holds` misses."""
+    """Collect, while the block runs, the files that :func:`find` and :func:`locate` return.
+
+    Files that :func:`holds` looked for and did not find are collected too: if one appears later, what was loaded
+    without it is out of date.
+    """
     opened: list[Path] = []
     token = _opened.set(opened)
     try:
@@ -46,21 +50,21 @@ def find(root: Path, relative: str, hint: str = "") -> Path:
     """
     path = root / relative
     if not path.is_file():
-        told = f" It can be had from {hint}." if hint else ""
+        source = f" It can be had from {hint}." if hint else ""
         raise DataError(
             f"{path}: no such file; put {path.name} there, or point TUNE_VFL_DATA at the folder that holds "
-            f"{relative}.{told}"
+            f"{relative}.{source}"
         )
     return _record(path)
 
 
 def find_one(root: Path, relatives: Sequence[str], hint: str = "") -> Path:
-    """Return the first of several places of one file that exists; see :func:`find`, which speaks where none does."""
+    """Return the file at the first of several places where it exists; :func:`find` raises where it is at none."""
     return find(root, next((r for r in relatives if holds(root, r)), relatives[0]), hint)
 
 
 def holds(root: Path, relative: str) -> bool:
-    """Whether a file or folder is there. That it is not is recorded: put there later, it must be noticed."""
+    """Whether a file or folder exists. A missing one is recorded (see :func:`recorded`), as it may appear later."""
     path = root / relative
     there = path.exists()
     if not there:
@@ -69,7 +73,7 @@ def holds(root: Path, relative: str) -> bool:
 
 
 def find_folder(root: Path, relatives: Sequence[str], hint: str) -> Path:
-    """Return the first of several places of one folder under the data root that exists; not recorded as read.
+    """Return the first of several places of one folder under the data root that exists; it is not recorded as read.
 
     Raises:
         DataError: where none does, saying which archive to unpack where.

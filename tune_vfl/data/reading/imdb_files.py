@@ -42,8 +42,8 @@ class Reviews:
         texts: N reviews.
         y: ``(N,)`` 1 for a positive review.
         is_test: ``(N,)`` bool.
-        notes: what a reader must know.
-        labels: what the labels are called there.
+        notes: what a reader of the results must know.
+        labels: where the labels are, for messages.
     """
 
     path: Path
@@ -70,7 +70,7 @@ def read_reviews(root: Path) -> Reviews:
 
 
 def _ordered(path: Path, found: dict[tuple[str, str, str], str]) -> Reviews:
-    """Put reviews into one order, whatever that of the files: training rows first, then by label and name."""
+    """Sort reviews by part (training first), label and name, so that the order of the files does not matter."""
     keys = sorted(found, key=lambda key: (_PARTS.index(key[0]), _LABELS.index(key[1]), key[2]))
     counts = {(part, label): sum(key[:2] == (part, label) for key in keys) for part in _PARTS for label in _LABELS}
     for (part, label), count in counts.items():

@@ -1,4 +1,4 @@
-"""One file a party, joined on an id: rows in any order, rows without a partner left out."""
+"""One file a party, joined on an id. Rows may be in any order; a row whose id is not in every file is left out."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def require(frame: pd.DataFrame, column: str, role: str, path: Path) -> None:
     """Check that a file has a column.
 
     Raises:
-        DataError: with the nearest column, and those that there are.
+        DataError: naming the nearest column and those that the file has.
     """
     if column in frame.columns:
         return
@@ -63,8 +63,8 @@ def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: s
 
     Args:
         files: path and listed columns by party; None takes all columns but the id and the label.
-        id_column: the column that joins them; a row without an id has no partner. Where all of a file's ids end in
-            ``.0``, as pandas writes whole numbers of which some are missing, that ending does not count.
+        id_column: the column that joins them; a row without an id is left out. Where all ids of a file end in ``.0``,
+            as pandas writes whole numbers when some are missing, that ending is ignored.
         label: the label column; the party whose file has it is the label party.
 
     Raises:

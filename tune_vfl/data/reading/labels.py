@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CLASSES = 1000
-# Narrower than for features: a class may well be called "None" or "?".
+# Fewer texts than for features count as missing: a class may well be called "None" or "?".
 _MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "<NA>"})
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 

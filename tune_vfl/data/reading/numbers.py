@@ -26,13 +26,13 @@ def read_numbers(path: Path, columns: int) -> np.ndarray[Any, np.dtype[np.float6
         ``(N, columns)`` finite numbers.
 
     Raises:
-        DataError: naming the file, the line and the column of what is missing, too much, no number or not finite.
+        DataError: naming file, line and column of a value that is missing, too many, not a number or not finite.
     """
     import pandas as pd
 
     with readable(path):
         try:
-            # One column more than there should be, so that a line that is too long shows as what is in it.
+            # One more column is read than expected: a value in it shows that a line is too long.
             frame = pd.read_csv(
                 path, header=None, names=[*range(columns + 1)], index_col=False, low_memory=False, na_filter=True
             )

@@ -1,4 +1,4 @@
-"""Read a Parquet file as the text that a csv of the same table would hold, so that both are encoded alike."""
+"""Read a Parquet file as text, as a csv of the same table would hold it, so that both are encoded in one way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"PAR1"
 SUFFIXES = frozenset({".parquet", ".pq"})
-# Where pandas puts an index that has no name.
+# The name of the column to which pandas writes an index without a name.
 _INDEX = "__index_level_0__"
 
 
@@ -81,8 +81,8 @@ def _table(path: Path) -> Any:
             _check_names(path, [str(name).strip() for name in opened.schema_arrow.names])
             return opened.read()
     except (pa.ArrowException, OSError, ValueError) as error:
-        told = " ".join(str(error).split())[:200]
-        raise DataError(f"{path}: is corrupt or cut off ({told}); fetch or write the file again") from error
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: is corrupt or cut off ({reason}); fetch or write the file again") from error
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
-_GREY = frozenset({"1", "L", "LA", "La"})
-_COLOUR = frozenset({"P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
+_GRAY = frozenset({"1", "L", "LA", "La"})
+_COLOR = frozenset({"P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
 
 
 def visible(folder: Path) -> list[Path]:
@@ -41,8 +41,8 @@ def visible(folder: Path) -> list[Path]:
 def pictures_of(folder: Path, root: Path) -> list[Path]:
     """Return the pictures of one folder of a public set, by name; the folder is recorded as read, its files are not.
 
-    A set of some 100,000 files would take longer to look at than to map; a picture that is added or removed changes
-    the folder.
+    Looking at each of some 100,000 files would take longer than mapping the loaded data. A picture that is added or
+    removed changes the folder, which is noticed.
 
     Raises:
         DataError: when the folder is missing, cannot be read or holds no picture.
@@ -60,8 +60,8 @@ def read_pictures(files: Sequence[Path], shape: tuple[int, ...], *, resize: bool
 
     Args:
         files: N files.
-        shape: (H, W) for grey pictures, (H, W, 3) for colours.
-        resize: resize pictures of other sizes, which else are refused.
+        shape: (H, W) for gray pictures, (H, W, 3) for colors.
+        resize: whether to resize pictures of other sizes, which are refused otherwise.
 
     Returns:
         uint8 ``(N, *shape)``.
@@ -88,11 +88,12 @@ def read_picture(file: Path, channels: str, size: tuple[int, ...] | None) -> tup
 
     Args:
         file: the file.
-        channels: ``grey``, ``rgb``, or ``auto``: grey where the image is.
+        channels: ``grey``, ``rgb``, or ``auto``: gray where the image is.
         size: (height, width) to resize it to, bilinear; None leaves it as it is.
 
     Returns:
-        uint8 ``(H, W)`` or ``(H, W, 3)``, turned as its camera says, without transparency; and whether it was resized.
+        uint8 ``(H, W)`` or ``(H, W, 3)``, rotated as its metadata say, transparency dropped; and whether it was
+        resized.
 
     Raises:
         DataError: naming a file that is no such image, is cut off, or is too large.
@@ -101,7 +102,7 @@ def read_picture(file: Path, channels: str, size: tuple[int, ...] | None) -> tup
 
     try:
         with warnings.catch_warnings():
-            # A file of a few bytes can unpack into a picture that fills the memory; Pillow warns of it.
+            # A small file can unpack to a picture that fills the memory. Pillow warns of it; here that is an error.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file) as opened:
                 image = _eight_bits(file, ImageOps.exif_transpose(opened), channels)
@@ -112,17 +113,17 @@ def read_picture(file: Path, channels: str, size: tuple[int, ...] | None) -> tup
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise DataError(f"{file}: is too large a picture ({error}); make it smaller") from error
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
-        told = " ".join(str(error).replace(str(file), "").split())[:200]
+        reason = " ".join(str(error).replace(str(file), "").split())[:200]
         raise DataError(
-            f"{file}: is no image that can be read, or is cut off ({told}); replace or remove it"
+            f"{file}: is no image that can be read, or is cut off ({reason}); replace or remove it"
         ) from error
 
 
 def _eight_bits(file: Path, image: Image, channels: str) -> Image:
-    if image.mode not in _GREY | _COLOUR:
+    if image.mode not in _GRAY | _COLOR:
         raise DataError(
             f"{file}: has more than 8 bits a pixel (mode {image.mode}); save it with 8, scaled as you want it"
         )
     if channels == "auto":
-        return image.convert("L" if image.mode in _GREY else "RGB")
+        return image.convert("L" if image.mode in _GRAY else "RGB")
     return image.convert("L" if channels == "grey" else "RGB")

@@ -1,4 +1,4 @@
-"""What the public image sets share: arrays of known shape and classes, with official test rows or without."""
+"""What the public image sets share: arrays of known shape and classes, with or without official test rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ImageSet:
         name: its registered name.
         shape: (H, W), or (H, W, C), of an image.
         classes: K names, by label.
-        recipe: usual model and training.
+        recipe: the usual model and training.
         test_share: the share held out where there are no official test rows.
     """
 
@@ -132,7 +132,7 @@ def image_set(
 def pixel_parties(pixels: Array, share: float, parties: int, where: str) -> tuple[tuple[Columns, ...], Columns | None]:
     """Share out the pixel columns of bytes ``(N, H, W)`` or ``(N, H, W, C)``, from left to right.
 
-    Each party's part is made into numbers for itself: all at once, a few 100,000 images would be held three times.
+    Each party's part is turned into floats by itself: with all parts at once, memory would hold the images three times.
     """
     width = pixels.shape[2]
     cuts = [*cut_points(width, share, parties, f"{where}: pixel columns"), width]

@@ -1,4 +1,4 @@
-"""Read a text table strictly: every row as long as the header, no repeated header, and no error that names no file."""
+"""Read a text table strictly: rows as long as the header, no repeated column, and every error names the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
         names: the columns of a text file without a header; by default its first line names them.
 
     Returns:
-        A frame of strings, stripped of surrounding blanks; a missing value is the text that stands there. A nameless
+        A frame of strings, stripped of surrounding blanks; a missing value keeps its text, such as ``NA``. A nameless
         first column that only counts the rows, as pandas writes its index, is left out, and ``left_out`` says so.
 
     Raises:
@@ -53,7 +53,7 @@ def left_out(frame: pd.DataFrame) -> list[str]:
 def _without_count(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     if "" not in frame.columns:
         return frame
-    # Row numbers are no feature: in a file sorted by its label they would even give the label away.
+    # Row numbers are no feature. In a file that is sorted by label they would even reveal the label.
     if not (frame[""].str.fullmatch(r"[0-9]+").all() and frame[""].is_unique):
         raise _nameless(path, 1)
     kept = frame.drop(columns="")
@@ -64,7 +64,7 @@ def _without_count(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
 def _nameless(path: Path, place: int) -> DataError:
     return DataError(
         f"{path}: column {place} of the header has no name; name it, or remove it if it only counts the rows "
-        "(pandas writes such a column unless told index=False)"
+        "(pandas writes such a column unless index=False is given)"
     )
 
 
@@ -82,7 +82,7 @@ def readable(path: Path) -> Iterator[None]:
     """Turn what goes wrong while a text file is read into errors that name the file.
 
     Raises:
-        DataError: when it is corrupt, cut off, no text or not to be read.
+        DataError: when it is corrupt, cut off, not text, or cannot be read.
     """
     try:
         yield

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PADDING, UNKNOWN, START = 0, 1, 2
-"""Tokens of the vocabulary made here: after a text's end, a word that is not in it, the start of a party's part."""
+"""Special tokens of the vocabulary: after a text's end, for a word not in it, and at the start of a party's part."""
 
 
 class TextOptions(SampledOptions):
-    """How texts become tokens: words of a vocabulary of their own, or the pieces of a pretrained model's tokenizer."""
+    """How texts become tokens: words of a vocabulary made from them, or the pieces of a pretrained tokenizer."""
 
     tokens: int = Field(64, ge=2, description="length that texts are cut or filled to, all parties' parts together")
     vocabulary: int = Field(8000, ge=10, description="how many of the most frequent words have a token of their own")
@@ -48,7 +48,7 @@ def by_tokenizer(texts: Sequence[str], options: TextOptions) -> tuple[Tensor, in
     """Return the tokens ``(N, tokens)`` of a pretrained tokenizer, and the one that starts a text.
 
     Raises:
-        DataError: when it cannot be loaded, or fills with another token than 0.
+        DataError: when it cannot be loaded, or its padding token is not 0.
     """
     from tune_vfl.machine.vision import import_torchvision
 
@@ -95,5 +95,5 @@ def text_parties(
 
 
 def at_home(tokenizer: str | None) -> str | None:
-    """Return a tokenizer's folder as an absolute path, a hub name as it is."""
+    """Return the folder of a tokenizer as an absolute path; a hub name is returned as it is."""
     return str(Path(tokenizer).resolve()) if tokenizer and Path(tokenizer).is_dir() else tokenizer

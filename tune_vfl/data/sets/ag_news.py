@@ -44,7 +44,7 @@ class SectionedTexts(Loader[TextOptions]):
         return options.model_copy(update={"tokenizer": at_home(options.tokenizer)})
 
     def load(self, options: TextOptions, root: Path) -> Dataset:
-        """Read both files; with ``test.csv`` alone its rows are all there is, and a share of them is held out."""
+        """Read both files. Where there is only ``test.csv``, a share of its rows is held out for testing."""
         official = holds(root, f"{self.folder}/train.csv")
         frames = [self._read(root, f"{name}.csv") for name in (["train", "test"] if official else ["test"])]
         y = torch.from_numpy(np.concatenate([label for label, _ in frames]))
@@ -53,7 +53,7 @@ class SectionedTexts(Loader[TextOptions]):
         x, start = self._tokens(texts, trained, options)
         test_rows = torch.arange(trained, len(texts))
         kept, test_rows, notes = training_sample(y, test_rows, options.rows, self.classes, self.name)
-        alone = () if official else (f"{self.folder}/train.csv is not there: the rows are those of test.csv alone",)
+        missing = () if official else (f"{self.folder}/train.csv is not there: the rows are those of test.csv alone",)
         return assemble(
             self.name,
             text_parties(x[kept], start, options.split, options.passive_parties, self.name),
@@ -62,7 +62,7 @@ class SectionedTexts(Loader[TextOptions]):
             metric=options.metric,
             recipe=self._recipe(options),
             test_rows=test_rows if official else None,
-            notes=[*alone, *notes],
+            notes=[*missing, *notes],
             where=f"{root / self.folder}: labels",
         )
 

@@ -37,7 +37,7 @@ class BankOptions(PartyOptions):
 
 @dataset("bank")
 class Bank(Loader[BankOptions]):
-    """41,188 x 20, categories as ordinal codes, all standardised; balanced by default, 1 row in 11 held out.
+    """41,188 x 20, categories as ordinal codes, all standardized; balanced by default, 1 row in 11 held out.
 
     The recipe is that of LabObf, whose accuracies only make sense on balanced classes: 4,640 of each give 8,436
     training and 844 test rows, in the proportion of the paper's 10,000 and 1,000.

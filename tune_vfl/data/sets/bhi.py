@@ -45,7 +45,7 @@ class BhiOptions(Strict):
     size: int = Field(_SIDE, ge=8, le=_SIDE, description="side that the patches of 50 pixels are resized to")
     held_out: Literal["rows", "patients"] = Field(
         "rows",
-        description="rows: 17 in 86 of each class, drawn for each seed; patients: all rows of some, the same ones",
+        description="rows: 17 in 86 of each class, drawn for each seed; patients: all rows of some patients, the same",
     )
     metric: MetricChoice = Field("f1", description="utility metric; F1 is the papers'")
 
@@ -54,11 +54,11 @@ class BhiOptions(Strict):
 class Bhi(Loader[BhiOptions]):
     """Rows of patches ``(3, 50, 50)`` in [0, 1], one for each party, all of one patient and one class.
 
-    That rows are tuples of a patient's patches is Fu et al.'s way, 69,000 and 17,000 rows are LADSG's, which does not
-    speak of patients: rows are held out, so that a patient may have some on either side. ``held_out: patients`` keeps
-    patients apart, at sizes near these. A patient's patches are put together in an order drawn once; what is left over
-    is not used, and patches cut off at the edge of a slide are stretched. The training is Fu et al.'s. All rows take
-    some 10 GiB of memory at 50 pixels, 4 GiB at ``size: 32``.
+    As in Fu et al., a row is one patch of the same patient for each party. The 69,000 and 17,000 rows are LADSG's,
+    which does not speak of patients: rows are held out, so that a patient may have both training and test rows.
+    ``held_out: patients`` keeps patients apart, at nearly these sizes. A patient's patches are combined to rows in an
+    order drawn once; patches left over are not used, and patches cut off at the edge of a slide are stretched. The
+    training is Fu et al.'s. All rows take about 10 GiB of memory at 50 pixels, 4 GiB at ``size: 32``.
     """
 
     summary = "69,000 + 17,000 pairs of tissue patches of 50x50 pixels, 28% carcinoma; a patch at each party"
@@ -108,7 +108,7 @@ def _tuples(folder: Path, root: Path, parties: int) -> tuple[list[list[Path]], N
     tuples: list[list[Path]] = []
     rows: list[tuple[int, int]] = []
     for number, patient in enumerate(patients):
-        # A patient may have patches of one class alone.
+        # A patient may have patches of only one class.
         held = [label for label in range(len(_CLASSES)) if (patient / str(label)).is_dir()]
         if not held:
             raise DataError(f"{patient}: has neither a folder 0 nor a folder 1; unpack the archive again")

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @dataset("breast_cancer")
 class BreastCancer(Loader[PartyOptions]):
-    """569 x 30, bundled with scikit-learn; the positive class is ``malignant``, the other way round than there."""
+    """569 x 30, bundled with scikit-learn; the positive class is ``malignant``, there it is benign."""
 
-    summary = "569 tumours x 30 measurements, binary, bundled with scikit-learn"
+    summary = "569 tumors x 30 measurements, binary, bundled with scikit-learn"
     reference = "Wolberg, Mangasarian, Street 1995, UCI Breast Cancer Wisconsin (Diagnostic)"
     Options = PartyOptions
 

@@ -46,11 +46,11 @@ _SAMPLE = replace(
 
 @dataset("cifar10")
 class Cifar10(Loader[SampledOptions]):
-    """60,000 images ``(3, 32, 32)`` in [0, 1], neither normalised nor augmented; the official 10,000 are the test rows.
+    """60,000 images ``(3, 32, 32)`` in [0, 1], neither normalized nor augmented; the official 10,000 are the test rows.
 
-    Halves of 16 pixel columns, 40 labelled rows and the training are those of Fu et al. 2022, the nets (ResNet-20,
-    FCNN-4) LADSG's too: hours without a GPU. Where the official batches are not there, a sample of them in one npz is
-    read, and said so; its nets are small, and its training is short.
+    Halves of 16 pixel columns, 40 labeled rows and the training are those of Fu et al. 2022; the nets (ResNet-20,
+    FCNN-4) are also LADSG's. Training takes hours without a GPU. Where the official batches are missing, a sample of
+    them in one npz file is read, with small nets and a short training, and a note says so.
     """
 
     summary = "50,000 + 10,000 photographs of 32x32 pixels, 10 classes, left and right halves"

@@ -27,11 +27,11 @@ _CLASSES = 100
 
 @dataset("cifar100")
 class Cifar100(Loader[SampledOptions]):
-    """60,000 images ``(3, 32, 32)`` in [0, 1], neither normalised nor augmented; the official 10,000 are the test rows.
+    """60,000 images ``(3, 32, 32)`` in [0, 1], neither normalized nor augmented; the official 10,000 are the test rows.
 
-    The 100 fine classes, hence top-5. Halves of 16 pixel columns, 400 labelled rows and the training are those of Fu et
-    al. 2022, the nets (ResNet-20, FCNN-4) LADSG's too. That is hours without a GPU; ``model: lenet`` and fewer epochs
-    take less.
+    The labels are the 100 fine classes, so the metric is top-5. Halves of 16 pixel columns, 400 labeled rows and the
+    training are those of Fu et al. 2022; the nets (ResNet-20, FCNN-4) are also LADSG's. Training takes hours without a
+    GPU; ``model: lenet`` and fewer epochs take less.
     """
 
     summary = "50,000 + 10,000 photographs of 32x32 pixels, 100 classes, left and right halves"

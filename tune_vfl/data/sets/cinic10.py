@@ -34,9 +34,9 @@ _KNOWN = ImageSet(
 class Cinic10(Loader[SampledOptions]):
     """270,000 images ``(3, 32, 32)`` in [0, 1]: training and validation rows to train on, the official test rows.
 
-    180,000 and 90,000 are the sizes of LADSG, 16 pixel columns, 40 labelled rows and the training those of Fu et al.
-    2022, the nets (ResNet-20, FCNN-4) those of both: hours without a GPU. All rows take some 5 GiB of memory; ``rows``
-    keeps fewer.
+    180,000 and 90,000 rows are LADSG's sizes. Halves of 16 pixel columns, 40 labeled rows and the training are those of
+    Fu et al. 2022, and both papers have these nets (ResNet-20, FCNN-4). Training takes hours without a GPU. All rows
+    take about 5 GiB of memory; ``rows`` keeps fewer.
     """
 
     summary = "180,000 + 90,000 photographs of 32x32 pixels, 10 classes, left and right halves"

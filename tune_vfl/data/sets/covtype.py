@@ -9,7 +9,7 @@ import torch
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
-from tune_vfl.data.fetching import telling
+from tune_vfl.data.fetching import download_errors
 from tune_vfl.data.partition import matrix_parties
 from tune_vfl.data.reading.files import find
 from tune_vfl.data.reading.numbers import read_numbers
@@ -39,11 +39,11 @@ _OFFICIAL_ROWS = 581_012
 
 @dataset("covtype")
 class Covtype(Loader[SampledOptions]):
-    """581,012 x 54 and the label last, all standardised; the first 27 columns at the passive party.
+    """581,012 x 54 and the label last, all standardized; the first 27 columns at the passive party.
 
-    The recipe is that of LabObf (bottoms 54-64-32-10, Adam 1e-3, batches of 256), 18 rows of 58 held out as its 180,000
-    beside 400,000, 20 labelled rows a class. It trains for 50 epochs where the paper has 200, which on all rows would
-    be 300,000 steps a seed; ``training.epochs`` gives the rest.
+    The recipe is that of LabObf: bottoms 54-64-32-10, Adam 1e-3, batches of 256, 20 labeled rows a class. Of 58 rows 18
+    are held out, in the proportion of its 180,000 and 400,000. Training has 50 epochs where the paper has 200, which on
+    all rows would be 300,000 steps a seed; ``training.epochs: 200`` is the paper's.
     """
 
     summary = "581,012 patches of forest x 54 columns, 7 cover types"
@@ -60,7 +60,7 @@ class Covtype(Loader[SampledOptions]):
 
         place = root / "covtype" / "covtype.data.gz"
         place.parent.mkdir(parents=True, exist_ok=True)
-        with telling("sklearn.datasets.fetch_covtype", place), TemporaryDirectory() as scratch:
+        with download_errors("sklearn.datasets.fetch_covtype", place), TemporaryDirectory() as scratch:
             bunch = fetch_covtype(data_home=scratch)
             with written_whole(place) as draft, gzip.open(draft, "wt", encoding="ascii") as file:
                 np.savetxt(file, np.column_stack([bunch.data, bunch.target]), fmt="%d", delimiter=",")

@@ -1,4 +1,4 @@
-"""A user's own tables, csv or Parquet: one shared out over the parties, or one a party joined on an id."""
+"""A user's own tables, csv or Parquet: one table shared out over the parties, or one a party, joined on an id."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class CsvOptions(Encoding):
     )
     id: Column | None = Field(None, description="the column that joins the parties' files; never a feature")
     parties: dict[str, Party] | None = Field(None, description="columns by party, or a file by party")
-    split: float | None = Field(None, gt=0, le=1, description="passive share of the columns in file order; 0.5")
+    split: float | None = Field(
+        None, gt=0, le=1, description="share of the columns, in file order, of the passive side; 0.5"
+    )
     passive_parties: int = Field(1, ge=1, description="number of passive parties that divide that share")
     positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
     metric: MetricChoice = Field("auto", description="utility metric; auto: AUC, accuracy, top-5 above 50 classes")
@@ -83,10 +85,11 @@ class CsvOptions(Encoding):
 class CsvFiles(Loader[CsvOptions]):
     """Text tables separated by ``,``, ``;`` or tab, plain or gzipped, and Parquet files, in any mixture.
 
-    Numbers are standardised, categories become 0/1 columns (:func:`tune_vfl.data.encode.encode_column`), missing values
-    are marked. A nameless first column that only numbers the rows, as pandas writes it, is left out. A party called
-    ``active`` holds the labels and whatever is listed for it; with a file a party, the one whose file has the label
-    column does. All others are passive, in the order of the spec, the first one the attacker.
+    Numbers are standardized, categories become 0/1 columns (:func:`tune_vfl.data.encode.encode_column`), missing values
+    are marked. A nameless first column that only numbers the rows, as pandas writes it, is left out. In one table, the
+    party called ``active`` is the label party and has the columns listed for it. With a file a party, the label party
+    is the one whose file has the label column. All others are passive, in the order of the spec; the first is the
+    attacker.
     """
 
     summary = "your own table: one csv or Parquet file, or one a party joined on an id"
@@ -173,5 +176,5 @@ def _dataset(
 
 
 def _batch_size(y: torch.Tensor) -> int:
-    # About twenty steps an epoch on a small table, 256 rows from 5,000 on.
+    # A small table gets about twenty steps an epoch; from 5,000 rows on, batches have 256 rows.
     return next((size for size in (16, 32, 64, 128) if len(y) < 40 * size), 256)

@@ -43,10 +43,10 @@ class EpsilonOptions(SampledOptions):
 class Epsilon(Loader[EpsilonOptions]):
     """500,000 rows, the official 100,000 are the test rows; 50 of 2,000 columns, 23 of them at the passive party.
 
-    LabObf does not say which 50: here they are drawn once, the same for every seed, and a larger ``columns`` begins
-    with those of a smaller one. Its recipe otherwise: bottoms 64-32-10, Adam 1e-3, batches of 256, 50 epochs, 100
-    labelled rows a class. Only the columns used are kept while a file is read; that takes minutes, the next time a
-    moment.
+    LabObf does not say which 50 columns it uses. Here they are drawn once, the same for every seed, and a larger
+    ``columns`` adds to those of a smaller one. The rest of the recipe is LabObf's: bottoms 64-32-10, Adam 1e-3, batches
+    of 256, 50 epochs, 100 labeled rows a class. Only the columns used are kept in memory. Reading takes minutes the
+    first time, and a moment after that.
     """
 
     summary = "400,000 + 100,000 rows x 50 of 2,000 made-up columns, 2 classes"
@@ -93,7 +93,7 @@ def drawn(columns: int) -> list[int]:
 def read_columns(
     path: Path, used: Sequence[int]
 ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Read some columns of a file in LIBSVM's format whose lines all hold every column, a line at a time.
+    """Read some columns of a file in LIBSVM's format, line by line; every line must hold every column.
 
     Args:
         path: lines ``LABEL 1:VALUE 2:VALUE ... 2000:VALUE``, packed where the name ends in ``.bz2``.
@@ -155,7 +155,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         with bz2.open(path) if path.suffix == ".bz2" else path.open("rb") as file:
             yield file
     except (EOFError, OSError) as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(
-            f"{path}: is corrupt or cut off, or cannot be read ({told}); check its permissions, or fetch it again"
+            f"{path}: is corrupt or cut off, or cannot be read ({reason}); check its permissions, or fetch it again"
         ) from error

@@ -1,4 +1,4 @@
-"""The fault data of LabObf, and what stands in for them."""
+"""The fault data of LabObf; where their file is missing, the steel plates of UCI."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class FaultOptions(PartyOptions):
 class Fault(Loader[FaultOptions]):
     """50,000 x 47, three classes, 10,000 rows held out; 23 columns at the passive party, 24 beside the labels.
 
-    Sizes and recipe are LabObf's: bottoms 64-32-10, Adam 1e-3, 50 epochs, 30 labelled rows a class. Where the Kaggle
-    file is not there, the steel plates of UCI stand in for it and a note says so.
+    Sizes and recipe are LabObf's: bottoms 64-32-10, Adam 1e-3, 50 epochs, 30 labeled rows a class. Where the Kaggle
+    file is missing, the steel plates of UCI stand in for it, and a note says so.
     """
 
     summary = "the fault data of LabObf, 50,000 x 47, 3 classes; steel_plates where they are not there"

@@ -33,11 +33,12 @@ _CLASSES = ("paid", "defaulted")
 
 @dataset("give_me_some_credit")
 class GiveMeSomeCredit(Loader[SampledOptions]):
-    """150,000 x 10, missing values marked and set to the training mean, standardised; 1 row in 5 held out.
+    """150,000 x 10, missing values marked and set to the training mean, standardized; 1 row in 5 held out.
 
-    Utilization, debt ratio and income reach 500 to 900,000 times their median; the logarithm of one plus each takes the
-    place of the value, as standardising alone would leave all other rows at one point. LADSG gives sizes (four layers
-    at the bottom, three on top, 50 labelled rows a class) and no training; Adam 1e-3, 20 epochs of batches of 1,024.
+    Utilization, debt ratio and income reach 500 to 900,000 times their median. Each is replaced by the logarithm of one
+    plus its value: standardizing them as they are would leave nearly all rows at one point. LADSG gives sizes (four
+    layers at the bottom, three on top, 50 labeled rows a class) and no training; here that is Adam 1e-3, 20 epochs,
+    batches of 1,024.
     """
 
     summary = "150,000 borrowers x 10 columns with missing values, 6.7% defaulted"
@@ -80,7 +81,7 @@ def credit_recipe() -> Recipe:
 
 
 def _shortened(columns: Columns, kept: torch.Tensor, path: Path) -> Columns:
-    """Return the kept rows with logarithms in the place of long tails."""
+    """Return the kept rows, the three columns with long tails as logarithms."""
     strange = [n for n in columns.names if n.removesuffix("=missing") not in FEATURES]
     if strange:
         raise DataError(f"{path}: expected numbers in every column, but found the value {strange[0]!r}; fetch it again")

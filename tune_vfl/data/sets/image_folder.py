@@ -26,13 +26,13 @@ Side = Annotated[int, Field(ge=1, le=4096)]
 
 
 class ImageFolderOptions(PartyOptions):
-    """Where the images are, what they are made into and how they are cut."""
+    """Where the images are, how they are resized and read, and how they are cut."""
 
     path: str = Field(description="the folder, from the working directory or the data root")
     size: Side | tuple[Side, Side] | None = Field(
         None, description="side, or [height, width], that images are resized to; by default all must be of one size"
     )
-    channels: Literal["auto", "grey", "rgb"] = Field("auto", description="auto: grey where all images are, else rgb")
+    channels: Literal["auto", "grey", "rgb"] = Field("auto", description="auto: gray where all images are, else rgb")
     positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
 
 
@@ -116,7 +116,7 @@ def _part(folder: Path, root: Path) -> _Part:
     files: list[Path] = []
     labels: list[str] = []
     ignored = len(entries) - len(classes)
-    # Folders are recorded too, so that an image that is added or taken away is noticed.
+    # Folders are recorded too, so that an image that is added or removed is noticed.
     locate(str(folder), root, folder=True)
     for place in classes:
         locate(str(place), root, folder=True)
@@ -148,8 +148,8 @@ def _pixels(files: Sequence[Path], options: ImageFolderOptions) -> tuple[Array, 
             )
     resized = sum(changed for _, changed in read)
     notes = [f"{resized} of {len(read)} images are resized to {shapes[0][0]} x {shapes[0][1]} pixels"] * (resized > 0)
-    grey = sum(image.ndim == 2 for image, _ in read)
-    if grey in (0, len(read)):
+    gray = sum(image.ndim == 2 for image, _ in read)
+    if gray in (0, len(read)):
         return np.stack([image for image, _ in read]), notes
-    notes.append(f"{grey} of {len(read)} images are grey and read as rgb")
+    notes.append(f"{gray} of {len(read)} images are gray and read as rgb")
     return np.stack([image if image.ndim == 3 else np.stack([image] * 3, axis=2) for image, _ in read]), notes

@@ -37,9 +37,10 @@ class ImdbOptions(SampledOptions):
 class Imdb(Loader[ImdbOptions]):
     """50,000 reviews x 500 words, 1 where the review holds the word; the official 25,000 test reviews.
 
-    Words are runs of letters and digits in lower case, with apostrophes inside ("don't"), HTML tags left out; the most
-    frequent 500 of the training reviews, none of them left out for being common. Net and training are those of GAFM
-    (Han et al. 2023): 500-256-128-1 with ReLU, dropout .5 and a sigmoid, Adam 1e-4, batches of 1,028, 300 epochs.
+    Words are runs of letters and digits in lower case, with apostrophes inside ("don't"); HTML tags are left out. The
+    columns are the 500 most frequent words of the training reviews, common ones such as "the" included. Net and
+    training are those of GAFM (Han et al. 2023): 500-256-128-1 with ReLU, dropout .5 and a sigmoid, Adam 1e-4, batches
+    of 1,028, 300 epochs.
     """
 
     summary = "25,000 + 25,000 film reviews x the 500 most frequent words; labels alone at the label party"
@@ -81,7 +82,7 @@ def _recipe() -> Recipe:
 def _as_they_are(
     parties: tuple[tuple[Columns, ...], Columns | None],
 ) -> tuple[tuple[Columns, ...], Columns | None]:
-    """Zeros and ones are on one scale already, as published: nothing is standardised."""
+    """Mark no column as standardized, as published: zeros and ones are on one scale already."""
 
     def plain(columns: Columns) -> Columns:
         return replace(columns, scaled=torch.zeros(len(columns.names), dtype=torch.bool))

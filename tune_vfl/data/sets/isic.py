@@ -1,4 +1,4 @@
-"""ISIC: grey photographs of skin, melanoma or not, all at one party, the labels at another."""
+"""ISIC: gray photographs of skin, melanoma or not, all at one party, the labels at another."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ class IsicOptions(SampledOptions):
 class Isic(Loader[IsicOptions]):
     """Images ``(1, 64, 64)`` in [0, 1], 1 in 10 a melanoma; 1 row in 5 held out.
 
-    GAFM trains a net of its own (gafm_cnn) on the cut width 40 with Adam 1e-6 for 250 epochs; here LeNet has that width
-    and Adam 1e-4 for 30 epochs, which gives an AUC of .75 where that net, trained alike, gives .67 (one seed).
+    GAFM trains a net of its own (gafm_cnn), 40 wide at the cut, with Adam 1e-6 for 250 epochs. The recipe here is LeNet
+    with an embedding of the same width and Adam 1e-4 for 30 epochs. That gives an AUC of .75; GAFM's net with the same
+    training gives .67 (one seed).
     """
 
-    summary = "grey photographs of skin, 64x64 pixels, 10% melanoma; labels alone at the label party"
+    summary = "gray photographs of skin, 64x64 pixels, 10% melanoma; labels alone at the label party"
     reference = "Tschandl, Rosendahl, Kittler 2018, HAM10000; shares and width of Han et al. 2023 (GAFM)"
     Options = IsicOptions
     kept = True
@@ -40,7 +41,7 @@ class Isic(Loader[IsicOptions]):
         path = find(
             root,
             "isic/isic.npz",
-            "https://www.isic-archive.com; write grey images of 64x64 pixels as x (uint8, N x 64 x 64 x 1) and y with "
+            "https://www.isic-archive.com; write gray images of 64x64 pixels as x (uint8, N x 64 x 64 x 1) and y with "
             "numpy.savez",
         )
         model = Named.model_validate({"name": "lenet", "embedding_dim": 40})

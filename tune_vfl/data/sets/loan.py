@@ -37,11 +37,12 @@ class LoanOptions(SampledOptions):
 
 @dataset("loan")
 class Loan(Loader[LoanOptions]):
-    """LADSG's 156 columns cannot be told from what it cites: Give Me Some Credit, which has ten.
+    """LADSG counts 156 columns, and cites a table that has ten: Give Me Some Credit. Its own table is not known.
 
-    A table of borrowers at ``loan/loan.csv`` is read as ``csv`` would, with LADSG's 80,000 and 20,000 rows where there
-    are more, halves of the columns, four layers at the bottom and three on top, and 50 labelled rows a class. Without
-    one it is ``give_me_some_credit``, with all its rows. LADSG's metric is F1 (``metric: f1``).
+    A table of borrowers at ``loan/loan.csv`` is read as the data set ``csv`` reads one. Of a larger one LADSG's 80,000
+    and 20,000 rows are kept. Each party has half of the columns; four layers are at the bottom and three on top, and 50
+    rows a class are labeled. Without such a table this is ``give_me_some_credit`` with all its rows. LADSG's metric is
+    F1 (``metric: f1``).
     """
 
     summary = "a wide table of loans (LADSG: 156 columns) at loan/loan.csv; give_me_some_credit where there is none"

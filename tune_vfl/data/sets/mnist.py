@@ -35,9 +35,9 @@ MD5 = {
 class Mnist(Loader[SampledOptions]):
     """70,000 images ``(1, 28, 28)`` in [0, 1], of which the official 10,000 are the test rows.
 
-    ``split`` cuts them along the width. The recipe is the small one that noise on cut gradients is usually judged with:
-    halves of 392 pixels, bottoms 392-32-10, batches of 1,024, 30 epochs. ``model: lenet`` is FedAdOb's net, and 40
-    labelled rows are its attacker's.
+    ``split`` cuts them along the width. The recipe is a small one, usual for experiments with noise on cut gradients:
+    halves of 392 pixels, bottoms 392-32-10, batches of 1,024, 30 epochs. FedAdOb trains ``model: lenet``, and its
+    attacker has 40 labeled rows.
     """
 
     summary = "60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes, left and right halves"

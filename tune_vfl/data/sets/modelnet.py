@@ -30,7 +30,7 @@ _ADDRESS = (
     "https://github.com/kanezaki/pytorch-rotationnet (modelnet40v1png.tar): 12 views an object"
 )
 _OFFICIAL = (9_843, 2_468)
-# airplane_0001.obj.shaded_v001.png of the one, airplane_0001_001.png of the other.
+# airplane_0001.obj.shaded_v001.png in one of the two folders, airplane_0001_001.png in the other.
 _NAME = re.compile(r"(?P<object>.+)_v?(?P<view>\d{3})")
 
 
@@ -38,7 +38,7 @@ class ModelnetOptions(Strict):
     """How many parties share the views, and how large the pictures are."""
 
     passive_parties: Literal[1, 2, 3, 4, 6, 12] = Field(
-        6, description="number of passive parties, each with as many neighbouring views of the twelve"
+        6, description="number of passive parties, each with as many neighboring views of the twelve"
     )
     size: int = Field(32, ge=8, le=256, description="side that the pictures are resized to")
     rows: int | None = Field(
@@ -49,11 +49,11 @@ class ModelnetOptions(Strict):
 
 @dataset("modelnet")
 class Modelnet(Loader[ModelnetOptions]):
-    """A row is an object; each party's part ``(2, size, size)`` in [0, 1] are two neighbouring views in grey.
+    """A row is an object; each party holds two neighboring views of it in gray, ``(2, size, size)`` in [0, 1].
 
-    Seven parties are those of FedAdOb, which counts 6,366 and 1,600 rows and does not say which; here they are the
-    official 9,843 and 2,468, and ``rows`` keeps fewer. LeNet, batches of 64, and 9 labelled rows a class for its 366;
-    its SGD 1e-2 for 100 epochs is ``training: {optimizer: sgd, lr: 0.01, weight_decay: 4.0e-5, epochs: 100}``.
+    FedAdOb has these seven parties. It counts 6,366 and 1,600 rows and does not say which; here all official 9,843 and
+    2,468 are used, and ``rows`` keeps fewer. The recipe is LeNet, batches of 64, and 9 labeled rows a class for its 366
+    in all. Its SGD 1e-2 for 100 epochs is ``training: {optimizer: sgd, lr: 0.01, weight_decay: 4.0e-5, epochs: 100}``.
     """
 
     summary = "9,843 + 2,468 objects from 12 sides, 40 classes; two views at each of six parties, labels at a seventh"

@@ -44,7 +44,7 @@ class NpzOptions(PartyOptions):
 class NpzImages(Loader[NpzOptions]):
     """Arrays ``x`` and ``y``, or ``x_train, y_train, x_test, y_test`` with the test rows as the official ones.
 
-    MedMNIST's names will do too: ``train_images, train_labels, test_images, test_labels``, and ``val_images,
+    MedMNIST's names are read too: ``train_images, train_labels, test_images, test_labels``, and ``val_images,
     val_labels``, whose rows join the training rows. Images are ``(N, H, W)`` or ``(N, H, W, C)`` with at most 4
     channels: whole numbers 0..255, or floats in [0, 1].
     """
@@ -97,12 +97,12 @@ def own_images(
         name: the data set's registered name.
         path: the file or folder, for messages.
         pixels: ``(N, H, W)`` or ``(N, H, W, C)``.
-        labels: N labels as they stand there.
+        labels: N labels as the file has them.
         options: how the width is cut, and the metric.
         positive: the positive one of two classes.
         test_rows: the official test rows, where there are any.
         where: names the labels, for messages.
-        notes: what a reader must know.
+        notes: what a reader of the results must know.
 
     Raises:
         DataError: for pixels out of range, labels that are no classes, or fewer pixel columns than parties.
@@ -128,7 +128,7 @@ def read_arrays(path: Path, *layouts: Sequence[str]) -> dict[str, Array]:
 
     Args:
         path: the file.
-        layouts: names that belong together; the first layout that is all there is read.
+        layouts: sets of names that belong together; the first whose arrays are all in the file is read.
 
     Raises:
         DataError: when it is no npz file, is cut off, lacks arrays, or holds Python objects.
@@ -140,8 +140,8 @@ def read_arrays(path: Path, *layouts: Sequence[str]) -> dict[str, Array]:
             found = list(file.files)
             wanted = next((names for names in layouts if set(names) <= set(found)), None)
             if wanted is None:
-                told = ", or ".join(f"{', '.join(names[:-1])} and {names[-1]}" for names in layouts)
-                raise DataError(f"{path}: expected arrays {told}; it has: {shown(found)}")
+                wanted = ", or ".join(f"{', '.join(names[:-1])} and {names[-1]}" for names in layouts)
+                raise DataError(f"{path}: expected arrays {wanted}; it has: {shown(found)}")
             return {name: _read(path, file, name) for name in wanted}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise DataError(f"{path}: is corrupt or cut off ({error}); fetch or write the file again") from error

@@ -29,7 +29,7 @@ _KNOWN = ImageSet(
 class Pneumonia(Loader[SampledOptions]):
     """5,856 images ``(1, 28, 28)`` in [0, 1]: official training and validation rows to train on, the 624 test rows.
 
-    Batches of 64 and 30 labelled rows a class are what Fu et al. and LADSG use on BHI, another set of medical images.
+    Batches of 64 and 30 labeled rows a class are what Fu et al. and LADSG use on BHI, which are medical images too.
     """
 
     summary = "5,232 + 624 X-ray pictures of 28x28 pixels, pneumonia or not, left and right halves"

@@ -44,7 +44,7 @@ class SpambaseOptions(PartyOptions):
 
 @dataset("spambase")
 class Spambase(Loader[SpambaseOptions]):
-    """4,601 x 57, standardised; the recipe is that of GAFM (Han et al. 2023): Adam 1e-4, batch 1,028, 300 epochs."""
+    """4,601 x 57, standardized; the recipe is that of GAFM (Han et al. 2023): Adam 1e-4, batch 1,028, 300 epochs."""
 
     summary = "4,601 e-mails x 57 frequencies, spam or not; labels alone at the label party"
     reference = "Hopkins, Reeber, Forman, Suermondt 1999, UCI Spambase; recipe of Han et al. 2023 (GAFM)"

@@ -30,10 +30,10 @@ _FEATURES = 27
 
 @dataset("steel_plates")
 class SteelPlates(Loader[PartyOptions]):
-    """1,941 x 27, standardised, and seven 0/1 columns that name the fault; 14 columns at the passive party.
+    """1,941 x 27, standardized, and seven 0/1 columns that name the fault; 14 columns at the passive party.
 
-    The recipe is LabObf's for its fault data: bottoms 64-32-10, Adam 1e-3, 50 epochs; 1 row in
-    5 held out as its 10,000 beside 40,000.
+    The recipe is LabObf's for its fault data: bottoms 64-32-10, Adam 1e-3, 50 epochs. 1 row in 5 is held out, in the
+    proportion of its 10,000 and 40,000.
     """
 
     summary = "1,941 faults of steel plates x 27 measurements, 7 kinds"
@@ -45,7 +45,7 @@ class SteelPlates(Loader[PartyOptions]):
         return self.read(options, root, name=self.name)
 
     def read(self, options: PartyOptions, root: Path, *, name: str, notes: Sequence[str] = ()) -> Dataset:
-        """Read them under another name, to stand in for others.
+        """Read the same file under another name, for a data set whose own file is missing.
 
         Raises:
             DataError: as :meth:`load`.
