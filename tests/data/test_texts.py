@@ -16,7 +16,7 @@ from tune_vfl.data.reading.tokens import PADDING, START, UNKNOWN, TextOptions, b
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.evaluation.resolving import resolve
-from tune_vfl.evaluation.training import BAG, numbers
+from tune_vfl.evaluation.teacher_rows import BAG, numbers
 from tune_vfl.models.base import MODELS
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Named, parse

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
 from tune_vfl.cli.main import main
 from tune_vfl.errors import SpecError
@@ -105,7 +105,7 @@ class Halves(Sampler):
 """
 USE = """
 import json
-from tests.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger
 from tune_vfl.cli.main import main
 from tune_vfl.search.proposals import Proposals
 
