@@ -87,7 +87,7 @@ def _answer(record: StudyRecord, info: FrontierInfo) -> str:
 
 def _cost(info: FrontierInfo, knee: Point) -> str:
     known = info.undefended
-    assert known is not None  # noqa: S101 - the caller asked
+    assert known is not None  # noqa: S101 - the caller has checked
     change, gain = knee.utility - known.utility, known.leakage - knee.leakage
     costs = f"costs {-change:.3f} {info.metric}" if change < 0 else f"costs no {info.metric}"
     brings = f"takes leakage from {known.leakage:.3f} to {knee.leakage:.3f}"

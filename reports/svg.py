@@ -1,4 +1,4 @@
-"""The frontier as inline SVG: no library, follows the page's light or dark colors, and says more under the pointer."""
+"""The frontier as inline SVG, without a library, in the page's light or dark colors, with details under the pointer."""
 
 from __future__ import annotations
 

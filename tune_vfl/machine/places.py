@@ -17,7 +17,7 @@ def data_root() -> Path:
 
 
 def embedded_uri() -> str:
-    """Return the tracking URI used when nobody names another: a sqlite file under the home."""
+    """Return the tracking URI used when none is given: a sqlite file under the home."""
     return f"sqlite:///{home() / 'mlflow.db'}"
 
 

@@ -46,7 +46,7 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def left_out(frame: pd.DataFrame) -> list[str]:
-    """Return what :func:`read_table` left out of a file, as notes for whoever reads the results."""
+    """Return what :func:`read_table` left out of a file, as notes for readers of the results."""
     return list(frame.attrs.get("left_out", ()))
 
 
@@ -79,7 +79,7 @@ def open_text(path: Path) -> IO[str]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a text file is read into errors that name the file.
+    """Turn errors of reading a text file into errors that name the file.
 
     Raises:
         DataError: when it is corrupt, cut off, not text, or cannot be read.
