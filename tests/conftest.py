@@ -26,9 +26,11 @@ IN_ONE_WORKER = {
     "tests/reports/test_reports.py": "reports",
     "tests/tracking/test_tracking.py": "tracking",
 }
+AUTOENCODERS = ("[cae-", "[dcae-")  # what they are fitted to is kept for the process, and takes seconds
 MOST_WORKERS = 4  # each holds torch, and up to 2 GB
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Give a worker to each core where folders are run, and none where a person names a file or a test."""
     options = config.option
@@ -39,10 +41,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(cores, MOST_WORKERS) if cores > 1 else 0
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say which tests stay together when there are workers."""
     for item in items:
         group = IN_ONE_WORKER.get(item.location[0].replace(os.sep, "/"))
+        if group is None and any(name in item.name for name in AUTOENCODERS):
+            group = "autoencoders"
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
 

@@ -205,7 +205,7 @@ def start_driver(journal, sleep=0.25):
 
 
 def wait_for_trials(count, process):
-    end = time.monotonic() + 90
+    end = time.monotonic() + 300  # a machine that is busy with other tests takes its time
     while time.monotonic() < end:
         assert process.poll() is None, process.communicate()
         try:
@@ -238,7 +238,7 @@ def test_ctrl_c_lets_running_packs_finish_and_says_how_to_resume(tmp_path):
     wait_for_trials(4, driver)
     # As a terminal does it: to the whole process group, Ray's processes included.
     os.killpg(driver.pid, signal.SIGINT)
-    out, err = driver.communicate(timeout=60)
+    out, err = driver.communicate(timeout=180)
     assert driver.returncode == 0, err
     assert out.strip() == "stopped"
     assert "tune-vfl resume study" in err
@@ -257,7 +257,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path):
     while "press Ctrl-C again" not in (line := driver.stderr.readline()):
         assert line, "the first Ctrl-C was not answered"
     os.kill(driver.pid, signal.SIGINT)
-    _, err = driver.communicate(timeout=60)
+    _, err = driver.communicate(timeout=180)
     assert driver.returncode != 0
     assert "left at once" in err
     study = resume("study", progress=False, listeners=(), work=Work(SimulatedTrainable, {}))
