@@ -16,7 +16,7 @@ from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Training
 from tune_vfl.testing.defenses import build, run
-from tune_vfl.testing.gradients import CASES, Rows, make_rows, softmax_gradient
+from tune_vfl.testing.gradients import CASES, MadeUpRows, make_rows, softmax_gradient
 
 MODES, OUTLIERS = ("fixed_bound", "first_epoch", "first_batch"), ("clamp", "round", "zero")
 
@@ -123,7 +123,7 @@ def test_a_pack_is_its_members_in_every_mode(case, mode, outliers):
         defense = build(DiscreteSgd, given, case, rows, seed)
         return [run(defense, rows), run(defense, rows)]
 
-    together = twice(Rows.stack(alone), params, seeds)
+    together = twice(MadeUpRows.stack(alone), params, seeds)
     for member, rows in enumerate(alone):
         for both, single in zip(together, twice(rows, params[member], seeds[member]), strict=True):
             for name, value in single.items():

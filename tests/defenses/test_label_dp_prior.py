@@ -16,7 +16,7 @@ from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import parse
 from tune_vfl.testing.defenses import build, run
-from tune_vfl.testing.gradients import CASES, Rows, make_rows
+from tune_vfl.testing.gradients import CASES, MadeUpRows, make_rows
 
 ONE_HOT = torch.tensor([0.0, 0, 1, 0, 0])
 weights = st.lists(st.floats(0, 1), min_size=2, max_size=6).filter(lambda w: sum(w) > 1e-3)
@@ -180,7 +180,7 @@ def test_a_model_of_telling_features_keeps_more_labels_than_plain_response():
 def test_a_pack_is_its_members(case, rule):
     seeds, alone = [0, 1, 0], make_rows(case, [0, 1, 0])
     params = [LabelDpParams(rule=rule, epsilon=e, share=s, teacher_epochs=2) for e, s in ((1, 0.5), (2, 0.6), (4, 0.8))]
-    together = run(build(LabelDp, params, case, Rows.stack(alone), seeds), Rows.stack(alone))
+    together = run(build(LabelDp, params, case, MadeUpRows.stack(alone), seeds), MadeUpRows.stack(alone))
     for member, rows in enumerate(alone):
         for name, value in run(build(LabelDp, params[member], case, rows, seeds[member]), rows).items():
             torch.testing.assert_close(together[name][member], value, rtol=0, atol=1e-6, msg=name)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tune_vfl.defenses.sparsification import Sparsification, SparsificationParams
 from tune_vfl.testing.defenses import build, run
-from tune_vfl.testing.gradients import CASES, Rows, make_rows
+from tune_vfl.testing.gradients import CASES, MadeUpRows, make_rows
 
 
 def made(**params):
@@ -100,7 +100,7 @@ def test_a_pack_is_its_members_in_either_rule(case):
     seeds, alone = [0, 1, 0], make_rows(case, [0, 1, 0])
     for rule in ("drop", "per_size"):
         params = [SparsificationParams(drop=d, residual_on_resize=rule) for d in (0.5, 0.9, 0.99)]
-        together = run(build(Sparsification, params, case, Rows.stack(alone), seeds), Rows.stack(alone))
+        together = run(build(Sparsification, params, case, MadeUpRows.stack(alone), seeds), MadeUpRows.stack(alone))
         for member, rows in enumerate(alone):
             for name, value in run(build(Sparsification, params[member], case, rows, seeds[member]), rows).items():
                 if name.startswith("gradient"):
@@ -126,7 +126,7 @@ def test_embeddings_are_thinned_out_as_gradients_are():
 def test_a_pack_of_embeddings_is_its_members(case):
     seeds, alone = [0, 1, 0], make_rows(case, [0, 1, 0])
     params = [SparsificationParams(drop=d, where="embeddings") for d in (0.5, 0.9, 0.99)]
-    together = run(build(Sparsification, params, case, Rows.stack(alone), seeds), Rows.stack(alone))
+    together = run(build(Sparsification, params, case, MadeUpRows.stack(alone), seeds), MadeUpRows.stack(alone))
     for member, rows in enumerate(alone):
         for name, value in run(build(Sparsification, params[member], case, rows, seeds[member]), rows).items():
             if name.startswith("sent"):

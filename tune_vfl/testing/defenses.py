@@ -23,14 +23,14 @@ from tune_vfl.protocol.members import Batch
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Strict
 from tune_vfl.testing.fitting import allows, fitting, other
-from tune_vfl.testing.gradients import CASES, Case, Rows, context_of, make_rows
+from tune_vfl.testing.gradients import CASES, Case, MadeUpRows, context_of, make_rows
 
 TOLERANCE = 1e-6
 """Largest difference between a member of a pack and the same trial alone, per call."""
 
 
 def build(
-    defense: type[Defense], params: Strict | Sequence[Strict], case: Case, rows: Rows, seed: int | list[int]
+    defense: type[Defense], params: Strict | Sequence[Strict], case: Case, rows: MadeUpRows, seed: int | list[int]
 ) -> Defense:
     """Return the defense, set up on the rows."""
     mode = case.mode_for(defense.capabilities.modes)
@@ -40,7 +40,7 @@ def build(
     return made
 
 
-def rows_for(defense: type[Defense], case: Case, seed: int = 0) -> Rows:
+def rows_for(defense: type[Defense], case: Case, seed: int = 0) -> MadeUpRows:
     """Return rows whose logits are as many as the defense needs."""
     return make_rows(case, [seed], head=defense.capabilities.head)[0]
 
@@ -52,7 +52,7 @@ def cut(made: Defense, grad: Tensor, y: Tensor, *, party: int = 0) -> Tensor:
     return made.cut_gradient(grad, y=y, context=context, party=party)
 
 
-def run(made: Defense, rows: Rows) -> dict[str, Tensor]:
+def run(made: Defense, rows: MadeUpRows) -> dict[str, Tensor]:
     """Call every tensor hook as a few steps of training would, an epoch each, the last of them with fewer rows."""
     seen: dict[str, Tensor] = {}
     for step, (start, stop) in enumerate(((0, 24), (24, 48), (48, 61))):
@@ -153,7 +153,7 @@ class DefenseContract:
         params = [fitting(defense, case)] * 2 + [other(defense, case)] * 2
         seeds = [0, 1, 0, 1]
         alone = [rows_for(defense, case, seed) for seed in seeds]
-        together = run(build(defense, params, case, Rows.stack(alone), seeds), Rows.stack(alone))
+        together = run(build(defense, params, case, MadeUpRows.stack(alone), seeds), MadeUpRows.stack(alone))
         for member, (own, rows, seed) in enumerate(zip(params, alone, seeds, strict=True)):
             for name, value in run(build(defense, own, case, rows, seed), rows).items():
                 torch.testing.assert_close(together[name][member], value, rtol=0, atol=TOLERANCE, msg=name)
@@ -256,14 +256,14 @@ class DefenseContract:
             torch.testing.assert_close(labels.amax(-1), torch.ones(len(rows.y)), rtol=0, atol=0)
 
 
-def _with_rows(count: int, value: float) -> Callable[[Rows], tuple[Tensor, Tensor]]:
-    def change(rows: Rows) -> tuple[Tensor, Tensor]:
+def _with_rows(count: int, value: float) -> Callable[[MadeUpRows], tuple[Tensor, Tensor]]:
+    def change(rows: MadeUpRows) -> tuple[Tensor, Tensor]:
         return torch.cat([rows.grad[count:], torch.full_like(rows.grad[:count], value)]), rows.y
 
     return change
 
 
-_ODD_BATCHES: dict[str, Callable[[Rows], tuple[Tensor, Tensor]]] = {
+_ODD_BATCHES: dict[str, Callable[[MadeUpRows], tuple[Tensor, Tensor]]] = {
     "zero gradient": lambda rows: (torch.zeros_like(rows.grad), rows.y),
     "zero rows": _with_rows(30, 0.0),
     "equal rows": lambda rows: (torch.full_like(rows.grad, 0.01), rows.y),

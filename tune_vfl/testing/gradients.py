@@ -48,7 +48,7 @@ CASES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class MadeUpRows:
     """Rows of one trial, or of a pack with a leading axis.
 
     Attributes:
@@ -76,9 +76,9 @@ class Rows:
         return [self.features.gather(-2, at.unsqueeze(-1).expand(*at.shape, self.features.shape[-1]))] * 3
 
     @staticmethod
-    def stack(rows: Sequence[Rows]) -> Rows:
+    def stack(rows: Sequence[MadeUpRows]) -> MadeUpRows:
         """Stack the rows of several trials along a new leading axis."""
-        return Rows(**{f.name: torch.stack([getattr(r, f.name) for r in rows]) for f in fields(Rows)})
+        return MadeUpRows(**{f.name: torch.stack([getattr(r, f.name) for r in rows]) for f in fields(MadeUpRows)})
 
 
 def softmax_gradient(logits: Tensor, targets: Tensor, batch: int = BATCH_SCALE) -> Tensor:
@@ -86,12 +86,12 @@ def softmax_gradient(logits: Tensor, targets: Tensor, batch: int = BATCH_SCALE) 
     return (logits.softmax(-1) - targets) / batch
 
 
-def make_rows(case: Case, seeds: Iterable[int], *, head: HeadOption = "auto") -> list[Rows]:
+def make_rows(case: Case, seeds: Iterable[int], *, head: HeadOption = "auto") -> list[MadeUpRows]:
     """Return rows for each seed: every class occurs, and the class shows in the gradient and in the features."""
     return [_rows(case, seed, head) for seed in seeds]
 
 
-def _rows(case: Case, seed: int, head: HeadOption) -> Rows:
+def _rows(case: Case, seed: int, head: HeadOption) -> MadeUpRows:
     g = generator(seed, "testing/rows")
     y = torch.arange(ROWS)[torch.randperm(ROWS, generator=g)] % case.num_classes
     logits = torch.randn(ROWS, case.num_classes, generator=g) * 0.05
@@ -102,7 +102,7 @@ def _rows(case: Case, seed: int, head: HeadOption) -> Rows:
     features = centers[y] + 0.5 * torch.randn(ROWS, 4, generator=g)
     ids = torch.randperm(3 * ROWS, generator=g)[:ROWS]
     given = logits[:, -1:] if head == "scalar" else logits
-    return Rows(y=y, ids=ids, grad=grad, logits=given, features=features)
+    return MadeUpRows(y=y, ids=ids, grad=grad, logits=given, features=features)
 
 
 def linear(by_class: Sequence[Tensor]) -> Callable[[int | Tensor], Tensor]:
