@@ -93,23 +93,23 @@ def plan_study(spec: StudySpec) -> PlannedStudy:
         SpecError: with every problem.
         DataError: when the data cannot be read.
     """
-    from tune_vfl.evaluation.resolving import resolve
+    from tune_vfl.evaluation.resolving import open_task
     from tune_vfl.samplers.base import unknown_sampler
     from tune_vfl.spaces.named import space_of, space_problems
 
     problems = unknown_sampler(spec.sampler.name)
     try:
-        cell = resolve(spec)
+        task = open_task(spec)
     except SpecError as error:
         problems = [*error.problems, *space_problems(spec), *problems]
         raise SpecError(list(dict.fromkeys(problems))) from error
     try:
-        space = space_of(spec, cell)
+        space = space_of(spec, task.cell, task.dataset)
     except SpecError as error:
         raise SpecError([*error.problems, *problems]) from error
     if problems:
         raise SpecError(problems)
-    return PlannedStudy(spec, cell, space)
+    return PlannedStudy(spec, task.cell, space)
 
 
 def read_study(raw: Mapping[str, Any]) -> StudySpec:

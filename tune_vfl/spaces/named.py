@@ -19,6 +19,7 @@ from tune_vfl.spec import Strict, explain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tune_vfl.data.base import Dataset
     from tune_vfl.spec import StudySpec
     from tune_vfl.spec.cell import Cell, Mode
 
@@ -85,7 +86,7 @@ def load_space(
     return ready.model_copy(update={"published": kept})
 
 
-def space_of(spec: StudySpec, cell: Cell) -> Space:
+def space_of(spec: StudySpec, cell: Cell, dataset: Dataset | None = None) -> Space:
     """Return the space of a study: that of its defense (:func:`load_space`), and the domains in training and model.
 
     Raises:
@@ -94,7 +95,7 @@ def space_of(spec: StudySpec, cell: Cell) -> Space:
     space = load_space(
         cell.defense, spec.defense.space, fixed=spec.defense.params, num_classes=cell.num_classes, mode=cell.mode
     )
-    ordinary = dimensions(spec, cell)
+    ordinary = dimensions(spec, cell, dataset)
     return space.joined(ordinary, own_values(cell, ordinary)) if ordinary else space
 
 

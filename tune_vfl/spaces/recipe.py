@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.models.base import build_architecture
 from tune_vfl.spaces.space import Dimension, parse_space
 from tune_vfl.spec.cell import as_text, from_text
@@ -13,13 +14,14 @@ from tune_vfl.spec.cell import as_text, from_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tune_vfl.data.base import Dataset
     from tune_vfl.spec import StudySpec
     from tune_vfl.spec.cell import Cell
 
 _ARCHITECTURE = "each architecture has options, views and floors of its own; make a study of each"
 
 
-def dimensions(spec: StudySpec, cell: Cell) -> dict[str, Dimension]:
+def dimensions(spec: StudySpec, cell: Cell, dataset: Dataset | None = None) -> dict[str, Dimension]:
     """Return what a spec searches in training and model, by name: ``training.lr``.
 
     Every value of a choice and both ends of a range are resolved as if the spec gave them, and come out as their
@@ -28,6 +30,7 @@ def dimensions(spec: StudySpec, cell: Cell) -> dict[str, Dimension]:
     Args:
         spec: the study.
         cell: as it was resolved, every searched field at its own value.
+        dataset: the spec's, where it is loaded already.
 
     Raises:
         SpecError: listing every problem, each with its place.
@@ -40,7 +43,8 @@ def dimensions(spec: StudySpec, cell: Cell) -> dict[str, Dimension]:
             found[name] = parse_space({"params": {field: raw}}, part).params[field]
         except SpecError as error:
             problems += error.problems
-    checked = {name: _checked(spec, cell, name, d, problems) for name, d in found.items()}
+    study = _Study(spec, cell, dataset)
+    checked = {name: _checked(study, name, d, problems) for name, d in found.items()}
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     return checked
@@ -52,7 +56,23 @@ def own_values(cell: Cell, names: Iterable[str]) -> dict[str, Any]:
     return {n: implied.get(n.removeprefix("model."), cell.value_of(n)) for n in names}
 
 
-def _checked(spec: StudySpec, cell: Cell, name: str, given: Dimension, problems: list[str]) -> Dimension:
+@dataclass(frozen=True)
+class _Study:
+    """What every value of a domain is resolved with."""
+
+    spec: StudySpec
+    cell: Cell
+    dataset: Dataset | None
+
+    def value_of(self, name: str, value: Any) -> Any:
+        """Return a value of a field as the field has it."""
+        there = open_task(self.spec.at(name, value), dataset=self.dataset).cell
+        if there.mode != self.cell.mode:
+            raise SpecError(f"{name}: {value!r} makes it {there.mode}, this study is {self.cell.mode}: {_ARCHITECTURE}")
+        return there.value_of(name)
+
+
+def _checked(study: _Study, name: str, given: Dimension, problems: list[str]) -> Dimension:
     """Return a domain with the values as their field has them; what the study refuses is added to ``problems``."""
     refused = {"model.name": _ARCHITECTURE, "at_most": "at_most is for parameters of defenses"}
     if why := refused.get("at_most" if given.at_most else name):
@@ -63,17 +83,10 @@ def _checked(spec: StudySpec, cell: Cell, name: str, given: Dimension, problems:
     taken: dict[Any, Any] = {}
     for value in dict.fromkeys((*listed, *given.grid)):
         try:
-            taken[value] = as_text(_value_of(spec, cell, name, from_text(value)))
+            taken[value] = as_text(study.value_of(name, from_text(value)))
         except SpecError as error:
             problems += [p if p.startswith(f"{name}:") else f"{name}: {p}" for p in error.problems]
     if given.float_ and any(isinstance(v, int) for v in taken.values()):
         problems.append(f"{name}: takes whole numbers; write int: instead of float:")
     choice = given.choice and tuple(dict.fromkeys(taken.get(v, v) for v in given.choice))
     return given.model_copy(update={"choice": choice, "grid": tuple(taken.get(v, v) for v in given.grid)})
-
-
-def _value_of(spec: StudySpec, cell: Cell, name: str, value: Any) -> Any:
-    there = resolve(spec.at(name, value))
-    if there.mode != cell.mode:
-        raise SpecError(f"{name}: {value!r} makes it {there.mode}, this study is {cell.mode}: {_ARCHITECTURE}")
-    return there.value_of(name)

@@ -48,8 +48,8 @@ def _rising(value: int | tuple[int, ...]) -> int | tuple[int, ...]:
     return sizes if len(sizes) > 1 else sizes[0]
 
 
-Rows = Annotated[int, Field(ge=1)]
-PerClass = Annotated[Rows | Annotated[tuple[Rows, ...], Field(min_length=1)], AfterValidator(_rising)]
+RowCount = Annotated[int, Field(ge=1)]
+PerClass = Annotated[RowCount | Annotated[tuple[RowCount, ...], Field(min_length=1)], AfterValidator(_rising)]
 
 
 class PmcParams(Strict):

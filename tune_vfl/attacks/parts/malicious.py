@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.spec import Training
 
-Mode = Literal["clean", "fu_pt17", "constant"]
+Scaling = Literal["clean", "fu_pt17", "constant"]
 HIGHEST = 5.0
 _TINY = 1e-7
 
@@ -39,7 +39,7 @@ class MaliciousOptimizer(torch.optim.Optimizer):
         parameters: Iterable[nn.Parameter],
         training: Training,
         *,
-        mode: Mode = "clean",
+        mode: Scaling = "clean",
         gamma: float = 1.0,
         alpha: float = 10.0,
     ) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.seeds import Stream
 
-Named = Callable[[str], Stream]
+StreamsByName = Callable[[str], Stream]
 _BLOCK = 256
 
 
@@ -48,7 +48,7 @@ class Cycle:
         return self._order[..., self._at - self._batch : self._at]
 
 
-class Average:
+class AveragedModel:
     """Exponential moving average of a model's parameters and running statistics."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -91,7 +91,7 @@ def _optimizer(model: nn.Module, lr: float) -> tuple[torch.optim.Adam, list[Tens
     return torch.optim.Adam(parameters, lr=lr, fused=True), parameters
 
 
-def supervised(model: nn.Module, x: Tensor, targets: Tensor, fit: Fit, *, streams: Named) -> None:
+def supervised(model: nn.Module, x: Tensor, targets: Tensor, fit: Fit, *, streams: StreamsByName) -> None:
     """Train on labeled rows alone, in place; the model ends in evaluation mode.
 
     Args:
@@ -129,7 +129,7 @@ class Pool:
     rest: Tensor
 
 
-def mixmatch(model: nn.Module, pool: Pool, fit: Fit, *, streams: Named) -> None:
+def mixmatch(model: nn.Module, pool: Pool, fit: Fit, *, streams: StreamsByName) -> None:
     """Train on labeled and unlabeled rows, in place; the model ends averaged and in evaluation mode.
 
     A step: guess and sharpen targets for unlabeled rows (statistics of batch norm are updated by it), mix inputs and
@@ -144,7 +144,7 @@ def mixmatch(model: nn.Module, pool: Pool, fit: Fit, *, streams: Named) -> None:
         streams: the random streams by name.
     """
     optimizer, parameters = _optimizer(model, fit.lr)
-    average = Average(model, fit.ema_decay)
+    average = AveragedModel(model, fit.ema_decay)
     # The names of streams decide what is drawn from them: in another spelling every measured number would move.
     labeled = Cycle(pool.at.shape[-1], fit.batch_size, streams("labelled"))
     unlabeled = Cycle(pool.rest.shape[-1], fit.batch_size, streams("unlabelled"))
