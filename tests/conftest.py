@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -41,15 +41,24 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(cores, MOST_WORKERS) if cores > 1 else 0
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests stay together when there are workers."""
-    for item in items:
-        group = IN_ONE_WORKER.get(item.location[0].replace(os.sep, "/"))
-        if group is None and any(name in item.name for name in AUTOENCODERS):
-            group = "autoencoders"
-        if group:
-            item.add_marker(pytest.mark.xdist_group(group))
+def group_of(nodeid: str) -> str:
+    """Name what a test stays together with; most tests are alone."""
+    path, _, name = nodeid.partition("::")
+    return IN_ONE_WORKER.get(path) or ("autoencoders" if any(a in name for a in AUTOENCODERS) else nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out groups. xdist's own ``loadgroup`` marks the tests' ids, which pytest 9.2 no longer lets it."""
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class InGroups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return InGroups(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
