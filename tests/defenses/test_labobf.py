@@ -206,8 +206,9 @@ def trained(epochs=200, **params):
         streams=Streams(0),
     )
     defense.setup(split.y_train, torch.arange(600), seed=0)
-    SplitTraining(net, Rows(split, pack), Training(epochs=epochs, batch_size=50, lr=1e-2), [defense], pack.lead).run()
-    scores = scores_on_test_rows(net, defense, [defense], split, pack)
+    training = Training(epochs=epochs, batch_size=50, lr=1e-2)
+    loop = SplitTraining(net, Rows(split, pack), training, [defense], pack.lead).run()
+    scores = scores_on_test_rows(loop, defense, split, pack)
     return accuracy(scores.numpy(), split.y_test.numpy())
 
 

@@ -74,8 +74,8 @@ def test_it_comes_back_from_its_dump():
 @pytest.mark.parametrize("verb", ["search", "python", "quickstart"])
 def test_a_spec_is_resolved_once(verb, tmp_path, monkeypatch):
     seen, run = [], []
-    real = resolving.resolve
-    monkeypatch.setattr(resolving, "resolve", lambda *a, **k: seen.append(a) or real(*a, **k))
+    real = resolving.open_task
+    monkeypatch.setattr(resolving, "open_task", lambda *a, **k: seen.append(a) or real(*a, **k))
 
     def record(study, **_):
         run.append(study)

@@ -169,7 +169,8 @@ def test_a_broken_listener_is_warned_of_once_and_the_others_hear_everything(capf
 
 
 def test_no_time_left_asks_nothing_more(capfd):
-    ended = go({"sleep": 0.3}, defense=WIDE, budget={"trials": 400, "minutes": 0.1}, progress=True)
+    # Ray and its workers may take seconds to start; 400 trials of 0.3 s take two workers a minute.
+    ended = go({"sleep": 0.3}, defense=WIDE, budget={"trials": 400, "minutes": 0.2}, progress=True)
     record = ended.record()
     assert record.running == 0
     assert 0 < record.waiting < 400

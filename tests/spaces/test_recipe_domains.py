@@ -209,7 +209,7 @@ def pack_of(monkeypatch, home, **fields):
     monkeypatch.setenv("TUNE_VFL_HOME", str(home))
     ledger = open_ledger(budget={"trials": 12, "seeds": 1}, **fields)
     run = _Run(ledger, Work(SimulatedTrainable, {}), ledger.spec)
-    return run._plan({"CPU": 2.0}, ledger.record(), 0.0).pack
+    return run._settings({"CPU": 2.0}, ledger.record(), 0.0).pack
 
 
 def test_a_pack_holds_one_trial_where_training_is_searched_unless_asked_otherwise(tmp_path, monkeypatch):

@@ -102,7 +102,7 @@ def _datasets(raw: Mapping[str, Any], place: str) -> list[Named]:
 
     matrix = raw.get("matrix")
     asked = as_list({**raw, **(matrix if isinstance(matrix, dict) else {})}.get("dataset"))
-    if not isinstance(asked, list) or not asked:
+    if not isinstance(asked, list) or not asked or not all(isinstance(entry, (str, Mapping)) for entry in asked):
         raise SpecError(
             f"{place}: dataset: expected a name, or a mapping with name and options, or a list of them, got {asked!r}"
         )

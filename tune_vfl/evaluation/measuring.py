@@ -98,12 +98,13 @@ def measure_references(cell: Cell) -> References:
     return references_of(Task.open(cell))
 
 
-_KNOWN_REFERENCES: dict[str, References] = {}
+_KNOWN_REFERENCES: dict[tuple[str, str], References] = {}
 
 
 def references_once(task: Task) -> References:
-    """Return :func:`references_of`, measured once a process for tasks that differ in their training only."""
-    key = task.cell.model_copy(update={"training": Training()}).model_dump_json()
+    """Return :func:`references_of`, measured once a process for tasks that differ in training and defense only."""
+    same = {"training": Training(), "defense": "none", "fixed": {}, "trial_minutes": None}
+    key = task.dataset.fingerprint, task.cell.model_copy(update=same).model_dump_json()
     if key not in _KNOWN_REFERENCES:
         _KNOWN_REFERENCES[key] = references_of(task)
     return _KNOWN_REFERENCES[key]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.attempts import together_or_alone
 from tune_vfl.evaluation.grants.base import keepers_for
-from tune_vfl.evaluation.measuring import guess_of, measure_pack, references_of, references_once
+from tune_vfl.evaluation.measuring import guess_of, measure_pack, references_once
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.scoring import summarize
 from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
@@ -65,50 +67,110 @@ def evaluate_task(
         except SpecError as error:
             outcomes.update(dict.fromkeys(members, Outcome.failed("infeasible", str(error))))
             continue
-        if trained.cell.model is task.cell.model:
-            known = references = references if references is not None else references_of(task)
-        else:
-            known = references_once(trained)
+        known = references if trained.cell.model is task.cell.model else None
         settings = [task.with_params(params[i])[1] for i in members]
-        outcomes.update(zip(members, _evaluate_alike(trained, settings, known, device), strict=True))
+        outcomes.update(zip(members, _Bench(trained, known, device).evaluate(settings), strict=True))
     return [outcomes[i] for i in range(len(params))]
 
 
-def _evaluate_alike(task: Task, params: Sequence[Settings], references: References, device: str) -> list[Outcome]:
-    """Evaluate settings of the defense on one task."""
-    cell = task.cell
-    outcomes: dict[int, Outcome] = {}
-    ready: dict[int, Strict] = {}
-    for i, given in enumerate(params):
-        try:
-            built = defense_params(cell.defense, {**given, **cell.fixed}, num_classes=cell.num_classes)
-            problems = task.defense.problems(built, num_classes=cell.num_classes, mode=cell.mode)
-        except SpecError as error:
-            problems = error.problems
+@dataclass(frozen=True, eq=False)
+class _Bench:
+    """What trials are evaluated with that differ in the settings of the defense alone."""
+
+    task: Task
+    known_references: References | None
+    device: str
+
+    @cached_property
+    def references(self) -> References:
+        """What attacks are compared with: as it was given, else measured here."""
+        return self.known_references or references_once(self.task)
+
+    def evaluate(self, params: Sequence[Settings]) -> list[Outcome]:
+        """Return an outcome a setting, in order."""
+        outcomes: dict[int, Outcome] = {}
+        ready: dict[int, Strict] = {}
+        for i, given in enumerate(params):
+            try:
+                ready[i] = self._built(given)
+            except SpecError as error:
+                outcomes[i] = Outcome.failed("infeasible", "; ".join(error.problems))
+        for group in self._groups(ready):
+            tables = self._tables([ready[i] for i in group])
+            outcomes.update({i: self._outcome(table) for i, table in zip(group, tables, strict=True)})
+        return [outcomes[i] for i in range(len(params))]
+
+    def _built(self, given: Settings) -> Strict:
+        """Return a trial's full parameters.
+
+        Raises:
+            SpecError: when the defense does not take them here.
+        """
+        cell = self.task.cell
+        built = defense_params(cell.defense, {**given, **cell.fixed}, num_classes=cell.num_classes)
+        problems = self.task.defense.problems(built, num_classes=cell.num_classes, mode=cell.mode)
         if problems:
-            outcomes[i] = Outcome.failed("infeasible", "; ".join(problems))
-        else:
-            ready[i] = built
-    for group in _groups(task, ready):
-        tables = _tables(task, [ready[i] for i in group], device)
-        outcomes.update({i: _outcome(task, table, references) for i, table in zip(group, tables, strict=True)})
-    return [outcomes[i] for i in range(len(params))]
+            raise SpecError(problems)
+        return built
+
+    def _groups(self, ready: Mapping[int, Strict]) -> Iterable[list[int]]:
+        """Put trials of equal structure together, as many as the recordings leave room for."""
+        if not self.task.stacks:
+            return [[i] for i in ready]
+        by_structure: dict[tuple[object, ...], list[int]] = {}
+        for i, params in ready.items():
+            by_structure.setdefault(self.task.defense.structure(params), []).append(i)
+        room = trials_that_fit(self.task)
+        return [g[k : k + room] for g in by_structure.values() for k in range(0, len(g), room)]
+
+    def _tables(self, params: list[Strict]) -> list[Table]:
+        """Train and attack trials of equal structure; return each one's table, a row a seed."""
+        task, seeds, minutes = self.task, self.task.cell.seeds, self.task.cell.trial_minutes
+        deadline = time.monotonic() + minutes * 60 * len(params) if minutes else None
+
+        def measure(some: list[Strict], pack: Pack) -> Table:
+            return measure_pack(task, some, pack, deadline=deadline, device=self.device)
+
+        if not task.stacks:
+            return [joined([measure([p], Pack((seed,), None)) for seed in seeds]) for p in params]
+        table = measure(params, Pack(seeds, len(params)))
+        return [taken(table, range(p * len(seeds), (p + 1) * len(seeds))) for p in range(len(params))]
+
+    def _outcome(self, table: Table) -> Outcome:
+        """Make one trial's outcome out of what was measured on its members; times are its share of the pack's."""
+        cell = self.task.cell
+        seconds = {stage: sum(spent) for stage, spent in below(table, "seconds").items()}
+        lost = {seed: why for seed, why in zip(cell.seeds, table["lost",], strict=True) if why}
+        if lost:
+            what = ", ".join(dict.fromkeys(lost.values()))
+            reason = f"{what} became non-finite with seed {', '.join(map(str, lost))}"
+            return Outcome(outcome="diverged", reason=reason, seconds=seconds)
+        guess, scores = guess_of(self.task), dict[str, AttackScore]()
+        for attack in self.task.attacks:
+            lower = self.references.r_lower.get(attack.name)
+            columns = variants_of(table, attack.name)
+            summary = summarize(attack, columns, num_classes=cell.num_classes, guess=guess, r_lower=lower)
+            if summary is None:
+                return Outcome.failed(
+                    "error", f"attack {attack.name!r} is undefined on this data: no seed gave a score"
+                )
+            scores[attack.name] = summary
+        worst = max(scores.values(), key=lambda s: s.advantage, default=None)
+        return Outcome(
+            outcome="ok",
+            utility=Score.of(cell.metric, table["utility",]),
+            attacks=scores,
+            leakage=worst.advantage if worst else 0.0,
+            leakage_std=worst.advantage_std if worst else 0.0,
+            seconds=seconds,
+            notes=list(dict.fromkeys([*self.task.dataset.notes, *(n for notes in table["notes",] for n in notes)])),
+            logged={name: sum(values) / len(values) for name, values in below(table, "logged").items()},
+        )
 
 
 def stacks(cell: Cell) -> bool:
     """Whether trials of this cell can be trained in one pass."""
     return Task.open(cell).stacks
-
-
-def _groups(task: Task, ready: Mapping[int, Strict]) -> Iterable[list[int]]:
-    """Put trials of equal structure together, as many as the recordings leave room for."""
-    if not task.stacks:
-        return [[i] for i in ready]
-    by_structure: dict[tuple[object, ...], list[int]] = {}
-    for i, params in ready.items():
-        by_structure.setdefault(task.defense.structure(params), []).append(i)
-    room = trials_that_fit(task)
-    return [g[k : k + room] for g in by_structure.values() for k in range(0, len(g), room)]
 
 
 def trials_that_fit(task: Task) -> int:
@@ -117,51 +179,6 @@ def trials_that_fit(task: Task) -> int:
     size = {"members": len(task.cell.seeds), "rows": len(task.dataset.y), "width": width}
     per_trial = sum(keeper.bytes_needed(task.attacks, **size) for keeper in keepers_for(task.attacks))
     return max(1, IN_MEMORY_BYTES // per_trial) if per_trial else 64
-
-
-def _tables(task: Task, params: list[Strict], device: str) -> list[Table]:
-    """Train and attack trials of equal structure; return each one's table, a row a seed."""
-    seeds, minutes = task.cell.seeds, task.cell.trial_minutes
-    deadline = time.monotonic() + minutes * 60 * len(params) if minutes else None
-    if not task.stacks:
-        alone = [Pack((seed,), None) for seed in seeds]
-        return [joined([measure_pack(task, [p], a, deadline=deadline, device=device) for a in alone]) for p in params]
-    table = measure_pack(task, params, Pack(seeds, len(params)), deadline=deadline, device=device)
-    return [taken(table, range(p * len(seeds), (p + 1) * len(seeds))) for p in range(len(params))]
-
-
-def _outcome(task: Task, table: Table, references: References) -> Outcome:
-    """Make one trial's outcome out of what was measured on its members; times are its share of the pack's."""
-    cell = task.cell
-    seconds = {stage: sum(spent) for stage, spent in below(table, "seconds").items()}
-    lost = {seed: why for seed, why in zip(cell.seeds, table["lost",], strict=True) if why}
-    if lost:
-        reason = f"{', '.join(dict.fromkeys(lost.values()))} became non-finite with seed {', '.join(map(str, lost))}"
-        return Outcome(outcome="diverged", reason=reason, seconds=seconds)
-    guess = guess_of(task)
-    scores: dict[str, AttackScore] = {}
-    for attack in task.attacks:
-        summary = summarize(
-            attack,
-            variants_of(table, attack.name),
-            num_classes=cell.num_classes,
-            guess=guess,
-            r_lower=references.r_lower.get(attack.name),
-        )
-        if summary is None:
-            return Outcome.failed("error", f"attack {attack.name!r} is undefined on this data: no seed gave a score")
-        scores[attack.name] = summary
-    worst = max(scores.values(), key=lambda s: s.advantage, default=None)
-    return Outcome(
-        outcome="ok",
-        utility=Score.of(cell.metric, table["utility",]),
-        attacks=scores,
-        leakage=worst.advantage if worst else 0.0,
-        leakage_std=worst.advantage_std if worst else 0.0,
-        seconds=seconds,
-        notes=list(dict.fromkeys([*task.dataset.notes, *(n for notes in table["notes",] for n in notes)])),
-        logged={name: sum(values) / len(values) for name, values in below(table, "logged").items()},
-    )
 
 
 def evaluate_spec(spec: StudySpec) -> dict[str, Any]:

@@ -1,0 +1,80 @@
+"""What of a task does not go together: data set, model, defense and attacks that cannot be evaluated as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tune_vfl.attacks.base import Attack
+from tune_vfl.defenses.base import defense_params
+from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.task import Task
+from tune_vfl.spec import Strict
+
+
+def misfits(task: Task) -> Iterator[str]:
+    """Yield why a task cannot be evaluated, one sentence each; nothing when it can."""
+    yield from _of_the_model(task)
+    yield from _of_the_defense(task)
+    for attack in task.attacks:
+        yield from _of_an_attack(attack, task)
+
+
+def _of_the_model(task: Task) -> Iterator[str]:
+    architecture, dataset = task.architecture, task.dataset
+    if dataset.modality not in architecture.modalities:
+        reads = _words(architecture.modalities)
+        yield f"model {architecture.name!r} reads {reads} data, dataset {dataset.name!r} holds {dataset.modality}s"
+    if architecture.binary_logit and dataset.num_classes != 2:
+        classes = dataset.num_classes
+        yield f"model {architecture.name!r} is for binary targets, dataset {dataset.name!r} has {classes} classes"
+
+
+def _of_the_defense(task: Task) -> Iterator[str]:
+    cls, cell, dataset, options = task.defense, task.cell, task.dataset, task.architecture.options
+    can = cls.capabilities
+    if can.classes == "binary" and dataset.num_classes != 2:
+        yield f"defense {cls.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
+    if cell.mode not in can.modes:
+        yield f"defense {cls.name!r} is defined for {_words(can.modes)}; this data and model make it {cell.mode}"
+    if dataset.modality not in can.modalities:
+        modalities = _words(can.modalities)
+        yield f"defense {cls.name!r} is defined for {modalities} data, {dataset.name!r} holds {dataset.modality}s"
+    try:
+        params = defense_params(cls.name, cell.fixed, num_classes=dataset.num_classes)
+        yield from cls.problems(params, num_classes=dataset.num_classes, mode=cell.mode)
+    except SpecError as error:
+        yield from error.problems
+    parties = len(dataset.passive) + (dataset.active is not None)
+    if can.needs_concat and options.top != "none" and options.aggregation != "concat" and parties > 1:
+        yield (
+            f"defense {cls.name!r} works on each party's part of the joined embedding, which model.aggregation="
+            f"{options.aggregation} does not keep apart; use concat"
+        )
+
+
+def _of_an_attack(attack: Attack[Strict], task: Task) -> Iterator[str]:
+    needs, cell, dataset, options = attack.capabilities, task.cell, task.dataset, task.architecture.options
+    if needs.classes == "binary" and dataset.num_classes != 2:
+        yield f"attack {attack.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
+    if needs.goal == "features" and dataset.modality == "text":
+        yield f"attack {attack.name!r} reconstructs numbers, dataset {dataset.name!r} holds tokens of texts"
+    if cell.mode not in needs.modes:
+        why = f"attack {attack.name!r} is defined for {_words(needs.modes)}; this data and model make it {cell.mode}"
+        hint = cell.mode == "split" and "nosplit" in needs.modes
+        yield why + ("; model.top=none makes it nosplit" if hint else "")
+    elif needs.needs_concat and options.aggregation != "concat":
+        yield (
+            f"attack {attack.name!r} sends columns beside its embedding, which model.aggregation={options.aggregation} "
+            "leaves no room for; use concat"
+        )
+    yield from attack.problems(attack.params, num_classes=dataset.num_classes, mode=cell.mode)
+    if needs.needs_logits and task.defense.capabilities.head == "scalar":
+        yield (
+            f"attack {attack.name!r} takes the outputs for class logits under a cross-entropy, defense "
+            f"{task.defense.name!r} trains one number on a loss of its own"
+        )
+    yield from attack.training_problems(cell.training)
+
+
+def _words(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
