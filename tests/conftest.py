@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE_VFL_DEBUG")
 
 
-# Groups stay with one worker, one test after the other: each of these files holds a Ray, a server or a study that
-# its tests share, and two Rays at once would take the cores from each other's clocks.
+# Groups stay with one worker, one test after the other: each of these files holds a Ray, a server, a study or scores
+# that its tests share, and two Rays at once would take the cores from each other's clocks.
 IN_ONE_WORKER = {
     "tests/cli/test_verbs_on_a_study.py": "ray",
     "tests/samples/test_upgrade.py": "ray",
@@ -23,6 +23,7 @@ IN_ONE_WORKER = {
     "tests/search/test_watch.py": "ray",
     "tests/service/test_jobs.py": "ray",
     "tests/spaces/test_recipe_domains.py": "ray",
+    "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/reports/test_reports.py": "reports",
     "tests/tracking/test_tracking.py": "tracking",
 }

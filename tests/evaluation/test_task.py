@@ -50,8 +50,8 @@ def calls_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], 
 
 def test_an_evaluation_loads_its_data_and_builds_its_architecture_once(calls_of: Any) -> None:
     loads, builds = calls_of(load), calls_of(build_architecture)
-    settings = ["training.epochs=2"]
-    assert evaluate("breast_cancer", defense="laplace", attacks=["norm", "pmc"], settings=settings)["outcome"] == "ok"
+    settings, pmc = ["training.epochs=2"], {"name": "pmc", "variants": ["logreg"]}
+    assert evaluate("breast_cancer", defense="laplace", attacks=["norm", pmc], settings=settings)["outcome"] == "ok"
     assert (len(loads), len(builds)) == (1, 1)
 
 

@@ -36,6 +36,10 @@ def _ray():
     ray.shutdown()
 
 
+# One worker, where a test is not about several: each takes seconds to start.
+ALONE = {"concurrency": 1}
+
+
 def go(options=None, *, name="study", listeners=(), progress=False, trials=None, **fields):
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
@@ -89,7 +93,7 @@ def test_every_outcome_ends_as_what_it_is():
     space = {"name": "laplace", "space": {"scale": {"choice": [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]}}}
     options = {"nan_above": 0.9, "raise_above": 0.6, "oom_above": 0.8, "diverge_above": 0.2}
     # 1e-2 raises, 1e-1 runs out of memory first; with P > 1 none of them harms the others.
-    record = go(options, defense=space, resources={"pack": 5}).record()
+    record = go(options, defense=space, resources={**ALONE, "pack": 5}).record()
     ends = {t.params["scale"]: t.outcome.outcome for t in record.trials}
     assert ends == {1e-5: "ok", 1e-4: "diverged", 1e-3: "diverged", 1e-2: "error", 1e-1: "oom"}
     assert all(t.outcome.reason for t in record.trials if t.outcome.outcome != "ok")
@@ -97,7 +101,7 @@ def test_every_outcome_ends_as_what_it_is():
 
 
 def test_nan_ends_diverged_and_harms_nothing_else():
-    record = go({"nan_above": 0.5}, defense=WIDE, sampler="random", budget={"trials": 16}).record()
+    record = go({"nan_above": 0.5}, defense=WIDE, sampler="random", budget={"trials": 16}, resources=ALONE).record()
     check_ledger(record, 16)
     assert set(record.by_outcome()) == {"ok", "diverged", "running", "waiting"}
     for trial in record.trials:
@@ -106,7 +110,7 @@ def test_nan_ends_diverged_and_harms_nothing_else():
 
 
 def test_a_trial_over_its_time_is_a_timeout():
-    record = go({"sleep": 5.0}, budget={"trials": 2, "trial_minutes": 0.005}, resources={"pack": 2}).record()
+    record = go({"sleep": 5.0}, budget={"trials": 2, "trial_minutes": 0.005}, resources={**ALONE, "pack": 2}).record()
     assert {t.outcome.outcome for t in record.trials} == {"timeout"}
 
 
@@ -121,7 +125,7 @@ def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path, capsys):
 
 
 def test_a_setting_that_kills_every_worker_ends_as_an_error():
-    record = go({"exit_above": 0.9}, budget={"trials": 4}, resources={"pack": 4}).record()
+    record = go({"exit_above": 0.9}, budget={"trials": 4}, resources={**ALONE, "pack": 4}).record()
     check_ledger(record, 4)
     by_scale = {t.params["scale"]: t.outcome.outcome for t in record.counted}
     assert by_scale == {1e-4: "ok", 1e-3: "ok", 1e-2: "ok", 1e-1: "error"}
@@ -130,7 +134,7 @@ def test_a_setting_that_kills_every_worker_ends_as_an_error():
 def test_workers_that_all_die_end_the_search(monkeypatch):
     monkeypatch.setattr("tune_vfl.search.searcher._MAX_LOSSES_IN_A_ROW", 3)
     with pytest.raises(TuneVflError, match="workers die"):
-        go({"exit_above": -1.0}, defense=WIDE, budget={"trials": 40}, resources={"pack": 1})
+        go({"exit_above": -1.0}, defense=WIDE, budget={"trials": 40}, resources={**ALONE, "pack": 1})
     assert Ledger.open("study").record().running == 0
 
 
@@ -159,7 +163,7 @@ class Listening:
 
 def test_a_broken_listener_is_warned_of_once_and_the_others_hear_everything(capfd):
     broken, listening = Broken(), Listening()
-    ended = go(budget={"trials": 6}, defense=WIDE, listeners=(broken, listening))
+    ended = go(budget={"trials": 6}, defense=WIDE, listeners=(broken, listening), resources=ALONE)
     check_ledger(ended.record(), 6)
     assert broken.told == 6
     assert sorted(listening.trials) == [t.number for t in ended.record().trials]

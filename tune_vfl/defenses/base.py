@@ -75,6 +75,7 @@ class Defense(Hooks, Generic[P]):
         members: the parameters, one entry for each member of a pack, a single one for a trial alone.
         stacked: whether this is a pack, whose tensors have a leading axis of members.
         weakest: parameters with which the defense is the same as ``none``; None where it has no such setting.
+        quick: parameters with which its set-up is quick; the contract suite uses them.
         stream_prefix: put before the names of its random streams, so that the parts of a pipeline draw apart.
 
     Raises:
@@ -87,6 +88,7 @@ class Defense(Hooks, Generic[P]):
     Params: ClassVar[type[Strict]] = Strict
     capabilities: ClassVar[DefenseCapabilities] = DefenseCapabilities()
     weakest: ClassVar[Mapping[str, Any] | None] = None
+    quick: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(
         self,

@@ -27,3 +27,4 @@ class Dcae(Pipeline[DcaeParams]):
     Params = DcaeParams
     stages = (Cae, DiscreteSgd)
     capabilities = combined(stages)
+    quick = Cae.quick

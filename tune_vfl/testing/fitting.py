@@ -18,8 +18,8 @@ def allows(defense: type[Defense], case: Case) -> bool:
 
 
 def fitting(defense: type[Defense], case: Case) -> Strict:
-    """Return the default parameters, whole numbers lowered and choices changed until they fit the case."""
-    params = defense.Params()
+    """Return quick parameters, the defaults for most, whole numbers lowered and choices changed until they fit."""
+    params = defense.Params(**defense.quick)
     for name, value in params.model_dump().items():
         others: Sequence[Any] = get_args(defense.Params.model_fields[name].annotation)
         if isinstance(value, int) and not isinstance(value, bool):
