@@ -89,7 +89,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def medians(works: Sequence[Callable[[], object]], repeats: int = 9) -> list[float]:
-    """Return the median CPU seconds of each, measured in turns so that a noisy neighbour meets all of them."""
+    """Return the median CPU seconds of each, measured in turns so that a noisy neighbor meets all of them."""
     for work in works:
         work()
     samples = [[cpu_seconds(work) for work in works] for _ in range(repeats)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from types import ModuleType
@@ -103,3 +104,28 @@ def test_two_classes_of_one_name_are_refused() -> None:
         registry.register(name)(type("Same", (), {"__module__": f"tune_vfl.metrics.{name}", "__qualname__": name}))
     with pytest.raises(TuneVflError, match="Same"):
         class_names(registry)
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("tune_vfl.spec", "Strict Named Training StudySpec parse"),
+        ("tune_vfl.defenses.base", "DEFENSES Defense DefenseCapabilities defense"),
+        ("tune_vfl.attacks.base", "ATTACKS Attack AttackCapabilities AuxiliaryRequest TargetRequest attack"),
+        ("tune_vfl.data.base", "DATASETS Columns Dataset Loader Recipe Split dataset"),
+        ("tune_vfl.data.assemble", "assemble fingerprint"),
+        ("tune_vfl.models.base", "MODELS Architecture ModelOptions model"),
+        ("tune_vfl.protocol.hooks", "Context Hooks"),
+        ("tune_vfl.protocol.members", "Batch Pack Rows"),
+        ("tune_vfl.protocol.view", "Answer Average Moment Reconstruction Recording View"),
+        ("tune_vfl.evaluation", "evaluate evaluate_pack evaluate_spec"),
+        ("tune_vfl.config", "ExportedConfig load_config save_config"),
+        ("tune_vfl.testing.defenses", "DefenseContract"),
+        ("tune_vfl.testing.attacks", "AttackContract"),
+        ("tune_vfl.errors", "TuneVflError SpecError DataError NotGrantedError"),
+        ("tune_vfl.seeds", "Stream Streams"),
+    ],
+)
+def test_what_plug_ins_and_loops_import_stays_where_it_is(module: str, names: str) -> None:
+    found = importlib.import_module(module)
+    assert [name for name in names.split() if not hasattr(found, name)] == []

@@ -228,7 +228,7 @@ def test_median_of_a_batch_equals_numpy():
         assert median(x[:, :n]).squeeze(-1).numpy() == pytest.approx(np.median(x[:, :n].numpy(), axis=-1))
 
 
-def test_only_rules_with_true_centres_are_upper_bounds():
+def test_only_rules_with_true_centers_are_upper_bounds():
     def instance(name):
         return ATTACKS[name](ATTACKS[name].Params())
 

@@ -56,7 +56,7 @@ def test_member_norm_equals_torch_one_member_at_a_time(training):
     torch.testing.assert_close(mine(x), torch.stack([bn(part) for bn, part in zip(plain, x, strict=True)]))
 
 
-def test_the_head_starts_without_a_preference_and_normalises_first():
+def test_the_head_starts_without_a_preference_and_normalizes_first():
     head = InferenceHead(4, 3, layers=2, stream=Stream(0, "head"), lead=())
     assert [type(m).__name__ for m in head] == ["MemberNorm", "ReLU", "Linear"] * 2
     assert (head[2].weight == 1).all()

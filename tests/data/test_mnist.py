@@ -146,5 +146,5 @@ def test_the_official_files_are_as_published() -> None:
     assert cut.y_train[:5].tolist() == [5, 0, 4, 1, 9]
     assert data.active is not None
     images = torch.cat([data.passive[0].x, data.active.x], 3)[:60_000]
-    # The mean that everybody normalises with.
+    # The mean that everybody normalizes with.
     assert float(images.mean()) == pytest.approx(0.1307, abs=1e-4)

@@ -47,7 +47,7 @@ def modelnet_files(root: Path, layout: str = "modelnet40_images_new_12x", train:
 
 
 @pytest.mark.parametrize("layout", ["modelnet40_images_new_12x", "modelnet40v1png"])
-def test_six_parties_have_two_neighbouring_views_each(tmp_path: Path, layout: str) -> None:
+def test_six_parties_have_two_neighboring_views_each(tmp_path: Path, layout: str) -> None:
     modelnet_files(tmp_path, layout)
     data = read(tmp_path, "modelnet", size=8)
     assert data.active is None
