@@ -122,7 +122,7 @@ def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
     better = rows[(rows[:, 0] > worst[0]) & (rows[:, 1] < worst[1])]
     if not len(better):
         return 0.0
-    return float(moocore.hypervolume(better, ref=worst, maximize=[True, False]))
+    return float(moocore.hypervolume(better, ref=worst, maximise=[True, False]))
 
 
 def hypervolume_history(points: ArrayLike, reference: Sequence[float]) -> NDArray[np.float64]:
