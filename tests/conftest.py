@@ -10,6 +10,9 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+# One thread a process, as .ci/run has it: workers that each take all cores only wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # What a person may have set for clusters and servers of theirs; no test may act on it.
 OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE_VFL_DEBUG")
 
