@@ -10,7 +10,7 @@ import torch
 
 from tests.helpers.cells import cells
 from tune_vfl import evaluate
-from tune_vfl.evaluation import evaluate_pack, measure_references, stacks
+from tune_vfl.evaluation import evaluate_pack, measure_references
 from tune_vfl.evaluation import measuring as module
 from tune_vfl.evaluation import packs as packs_module
 from tune_vfl.evaluation.resolving import resolve
@@ -145,7 +145,7 @@ def test_what_cannot_be_stacked_is_run_one_by_one() -> None:
             }
         )
     )
-    assert not stacks(cell)
+    assert not Task.open(cell).stacks
     first, second = evaluate_pack(cell, [{"keep": 0.5}, {"keep": 1.0}])
     assert first.outcome == second.outcome == "ok"
     assert len(first.attacks["pmc"].values) == 2

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tune_vfl.evaluation.measuring import measure_references
-    from tune_vfl.evaluation.packs import evaluate, evaluate_pack, evaluate_spec, setting_of, stacks
+    from tune_vfl.evaluation.packs import evaluate, evaluate_pack, evaluate_spec, setting_of
 
-__all__ = ["evaluate", "evaluate_pack", "evaluate_spec", "measure_references", "setting_of", "stacks"]
+__all__ = ["evaluate", "evaluate_pack", "evaluate_spec", "measure_references", "setting_of"]
 
 
 def __getattr__(name: str) -> Any:

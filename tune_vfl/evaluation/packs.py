@@ -86,6 +86,11 @@ class _Bench:
         """What attacks are compared with: as it was given, else measured here."""
         return self.known_references or references_once(self.task)
 
+    @cached_property
+    def guess(self) -> float:
+        """The success of the best constant guess, the same for every trial."""
+        return guess_of(self.task)
+
     def evaluate(self, params: Sequence[Settings]) -> list[Outcome]:
         """Return an outcome a setting, in order."""
         outcomes: dict[int, Outcome] = {}
@@ -145,11 +150,11 @@ class _Bench:
             what = ", ".join(dict.fromkeys(lost.values()))
             reason = f"{what} became non-finite with seed {', '.join(map(str, lost))}"
             return Outcome(outcome="diverged", reason=reason, seconds=seconds)
-        guess, scores = guess_of(self.task), dict[str, AttackScore]()
+        scores: dict[str, AttackScore] = {}
         for attack in self.task.attacks:
             lower = self.references.r_lower.get(attack.name)
             columns = variants_of(table, attack.name)
-            summary = summarize(attack, columns, num_classes=cell.num_classes, guess=guess, r_lower=lower)
+            summary = summarize(attack, columns, num_classes=cell.num_classes, guess=self.guess, r_lower=lower)
             if summary is None:
                 return Outcome.failed(
                     "error", f"attack {attack.name!r} is undefined on this data: no seed gave a score"
@@ -166,11 +171,6 @@ class _Bench:
             notes=list(dict.fromkeys([*self.task.dataset.notes, *(n for notes in table["notes",] for n in notes)])),
             logged={name: sum(values) / len(values) for name, values in below(table, "logged").items()},
         )
-
-
-def stacks(cell: Cell) -> bool:
-    """Whether trials of this cell can be trained in one pass."""
-    return Task.open(cell).stacks
 
 
 def trials_that_fit(task: Task) -> int:
