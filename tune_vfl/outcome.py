@@ -45,12 +45,17 @@ class AttackScore(Score):
     """How well one attack did: its best variant's success over the seeds.
 
     Attributes:
-        advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1].
-        advantage_std: sample standard deviation over the seeds of the same number before clipping.
+        advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1]; where less than .1 is left above the
+            floor it is divided by .1.
+        advantages: one a seed, signed and never clipped, whose mean is the undivided advantage; empty in an outcome of
+            measure 1.
+        advantage_std: sample standard deviation over the seeds of ``advantage`` before clipping.
         floor: the best success that needs no VFL: the larger of the guess and ``r_lower`` (mean over seeds).
+        floors: one a seed; empty in an outcome of measure 1.
         guess: the best constant guess: AUC 0.5, or the majority share; 0 for a reconstruction.
         r_lower: the same attack on an untrained bottom model, where it needs no gradients.
-        variant: the variant that the success belongs to.
+        variant: the variant that the success belongs to; ``chosen`` where the attacker's own validation picks one of
+            several, another one in another seed.
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.
         upper_bound: the attacker could not have picked this variant, or uses an oracle.
         weak_attack: success below ``r_lower``: the attack is too weak to say anything about the defense.
@@ -59,7 +64,9 @@ class AttackScore(Score):
 
     advantage: float = 0.0
     advantage_std: float = 0.0
+    advantages: list[float] = Field(default_factory=list)
     floor: float = 0.0
+    floors: list[float] = Field(default_factory=list)
     guess: float = 0.0
     r_lower: float | None = None
     variant: str = ""

@@ -13,7 +13,8 @@ from tune_vfl.attacks.parts.centers import median, nearer_positive
 from tune_vfl.data.base import Split
 from tune_vfl.evaluation.grants.positive_hints import PositiveHints
 from tune_vfl.evaluation.run import Run
-from tune_vfl.metrics.leakage import leak_auc
+from tune_vfl.evaluation.scoring import score_answer
+from tune_vfl.protocol.granted import Centers
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.view import ClassOracle, Recording, View
 from tune_vfl.seeds import Streams
@@ -25,28 +26,20 @@ def attack(name, gradients, y, *, batch=None, **params):
     batch = batch or n
     recording = Recording(torch.arange(n), gradients, tuple((s, min(s + batch, n)) for s in range(0, n, batch)))
 
-    def of(values, ids, kind):
-        centers = []
-        for c in (0, 1):
-            mine = values[y[ids] == c]
-            nothing = torch.full((values.shape[-1],), math.nan)
-            centers.append(nothing if not len(mine) else mine.mean(0) if kind == "mean" else mine.quantile(0.5, dim=0))
-        return torch.stack(centers)
-
+    keys = torch.rand(n, generator=torch.Generator().manual_seed(0))
     view = View(
         attack=name,
         lead=(),
         num_classes=2,
         streams=Streams(0),
-        held={"gradients": {"last": recording}, "class_oracle": ClassOracle(of=of)},
+        held={"gradients": {"last": recording}, "class_oracle": ClassOracle.from_labels(y, 2, keys)},
     )
     cls = ATTACKS[name]
-    return cls(cls.Params(**params)).run(view)
+    return cls(cls.Params(moments=("last",), **params)).run(view)
 
 
 def leak(answer, y):
-    keep = slice(None) if answer.counted is None else answer.counted
-    return leak_auc(answer.scores[keep].numpy(), y[answer.ids][keep].numpy(), flip=not answer.oriented)
+    return score_answer(answer, y, y, 2, [0])["success"][0]
 
 
 def test_norm_of_width_one_is_absolute_unless_signed():
@@ -99,7 +92,7 @@ def direction_answers(g, hints):
         {"gradients": {"last": recording}, "positive_hints": lambda _, count: hints},
     )
     cls = ATTACKS["direction"]
-    return cls(cls.Params(hints=hints.shape[-1])).run(view)
+    return cls(cls.Params(hints=hints.shape[-1], moments=("last",))).run(view)
 
 
 def test_direction_with_a_hint_of_length_zero_knows_nothing():
@@ -156,7 +149,7 @@ def test_direction_is_perfect_where_classes_point_apart():
 def test_nearer_positive_equals_comparing_distances():
     generator = torch.Generator().manual_seed(1)
     values, centers = torch.randn(3, 50, 4, generator=generator), torch.randn(3, 2, 4, generator=generator)
-    scores, known = nearer_positive(values, centers)
+    scores, known = nearer_positive(values, of_everybody(centers, 50))
     to_zero, to_one = ((values.double() - centers[:, c : c + 1]).norm(dim=-1) for c in (0, 1))
     assert torch.equal(scores.bool(), to_one <= to_zero)
     assert known.all()
@@ -164,8 +157,37 @@ def test_nearer_positive_equals_comparing_distances():
 
 def test_a_tie_goes_to_the_positive_class_unless_strict():
     values, centers = torch.tensor([[0.0]]), torch.tensor([[-1.0], [1.0]])
-    assert nearer_positive(values, centers)[0].tolist() == [1.0]
-    assert nearer_positive(values, centers, strict=True)[0].tolist() == [0.0]
+    assert nearer_positive(values, of_everybody(centers, 1))[0].tolist() == [1.0]
+    assert nearer_positive(values, of_everybody(centers, 1), strict=True)[0].tolist() == [0.0]
+
+
+def of_everybody(centers, rows):
+    """The same centers for all rows, which fall into one fold."""
+    return Centers(torch.zeros(*centers.shape[:-2], rows, dtype=torch.long), centers.unsqueeze(-3))
+
+
+@pytest.mark.parametrize("kind", ["mean", "median"])
+def test_centers_leave_a_rows_own_fold_out(kind):
+    generator = torch.Generator().manual_seed(6)
+    labels, keys = torch.randint(0, 2, (2, 40), generator=generator), torch.rand(2, 40, generator=generator)
+    values = torch.randn(2, 40, 3, generator=generator)
+    ids = torch.stack([torch.randperm(40, generator=generator) for _ in range(2)])
+    found = ClassOracle.from_labels(labels, 2, keys).of(values, ids, kind)
+    for member in range(2):
+        y = labels[member][ids[member]]
+        for fold in found.folds[member].unique().tolist():
+            for c in (0, 1):
+                rest = values[member][(found.folds[member] != fold) & (y == c)]
+                twin = rest.mean(0) if kind == "mean" else rest.quantile(0.5, dim=0)
+                torch.testing.assert_close(found.without[member, fold, c], twin)
+    assert [len(f.unique()) for f in found.folds] == [10, 10]
+
+
+def test_of_three_positives_every_fold_holds_one():
+    y = torch.tensor([1, 1, 1] + [0] * 30)
+    found = ClassOracle.from_labels(y, 2, torch.rand(33)).of(torch.randn(33, 2), torch.arange(33), "mean")
+    assert sorted(found.folds[:3].tolist()) == [0, 1, 2]
+    assert found.folds[3:].bincount().tolist() == [10, 10, 10]
 
 
 @pytest.mark.parametrize("budget", [0.25, 1.0, 4.0, 25.0])
@@ -187,19 +209,20 @@ def test_mean_spaces_agree_for_width_one_and_differ_where_sums_cancel():
     assert leak(attack("mean", cancelling, y, space="sum")["mean"], y) == 0.5
 
 
-def test_batch_means_leak_a_lonely_positive_by_themselves():
+def test_a_lonely_positive_does_not_stand_for_itself():
     generator = torch.Generator().manual_seed(2)
     g, y = torch.randn(400, 8, generator=generator), torch.tensor(([1] + [0] * 9) * 40)
-    pooled = leak(attack("mean", g, y, batch=10)["mean"], y)
-    by_batch = leak(attack("mean", g, y, batch=10, centers="batch")["mean"], y)
-    assert by_batch > 0.9 > 0.75 > pooled
+    assert not attack("mean", g, y, batch=10, centers="batch")["mean"].counted.any()
+    by_two = torch.tensor(([1, 1] + [0] * 8) * 40)
+    answers = [attack("mean", g, by_two, batch=10, centers=c)["mean"] for c in ("batch", "epoch")]
+    assert all(leak(answer, by_two) == pytest.approx(0.5, abs=0.08) for answer in answers)
 
 
 def test_batches_of_one_class_are_not_counted():
-    g, y = torch.arange(6.0).unsqueeze(-1), torch.tensor([0, 0, 0, 0, 1, 0])
-    answer = attack("mean", g, y, batch=3, centers="batch")["mean"]
-    assert answer.counted.tolist() == [False] * 3 + [True] * 3
-    nobody = attack("median", g, torch.zeros(6, dtype=torch.long))["class_median"]
+    g, y = torch.arange(8.0).unsqueeze(-1), torch.tensor([0, 0, 0, 0, 1, 1, 0, 0])
+    answer = attack("mean", g, y, batch=4, centers="batch")["mean"]
+    assert answer.counted.tolist() == [False] * 4 + [True] * 4
+    nobody = attack("median", g, torch.zeros(8, dtype=torch.long))["class_median"]
     assert not nobody.counted.any()
     assert torch.isfinite(nobody.scores).all()
 

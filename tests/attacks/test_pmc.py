@@ -15,9 +15,10 @@ from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.parts.conditioned import Conditioned
 from tune_vfl.attacks.parts.coordinates import GROUP_WEIGHT, RowCoordinates
 from tune_vfl.attacks.parts.inference_head import InferenceHead, MemberNorm
-from tune_vfl.attacks.parts.logistic import choose_and_fit, fit_logistic, folds_of, logits_of
+from tune_vfl.attacks.parts.logistic import choose_and_fit, fit_logistic, logits_of
 from tune_vfl.attacks.parts.mixmatch import Cycle, Fit, Pool, interleave, mixmatch, sharpen, supervised
 from tune_vfl.errors import SpecError
+from tune_vfl.protocol.folds import folds_of
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Auxiliary, Features
 from tune_vfl.seeds import Stream, Streams

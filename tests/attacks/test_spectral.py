@@ -12,6 +12,7 @@ from tune_vfl.errors import NotGrantedError
 from tune_vfl.evaluation import measure_references
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.metrics.leakage import leak_auc
+from tune_vfl.protocol.granted import WHOLE_TRAINING
 from tune_vfl.protocol.view import Recording, View
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import parse
@@ -24,7 +25,7 @@ def of_gradients(gradients, batches=None, **params):
     n = len(gradients)
     recording = Recording(torch.arange(n), gradients, batches or ((0, n),))
     view = View("spectral", (), 2, Streams(0), {"gradients": {"last": recording}})
-    return SPECTRAL(SPECTRAL.Params(source="gradient", **params)).run(view)["spectral"]
+    return SPECTRAL(SPECTRAL.Params(source="gradient", moments=("last",), **params)).run(view)["spectral"]
 
 
 def test_coordinates_equal_a_singular_value_decomposition_member_by_member():
@@ -78,7 +79,7 @@ def test_gradients_of_a_smaller_last_batch_do_not_stand_out():
 
 def test_it_needs_only_what_its_source_needs():
     embedding, gradient = (SPECTRAL(SPECTRAL.Params(source=s)) for s in ("embedding", "gradient"))
-    assert (embedding.moments(), gradient.moments()) == ((), ("last",))
+    assert (embedding.moments(), gradient.moments()) == ((), ("last", "first_batch", "epoch0", WHOLE_TRAINING))
     world = make_world(0)
     for attack, other in ((embedding, gradient), (gradient, embedding)):
         answer = attack.run(world.view(attack))["spectral"]

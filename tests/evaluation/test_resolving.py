@@ -21,7 +21,8 @@ def test_a_cell_writes_every_option_out() -> None:
     assert cell.training.epochs == 7
     assert cell.training.batch_size == 32  # the data set's own
     assert cell.model.options["embedding_dim"] >= 1
-    assert cell.attacks[0].options == {"average": 0, "d1": "abs"}
+    moments = ("last", "first_batch", "epoch0", "mean")
+    assert cell.attacks[0].options == {"average": 3, "d1": "abs", "moments": moments}
     assert (cell.metric, cell.num_classes, cell.mode, cell.seeds) == ("auc", 2, "split", (0, 1, 2))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Strict, Training, validated
@@ -111,6 +111,15 @@ class Attack(ABC, Generic[P_co]):
     def sees(self) -> frozenset[str]:
         """Return what its view must grant with these parameters; by default all that its capabilities list."""
         return self.capabilities.sees
+
+    def settled(self, *, epochs: int, fresh_noise: bool) -> Self:
+        """Return this attack with every parameter decided that depends on the training that it is going to see.
+
+        Args:
+            epochs: how long the training is.
+            fresh_noise: whether the defense draws noise on the gradients anew at each step.
+        """
+        return self
 
     def moments(self) -> tuple[Moment, ...]:
         """Return the moments of training it wants recorded; by default the last epoch if it reads gradients."""

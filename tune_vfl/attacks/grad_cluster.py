@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.parts.kmeans import spherical_kmeans, unit
+from tune_vfl.attacks.parts.moments import MomentAttack, MomentParams, Name
+from tune_vfl.protocol.folds import folds_of
 from tune_vfl.protocol.members import gather_rows
-from tune_vfl.protocol.view import Answer, View
-from tune_vfl.spec import Strict
+from tune_vfl.protocol.view import Answer, Recording, View
+
+_FOLDS = 5
 
 
-class GradClusterParams(Strict):
+class GradClusterParams(MomentParams):
     """Parameters of :class:`GradCluster`."""
+
+    moments: tuple[Name, ...] = Field(
+        ("last", "epoch0", "mean"),
+        description="when gradients are read, each by itself: the last epoch, the first one, each row's mean over all; "
+        "a first batch holds too few labeled rows",
+    )
+
+    @field_validator("moments")
+    @classmethod
+    def _labeled_rows_are_there(cls, moments: tuple[Name, ...]) -> tuple[Name, ...]:
+        if "first_batch" in moments:
+            raise ValueError("clusters are named by labeled rows, of which a first batch holds too few; leave it out")
+        return moments
 
     clusters_per_class: int = Field(
         4,
@@ -32,8 +48,8 @@ class GradClusterParams(Strict):
 
 
 @attack("grad_cluster")
-class GradCluster(Attack[GradClusterParams]):
-    """Clusters the directions of the last epoch's gradients; each cluster is named by most of the labeled rows in it.
+class GradCluster(MomentAttack[GradClusterParams]):
+    """Clusters the directions of an epoch's gradients; each cluster is named by most of the labeled rows in it.
 
     With a top model the entries of a cut gradient belong to no class, so its signs say nothing, but its direction still
     depends on the class. A cluster without labeled rows, or with a tie, takes the class of the labeled row nearest to
@@ -46,23 +62,25 @@ class GradCluster(Attack[GradClusterParams]):
     Params = GradClusterParams
     capabilities = AttackCapabilities(sees=frozenset({"gradients", "auxiliary"}))
 
-    def run(self, view: View) -> dict[str, Answer]:
+    def read(self, view: View, seen: Recording) -> dict[str, Answer]:
         """Return the variant ``grad_cluster``: scores ``(*trials, M, K)`` in [-1, 1], oriented."""
-        seen, known = view.recording("last"), view.auxiliary
+        known = view.auxiliary
         rows = unit(seen.gradients)
         # Where each row of the training split stands in the recording, and which ones are labeled.
         place = seen.ids.argsort(-1)
         labeled = torch.zeros_like(seen.ids, dtype=torch.bool).scatter(-1, place.gather(-1, known.ids), True)
+        streams = view.streams.restarted()  # each moment draws what it would draw alone
         centers = spherical_kmeans(
             spread(rows, self.params.fit_rows),
             self.params.clusters_per_class * view.num_classes,
-            streams=view.streams,
+            streams=streams,
             restarts=self.params.restarts,
         )
         near = gather_rows(rows, place.gather(-1, known.ids)) @ centers.transpose(-1, -2)
-        names = named(near, one_hot(known.labels, view.num_classes).bool())
-        scores = best_of_each_name(rows @ centers.transpose(-1, -2), names, view.num_classes)
-        return {"grad_cluster": Answer(scores=scores, ids=seen.ids, oriented=True, counted=~labeled)}
+        labels = one_hot(known.labels, view.num_classes).bool()
+        scores = best_of_each_name(rows @ centers.transpose(-1, -2), named(near, labels), view.num_classes)
+        right = validated(near, labels, streams["folds"].uniform(known.labels.shape[-1]))
+        return {"grad_cluster": Answer(scores, seen.ids, oriented=True, counted=~labeled, validation=right)}
 
 
 def spread(rows: Tensor, count: int) -> Tensor:
@@ -87,6 +105,25 @@ def named(near: Tensor, labels: Tensor) -> Tensor:
     # A quarter of a cosine is always less than half a vote, so votes come first; the cosine decides between equal
     # votes, and names clusters that hold no labeled row.
     return (votes + nearest / 4).argmax(-1)
+
+
+def validated(near: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
+    """Return ``(*trials,)``: the share of labeled rows that get their class where clusters are named without them.
+
+    Args:
+        near: ``(*trials, A, C)`` cosine of each labeled row with each center.
+        labels: ``(*trials, A, K)`` bool, one-hot.
+        keys: ``(*trials, A)`` numbers in [0, 1) that order the rows of a class, of which every fold gets some.
+    """
+    y = labels.int().argmax(-1)
+    folds = folds_of(y, keys, _FOLDS)
+    right = torch.zeros_like(keys)
+    for f in range(_FOLDS):
+        held_out = folds == f
+        names = named(near, labels & ~held_out.unsqueeze(-1))
+        said = best_of_each_name(near, names, labels.shape[-1]).argmax(-1)
+        right = torch.where(held_out, (said == y).to(right.dtype), right)
+    return right.mean(-1)
 
 
 def best_of_each_name(cosines: Tensor, names: Tensor, num_classes: int) -> Tensor:

@@ -8,12 +8,12 @@ import torch
 from pydantic import Field
 
 from tune_vfl.attacks.base import AttackCapabilities, attack
-from tune_vfl.attacks.parts.averaging import AveragingAttack, AveragingParams
 from tune_vfl.attacks.parts.centers import nearer_positive
+from tune_vfl.attacks.parts.moments import MomentAttack, MomentParams
 from tune_vfl.protocol.view import Answer, Recording, View
 
 
-class MeanParams(AveragingParams):
+class MeanParams(MomentParams):
     """Parameters of :class:`Mean`."""
 
     space: Literal["vector", "sum"] = Field(
@@ -27,7 +27,7 @@ class MeanParams(AveragingParams):
 
 
 @attack("mean")
-class Mean(AveragingAttack[MeanParams]):
+class Mean(MomentAttack[MeanParams]):
     """Predicts 1 where a row's gradient is at least as near to the positive class's mean as to the negative one's.
 
     The means are computed with true labels, which makes the result an upper bound. Scores are hard, so their AUC is the
@@ -48,9 +48,10 @@ class Mean(AveragingAttack[MeanParams]):
         values = seen.gradients.sum(-1, keepdim=True) if summed else seen.gradients
         blocks = seen.batches if self.params.centers == "batch" else ((0, values.shape[-2]),)
         parts = []
-        for start, stop in blocks:
+        for block, (start, stop) in enumerate(blocks):
             rows = values[..., start:stop, :]
             centers = of(rows, seen.ids[..., start:stop], "mean")
-            parts.append(nearer_positive(rows, centers, strict=summed))
-        scores, counted = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
-        return {"mean": Answer(scores=scores, ids=seen.ids, oriented=True, counted=counted)}
+            apart = centers.folds + block * centers.without.shape[-3]
+            parts.append((*nearer_positive(rows, centers, strict=summed), apart))
+        scores, counted, folds = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
+        return {"mean": Answer(scores, seen.ids, oriented=True, counted=counted, folds=folds)}

@@ -8,12 +8,12 @@ import torch
 from pydantic import Field
 
 from tune_vfl.attacks.base import AttackCapabilities, attack
-from tune_vfl.attacks.parts.averaging import AveragingAttack, AveragingParams, plain_variant
 from tune_vfl.attacks.parts.centers import median, nearer_positive
+from tune_vfl.attacks.parts.moments import MomentAttack, MomentParams, plain_variant
 from tune_vfl.protocol.view import Answer, Recording, View
 
 
-class MedianParams(AveragingParams):
+class MedianParams(MomentParams):
     """Parameters of :class:`Median`."""
 
     rule: Literal["class_median", "pooled", "both"] = Field(
@@ -24,7 +24,7 @@ class MedianParams(AveragingParams):
 
 
 @attack("median")
-class Median(AveragingAttack[MedianParams]):
+class Median(MomentAttack[MedianParams]):
     """Two rules that share a name in the literature.
 
     ``class_median`` predicts 1 where a row is at least as near to the positive class's coordinate-wise median, taken
@@ -50,7 +50,7 @@ class Median(AveragingAttack[MedianParams]):
         if rule in ("class_median", "both"):
             centers = view.class_oracle.of(seen.gradients, seen.ids, "median")
             scores, counted = nearer_positive(seen.gradients, centers)
-            answers["class_median"] = Answer(scores=scores, ids=seen.ids, oriented=True, counted=counted)
+            answers["class_median"] = Answer(scores, seen.ids, oriented=True, counted=counted, folds=centers.folds)
         if rule in ("pooled", "both"):
             answers["pooled"] = _pooled(seen)
         return answers

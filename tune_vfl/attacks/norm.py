@@ -8,11 +8,11 @@ import torch
 from pydantic import Field
 
 from tune_vfl.attacks.base import AttackCapabilities, attack
-from tune_vfl.attacks.parts.averaging import AveragingAttack, AveragingParams
+from tune_vfl.attacks.parts.moments import MomentAttack, MomentParams
 from tune_vfl.protocol.view import Answer, Recording, View
 
 
-class NormParams(AveragingParams):
+class NormParams(MomentParams):
     """Parameters of :class:`Norm`."""
 
     d1: Literal["abs", "signed"] = Field(
@@ -21,7 +21,7 @@ class NormParams(AveragingParams):
 
 
 @attack("norm")
-class Norm(AveragingAttack[NormParams]):
+class Norm(MomentAttack[NormParams]):
     """Scores each row by the length of the gradient received for it, times the rows of its batch.
 
     Gradients are those of a batch's mean loss: without the factor the rows of a smaller last batch would all rank high,

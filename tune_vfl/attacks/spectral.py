@@ -8,18 +8,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.parts.completion import in_chunks
-from tune_vfl.protocol.view import Answer, View
-from tune_vfl.spec import Strict
+from tune_vfl.attacks.parts.moments import MomentAttack, MomentParams
+from tune_vfl.protocol.view import Answer, Recording, View
 
 
-class SpectralParams(Strict):
+class SpectralParams(MomentParams):
     """Parameters of :class:`Spectral`."""
 
     source: Literal["embedding", "gradient"] = Field(
         "embedding",
-        description="what is scored: the trained bottom model's embeddings, or the cut gradients of the last epoch",
+        description="what is scored: the trained bottom model's embeddings, or cut gradients at each of the moments",
     )
     score: Literal["signed", "squared"] = Field(
         "signed", description="the coordinate along the direction, or its square, which is large for outliers"
@@ -27,7 +27,7 @@ class SpectralParams(Strict):
 
 
 @attack("spectral")
-class Spectral(Attack[SpectralParams]):
+class Spectral(MomentAttack[SpectralParams]):
     """Scores each row by its coordinate along the top singular vector of the centered rows of a whole epoch.
 
     It uses no label: which end is positive is not known, so the score is not oriented. Gradients are those of a batch's
@@ -47,8 +47,15 @@ class Spectral(Attack[SpectralParams]):
         return frozenset({"gradients"} if self.params.source == "gradient" else {"features", "bottom"})
 
     def run(self, view: View) -> dict[str, Answer]:
-        """Return the variant ``spectral``: scores ``(*trials, M)``."""
-        rows, ids = _gradients(view) if self.params.source == "gradient" else _embeddings(view)
+        """Return the variant ``spectral``: scores ``(*trials, M)``; of gradients, one for each moment."""
+        return super().run(view) if self.params.source == "gradient" else self._scored(*_embeddings(view))
+
+    def read(self, view: View, seen: Recording) -> dict[str, Answer]:
+        """Return the variant ``spectral`` of one recording."""
+        sizes = torch.cat([seen.gradients.new_full((stop - start,), stop - start) for start, stop in seen.batches])
+        return self._scored(seen.gradients * sizes.unsqueeze(-1), seen.ids)
+
+    def _scored(self, rows: Tensor, ids: Tensor) -> dict[str, Answer]:
         along = coordinates(rows)
         return {"spectral": Answer(scores=along if self.params.score == "signed" else along.square(), ids=ids)}
 
@@ -57,12 +64,6 @@ def _embeddings(view: View) -> tuple[Tensor, Tensor]:
     axis, x = len(view.lead), view.features.train
     embedded = in_chunks(view.bottom().eval(), x, axis)
     return embedded, torch.arange(x.shape[axis]).expand(*view.lead, x.shape[axis])
-
-
-def _gradients(view: View) -> tuple[Tensor, Tensor]:
-    seen = view.recording("last")
-    sizes = torch.cat([seen.gradients.new_full((stop - start,), stop - start) for start, stop in seen.batches])
-    return seen.gradients * sizes.unsqueeze(-1), seen.ids
 
 
 def coordinates(rows: Tensor) -> Tensor:

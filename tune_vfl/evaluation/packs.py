@@ -15,7 +15,7 @@ from tune_vfl.evaluation.attempts import together_or_alone
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.measuring import guess_of, measure_pack, references_once
 from tune_vfl.evaluation.resolving import open_task
-from tune_vfl.evaluation.scoring import summarize
+from tune_vfl.evaluation.summarizing import summarize
 from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
 from tune_vfl.evaluation.task import Task
 from tune_vfl.machine.runtime import device_for

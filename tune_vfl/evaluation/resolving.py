@@ -67,10 +67,13 @@ def open_task(spec: StudySpec, root: Path | None = None, dataset: Dataset | None
     architecture = problems.attempt(lambda: _architecture(spec.model, dataset, defense_class))
     if architecture is None or defense_class is None:
         raise SpecError(problems)
+    training = spec.training.over(dataset.recipe.training)
+    fresh_noise = "gradients" in defense_class.capabilities.random
+    attacks = [a.settled(epochs=training.epochs, fresh_noise=fresh_noise) for a in attacks]
     cell = Cell(
         dataset=written_out(spec.dataset, root),
         model=Named(name=architecture.name, **architecture.options.model_dump(exclude_none=True)),
-        training=spec.training.over(dataset.recipe.training),
+        training=training,
         defense=spec.defense.name,
         fixed=spec.defense.params,
         attacks=tuple(Named(name=a.name, **a.params.model_dump()) for a in attacks),

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.table import Numbers
 from tune_vfl.metrics import leakage as metric
 from tune_vfl.metrics import reconstruction
-from tune_vfl.outcome import AttackScore, Score
+from tune_vfl.metrics.by_folds import auc_within_folds, stratified_folds
 from tune_vfl.protocol.answers import Answer, Reconstruction
-from tune_vfl.spec import Strict
+from tune_vfl.seeds import numpy_rng
 
 Array = NDArray[np.float64]
 
@@ -28,14 +27,18 @@ def success_metric(num_classes: int) -> str:
     return "top5" if num_classes > 50 else "top1"
 
 
-def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: int) -> Numbers:
+def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: int, seeds: Sequence[int]) -> Numbers:
     """Score one variant on every member.
+
+    Where the attacker does not know which end of its scores is positive, each of ten folds takes the end that the rows
+    of the others show.
 
     Args:
         answer: tensors with leading axes.
         y_train: ``(*trials, N)`` true labels of the training rows.
         y_test: ``(*trials, n_test)`` true labels of the test rows.
         num_classes: K.
+        seeds: each member's; rows fall into folds by it, the same ones for every variant of every attack.
 
     Returns:
         ``success``, what was measured beside it, and ``validation`` where the attacker estimates its own success.
@@ -46,13 +49,19 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     scores = _per_member(answer.scores, stacked)
     counted = None if answer.counted is None else _per_member(answer.counted, stacked)
     tests = None if answer.test is None else _per_member(answer.test, stacked)
+    ids = answer.ids.reshape(members, -1).numpy()
+    given = None if answer.folds is None else _per_member(answer.folds, stacked)
     test_labels = y_test.reshape(members, -1).numpy()
     result = _validation(answer)
     for i in range(members):
         keep = slice(None) if counted is None else counted[i]
-        measured = _measure(scores[i][keep], labels[i][keep], num_classes, flip=not answer.oriented)
+        flip, y = not answer.oriented, labels[i][keep]
+        folds = None if given is None else given[i][keep]
+        if flip and num_classes == 2:
+            folds = stratified_folds(y, _fold_keys(seeds[i], y_train.shape[-1])[ids[i][keep]])
+        measured = _measure(scores[i][keep], y, num_classes, flip=flip, folds=folds)
         if tests is not None:
-            held_out = _measure(tests[i], test_labels[i], num_classes, flip=not answer.oriented)
+            held_out = _measure(tests[i], test_labels[i], num_classes, flip=flip)
             measured["test"] = held_out[success_metric(num_classes)]
         measured["success"] = measured.pop(success_metric(num_classes))
         _append(result, measured)
@@ -92,12 +101,21 @@ def _per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
     return list(array) if stacked else [array]
 
 
-def _measure(scores: Array, y: NDArray[np.int64], num_classes: int, *, flip: bool) -> dict[str, float]:
+@lru_cache(maxsize=64)
+def _fold_keys(seed: int, rows: int) -> Array:
+    return numpy_rng(seed, "scoring/folds").random(rows)
+
+
+def _measure(
+    scores: Array, y: NDArray[np.int64], num_classes: int, *, flip: bool, folds: NDArray[np.int64] | None = None
+) -> dict[str, float]:
     """Return every number that these scores give: the success metric and what is logged beside it."""
     measured: dict[str, float] = {}
     by_class = scores.ndim == 2
-    if num_classes == 2:
+    if num_classes == 2 and folds is None:
         measured["leak_auc"] = metric.leak_auc(scores, y, flip=flip)
+    elif num_classes == 2 and folds is not None:
+        measured["leak_auc"] = auc_within_folds(metric.positive_score(scores), y, folds, flip=flip)
     if num_classes == 2 and (by_class or not flip):
         measured["f1"] = metric.f1(scores, y)
     if by_class or not flip:
@@ -115,79 +133,3 @@ def guess_success(y_train: Tensor, num_classes: int) -> float:
     shares = [np.sort(np.bincount(r, minlength=num_classes) / len(r))[::-1] for r in rows]
     top = 5 if num_classes > 50 else 1
     return float(np.mean([s[:top].sum() for s in shares]))
-
-
-def summarize(
-    attack: Attack[Strict],
-    variants: Mapping[str, Numbers],
-    *,
-    num_classes: int,
-    guess: float,
-    r_lower: Sequence[float] | None,
-) -> AttackScore | None:
-    """Summarize one trial: the best variant's success over its seeds, and every variant beside it.
-
-    Args:
-        attack: whose answers they are.
-        variants: the trial's columns, a value a seed.
-        num_classes: K.
-        guess: success of the best constant guess at labels; that at features, the mean, succeeds by 0.
-        r_lower: success of the same attack on an untrained bottom model, per seed, where that exists.
-
-    Returns:
-        None when no variant is defined on every seed.
-    """
-    on_features = attack.capabilities.goal == "features"
-    name = "reconstruction" if on_features else success_metric(num_classes)
-    guess = 0.0 if on_features else guess
-    scores = {v: Score.of(name, columns["success"]) for v, columns in variants.items()}
-    defined = {v: s for v, s in scores.items() if all(math.isfinite(x) for x in s.values)}
-    if not defined:
-        return None
-    best = max(defined, key=lambda v: defined[v].mean)
-    score = defined[best]
-    lower = None if r_lower is None else float(np.mean(r_lower))
-    floor = max(guess, lower if lower is not None else guess)
-    per_seed = [(v - floor) / (1 - floor) for v in score.values] if floor < 1 else [0.0]
-    chosen = _chosen(variants, defined)
-    return AttackScore(
-        **score.model_dump(),
-        advantage=metric.advantage(score.mean, floor),
-        advantage_std=Score.of("advantage", per_seed).std,
-        floor=floor,
-        guess=guess,
-        r_lower=lower,
-        variant=best,
-        variants={v: {**s.model_dump(), **_finite(_beside(variants[v]))} for v, s in defined.items()},
-        upper_bound=_is_upper_bound(attack, best, defined, chosen),
-        weak_attack=lower is not None and score.mean < lower,
-        extra={**_beside(variants[best]), **({} if chosen is None else {"chosen": chosen})},
-    )
-
-
-def _beside(columns: Numbers) -> dict[str, float]:
-    """Return the means of what was measured beside the success."""
-    return {k: float(np.nanmean(v)) for k, v in columns.items() if k not in ("success", "validation")}
-
-
-def _finite(numbers: Mapping[str, float]) -> dict[str, float]:
-    return {k: v for k, v in numbers.items() if math.isfinite(v)}
-
-
-def _chosen(variants: Mapping[str, Numbers], defined: Mapping[str, Score]) -> float | None:
-    """Return the success of the variant that the attacker would choose by its own validation, a mean over seeds."""
-    choosable = {v: variants[v]["validation"] for v in defined if "validation" in variants[v]}
-    if not choosable:
-        return None
-    seeds = range(len(next(iter(choosable.values()))))
-    picks = [max(choosable, key=lambda v, i=i: choosable[v][i]) for i in seeds]  # type: ignore[misc]
-    return float(np.mean([defined[v].values[i] for i, v in enumerate(picks)]))
-
-
-def _is_upper_bound(attack: Attack[Strict], best: str, defined: Mapping[str, Score], chosen: float | None) -> bool:
-    """Whether the attacker could not have had this success: an oracle, or a variant it could not have known to pick."""
-    if attack.is_upper_bound(best):
-        return True
-    if len(defined) == 1:
-        return False
-    return chosen is None or defined[best].mean > chosen + 1e-12

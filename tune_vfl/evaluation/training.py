@@ -115,12 +115,11 @@ def train_pack(
     return run
 
 
-def untrained(task: Task, pack: Pack) -> Run:
-    """Return a pack whose network nobody has trained, with weights of its own."""
+def untrained(task: Task, pack: Pack, start: int = 0) -> Run:
+    """Return a pack whose network nobody has trained, with weights of its own for each ``start``."""
     split = split_of(task.dataset, pack)
-    return Run(
-        task, pack, split, build_network(task, split, pack, Streams(pack.member_seeds, prefix="untrained/")).eval()
-    )
+    streams = Streams(pack.member_seeds, prefix=f"untrained/{start}/" if start else "untrained/")
+    return Run(task, pack, split, build_network(task, split, pack, streams).eval())
 
 
 def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor, seconds: Mapping[str, float]) -> None:

@@ -18,6 +18,8 @@ class Answer:
         counted: ``(*trials, M)`` bool: rows that count; None counts all.
         test: class scores ``(*trials, n_test, K)`` for the test rows, where the attack makes them.
         validation: ``(*trials,)`` the attacker's own estimate of this variant's success, by which it may choose.
+        folds: ``(*trials, M)`` int64 where rows of different folds were scored by different rules, fitted without
+            them: each fold is then measured by itself.
     """
 
     scores: Tensor
@@ -26,6 +28,7 @@ class Answer:
     counted: Tensor | None = None
     test: Tensor | None = None
     validation: Tensor | None = None
+    folds: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
+from tune_vfl.protocol.folds import folds_with_every_class
 from tune_vfl.seeds import Stream
+
+ORACLE_FOLDS = 10
 
 Instant = Literal["first_batch", "epoch0", "last"]
 
@@ -30,6 +34,8 @@ class Average:
 
 
 Moment = Instant | Average
+WHOLE_TRAINING = Average(10**9)
+"""Each row's mean over all epochs, however many there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,29 +89,67 @@ class Features:
 
 
 @dataclass(frozen=True, eq=False)
+class Centers:
+    """Each class's center, computed without the rows of one fold at a time.
+
+    Attributes:
+        folds: ``(*trials, M)`` int64 the fold of each row.
+        without: ``(*trials, F, K, d)`` the centers of the rows outside each fold; NaN for a class that has none there.
+    """
+
+    folds: Tensor
+    without: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class ClassOracle:
     """Per-class statistics of what was received, computed with true labels that the attacker does not have.
 
+    A row's own value must not move the centers that it is compared with: on noise it would be nearer to its own class's
+    by that alone. So rows fall into folds, and each fold is compared with centers of the others.
+
     Attributes:
-        of: ``(values (*trials, M, d), ids (*trials, M), "mean" | "median") -> (*trials, K, d)``; NaN for a class
-            without rows.
+        of: ``(values (*trials, M, d), ids (*trials, M), "mean" | "median") -> Centers``.
     """
 
-    of: Callable[[Tensor, Tensor, Literal["mean", "median"]], Tensor]
+    of: Callable[[Tensor, Tensor, Literal["mean", "median"]], Centers]
 
     @classmethod
-    def from_labels(cls, labels: Tensor, num_classes: int) -> ClassOracle:
-        """Return the oracle of the true labels ``(*trials, N)``, which ids are positions in."""
+    def from_labels(cls, labels: Tensor, num_classes: int, keys: Tensor) -> ClassOracle:
+        """Return the oracle of the true labels.
 
-        def of(values: Tensor, ids: Tensor, statistic: Literal["mean", "median"]) -> Tensor:
-            at = labels.gather(-1, ids)
-            rows = []
-            for c in range(num_classes):
-                masked = values.masked_fill((at != c).unsqueeze(-1), float("nan"))
-                rows.append(masked.nanmean(-2) if statistic == "mean" else masked.nanquantile(0.5, dim=-2))
-            return torch.stack(rows, dim=-2)
+        Args:
+            labels: ``(*trials, N)``, which ids are positions in.
+            num_classes: K.
+            keys: ``(*trials, N)`` random numbers in [0, 1), by which the rows of a class fall into folds.
+        """
+
+        def of(values: Tensor, ids: Tensor, statistic: Literal["mean", "median"]) -> Centers:
+            y = labels.gather(-1, ids)
+            folds = folds_with_every_class(y, keys.gather(-1, ids), ORACLE_FOLDS)
+            center = _means if statistic == "mean" else _medians
+            return Centers(folds, center(values, one_hot(y, num_classes).bool(), folds))
 
         return cls(of)
+
+
+def _means(values: Tensor, members: Tensor, folds: Tensor) -> Tensor:
+    """Return ``(*trials, F, K, d)`` means of ``(*trials, M, d)`` values by class, without each fold."""
+    inside = one_hot(folds, ORACLE_FOLDS).bool()
+    shares = (members.unsqueeze(-2) & ~inside.unsqueeze(-1)).to(values.dtype)  # (*trials, M, F, K)
+    sums = shares.flatten(-2).transpose(-1, -2) @ values
+    counts = shares.sum(-3).unsqueeze(-1)
+    return torch.where(counts > 0, sums.view(*counts.shape[:-1], -1) / counts, torch.nan)
+
+
+def _medians(values: Tensor, members: Tensor, folds: Tensor) -> Tensor:
+    """Return ``(*trials, F, K, d)`` medians, entry by entry, of values by class, without each fold."""
+    found = []
+    for f in range(ORACLE_FOLDS):
+        kept = members & (folds != f).unsqueeze(-1)
+        of_class = [values.masked_fill(~mine.unsqueeze(-1), torch.nan) for mine in kept.unbind(-1)]
+        found.append(torch.stack([mine.nanquantile(0.5, dim=-2) for mine in of_class], dim=-2))
+    return torch.stack(found, dim=-3)
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,6 +52,11 @@ class Pack:
         return self.seeds[0] if self.trials is None else list(self.seeds) * self.trials
 
     @property
+    def seed_of_each(self) -> list[int]:
+        """The seed of each member, of which a trial without leading axes is one."""
+        return list(self.seeds) * (self.trials or 1)
+
+    @property
     def lead(self) -> tuple[int, ...]:
         """The leading axes."""
         return () if self.trials is None else (self.trials * len(self.seeds),)

@@ -99,7 +99,8 @@ class View:
             held |= {"auxiliary": Auxiliary(*known), "positive_hints": _hints_from(known)}
         if labels is not None:
             shares = torch.nn.functional.one_hot(labels, num_classes).float().mean(-2)
-            held |= {"class_oracle": ClassOracle.from_labels(labels, num_classes), "class_prior": shares}
+            keys = Streams(seed)["class_oracle/folds"].uniform(rows)
+            held |= {"class_oracle": ClassOracle.from_labels(labels, num_classes, keys), "class_prior": shares}
         return cls("from_gradients", (), num_classes, Streams(seed), held)
 
     @classmethod

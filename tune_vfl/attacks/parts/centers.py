@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from tune_vfl.protocol.granted import Centers
 
-def nearer_positive(values: Tensor, centers: Tensor, *, strict: bool = False) -> tuple[Tensor, Tensor]:
-    """Predict 1 where a row is nearer to the positive class's center.
+
+def nearer_positive(values: Tensor, centers: Centers, *, strict: bool = False) -> tuple[Tensor, Tensor]:
+    """Predict 1 where a row is nearer to the positive class's center, of the centers without the row's own fold.
 
     The difference of squared distances equals ``2 (v - midpoint) . (mu1 - mu0)``, which keeps its precision where both
     distances are large beside their difference.
 
     Args:
         values: ``(*trials, M, d)``.
-        centers: ``(*trials, 2, d)``; NaN for a class without rows.
+        centers: of two classes.
         strict: whether a tie goes to the negative class.
 
     Returns:
         ``(*trials, M)`` scores 0.0 or 1.0, and ``(*trials, M)`` bool, False where a class had no rows.
     """
-    negative, positive = centers[..., :1, :], centers[..., 1:, :]
-    known = torch.isfinite(centers).all(-1).all(-1, keepdim=True)
-    side = ((values - (positive + negative) / 2) * (positive - negative)).sum(-1)
-    scores = (side > 0 if strict else side >= 0).to(values.dtype)
-    return scores, known.expand(scores.shape)
+    own = torch.arange(centers.without.shape[-3], device=values.device) == centers.folds.unsqueeze(-1)
+    known = (torch.isfinite(centers.without).all(-1).all(-1).unsqueeze(-2) & own).any(-1)
+    side = values.new_zeros(values.shape[:-1])
+    for f in range(centers.without.shape[-3]):
+        negative, positive = centers.without[..., f, :1, :], centers.without[..., f, 1:, :]
+        of_fold = ((values - (positive + negative) / 2) * (positive - negative)).sum(-1)
+        side = torch.where(own[..., f], of_fold, side)
+    return (side > 0 if strict else side >= 0).to(values.dtype), known
 
 
 def median(values: Tensor) -> Tensor:

@@ -13,9 +13,10 @@ from torch.nn.functional import one_hot
 from tune_vfl.attacks.parts.conditioned import Conditioned
 from tune_vfl.attacks.parts.coordinates import RowCoordinates
 from tune_vfl.attacks.parts.inference_head import InferenceHead
-from tune_vfl.attacks.parts.logistic import choose_and_fit, folds_of, logits_of
+from tune_vfl.attacks.parts.logistic import choose_and_fit, logits_of
 from tune_vfl.attacks.parts.mixmatch import Fit, Pool, mixmatch, supervised
 from tune_vfl.errors import SpecError
+from tune_vfl.protocol.folds import folds_of
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Listed, Strict

@@ -12,22 +12,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
 
-def folds_of(y: Tensor, keys: Tensor, folds: int) -> Tensor:
-    """Assign rows to folds whose sizes and class shares differ by at most one row.
-
-    Args:
-        y: ``(*trials, A)`` labels.
-        keys: ``(*trials, A)`` numbers in [0, 1) that order the rows of a class.
-        folds: how many.
-
-    Returns:
-        ``(*trials, A)`` int64 in ``0..folds-1``.
-    """
-    order = (y + keys).argsort(-1)
-    place = torch.arange(y.shape[-1], device=y.device).expand_as(order)
-    return torch.empty_like(order).scatter_(-1, order, place) % folds
-
-
 def fit_logistic(
     x: Tensor, y: Tensor, weights: Tensor, strengths: Tensor, *, num_classes: int, steps: int = 50
 ) -> Tensor:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.protocol.granted import ClassOracle
+from tune_vfl.seeds import Streams
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack
@@ -19,4 +20,5 @@ class ClassStatistics(Grant):
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> ClassOracle:
         """Return the oracle."""
-        return ClassOracle.from_labels(run.y_train, run.task.dataset.num_classes)
+        keys = Streams(run.pack.member_seeds)["class_oracle/folds"].uniform(run.y_train.shape[-1])
+        return ClassOracle.from_labels(run.y_train, run.task.dataset.num_classes, keys)

@@ -124,7 +124,7 @@ def test_the_longer_the_mean_the_less_noise_protects():
         world = make_world(0, rows=2000)
         world.recordings["last"] = mean
         cls = ATTACKS["direction"]
-        answer = cls(cls.Params()).run(world.view("direction"))["direction"]
+        answer = cls(cls.Params(moments=("last",))).run(world.view("direction"))["direction"]
         keep = answer.counted
         return leak_auc(answer.scores[keep].numpy(), y[answer.ids][keep].numpy(), flip=False)
 
@@ -137,8 +137,9 @@ def test_the_longer_the_mean_the_less_noise_protects():
 
 
 def averaged(average: int) -> Cell:
-    attacks = [{"name": n, "average": average} for n in ("norm", "direction", "mean")]
-    median = {"name": "median", "rule": "both", "average": average}
+    asked = {"average": average, "moments": ["last"]}
+    attacks = [{"name": n, **asked} for n in ("norm", "direction", "mean")]
+    median = {"name": "median", "rule": "both", **asked}
     return cells("training.epochs=6", defense="gaussian")(*attacks, median)
 
 
