@@ -24,17 +24,20 @@ from tune_vfl.models.base import VflNetwork, build
 from tune_vfl.protocol.loop import SplitTraining, overriding
 from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.seeds import Streams
-from tune_vfl.spec import Strict
+from tune_vfl.spec import RowsUsed, Strict
 
 
 @lru_cache(maxsize=4)
-def _stacked_split(dataset: Dataset, seeds: tuple[int, ...]) -> Split:
-    return Split.stack([split_for_seed(dataset, seed) for seed in seeds])
+def _stacked_split(dataset: Dataset, seeds: tuple[int, ...], rows: RowsUsed) -> Split:
+    return Split.stack([split_for_seed(dataset, seed, rows) for seed in seeds])
 
 
-def split_of(dataset: Dataset, pack: Pack) -> Split:
-    """Return the rows of a pack; packs of the same seeds share them."""
-    return split_for_seed(dataset, pack.seeds[0]) if pack.trials is None else _stacked_split(dataset, pack.seeds)
+def split_of(task: Task, pack: Pack) -> Split:
+    """Return the rows of a pack, those that the task's cell uses; packs of the same seeds share them."""
+    dataset, rows = task.dataset, task.cell.rows
+    if pack.trials is None:
+        return split_for_seed(dataset, pack.seeds[0], rows)
+    return _stacked_split(dataset, pack.seeds, rows)
 
 
 def extended(split: Split, defense: Defense, pack: Pack) -> Split:
@@ -94,7 +97,7 @@ def train_pack(
     start = time.perf_counter()
     widened = sum(a.widens for a in attacks)
     defense = build_defense(task, params, pack, widened=widened)
-    rows = extended(split_of(task.dataset, pack), defense, pack)
+    rows = extended(split_of(task, pack), defense, pack)
     network = build_network(task, rows, pack, Streams(pack.member_seeds), widened=widened).to(device)
     split, recipe = rows.to(device), task.cell.training
     set_up(defense, network, split, pack)
@@ -117,7 +120,7 @@ def train_pack(
 
 def untrained(task: Task, pack: Pack, start: int = 0) -> Run:
     """Return a pack whose network nobody has trained, with weights of its own for each ``start``."""
-    split = split_of(task.dataset, pack)
+    split = split_of(task, pack)
     streams = Streams(pack.member_seeds, prefix=f"untrained/{start}/" if start else "untrained/")
     return Run(task, pack, split, build_network(task, split, pack, streams).eval())
 
