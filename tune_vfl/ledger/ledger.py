@@ -252,6 +252,7 @@ class Ledger:
             trials=records,
             running=running,
             waiting=max(0, int(min(self.budget, self.most())) - counted - running),
+            measure=self.study.measure,
         )
 
     def most(self) -> float:

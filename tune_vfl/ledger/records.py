@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.spec.cell import MEASURE
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -46,6 +48,7 @@ class StudyRecord:
         reference_point: ``(utility, leakage)`` for the hypervolume, fixed at the study's start.
         trials: finished trials by number, preempted ones included.
         running, waiting: trials in flight, and trials still owed.
+        measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`.
     """
 
     spec: StudySpec
@@ -55,6 +58,7 @@ class StudyRecord:
     trials: tuple[TrialRecord, ...]
     running: int = 0
     waiting: int = 0
+    measure: int = MEASURE
 
     @property
     def name(self) -> str:
