@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,6 +166,7 @@ class _Bench:
         return Outcome(
             outcome="ok",
             utility=Score.of(cell.metric, table["utility",]),
+            utility_variance=[v for v in table["utility_variance",] if math.isfinite(v)],
             attacks=scores,
             leakage=worst.advantage if worst else 0.0,
             leakage_std=worst.advantage_std if worst else 0.0,

@@ -15,6 +15,7 @@ from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import split as split_for_seed
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
+from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import put
 from tune_vfl.evaluation.task import Task
@@ -143,6 +144,10 @@ def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor, seconds: 
     run.table["lost",] = ["training" if g else "" for g in gone]
     run.table["utility",] = [
         float("nan") if g else utility(metric, s, y)
+        for g, s, y in zip(gone, by_member.double().numpy(), labels, strict=True)
+    ]
+    run.table["utility_variance",] = [
+        float("nan") if g else row_variance(metric, s, y)
         for g, s, y in zip(gone, by_member.double().numpy(), labels, strict=True)
     ]
     run.table["notes",] = [defense.notes(member) for member in range(len(gone))]

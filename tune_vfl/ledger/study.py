@@ -11,6 +11,9 @@ from tune_vfl.ledger.selecting import select as select_point
 from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 STUDY_SCHEMA = "tune-vfl/study/1"
@@ -72,7 +75,8 @@ class Study:
             A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the
             seeds, and ``attacks``, the success of each by name.
         """
-        points = [self._point(t, attack) for t in self.front_trials(attack)]
+        confirmed = self.record().confirmed
+        points = [self._point(t, confirmed, attack) for t in self.front_trials(attack)]
         return sorted(points, key=lambda p: (-p["utility"], p["number"]))
 
     def hypervolume(self) -> float:
@@ -122,7 +126,7 @@ class Study:
 
         trial = select_point(self.front_trials(), select)
         cell, params = self._ledger.cell.with_params(trial.params)
-        point, metric = self._point(trial, None), trial.outcome.utility
+        point, metric = self._point(trial, self.record().confirmed), trial.outcome.utility
         numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
         measured = Measured(metric=metric.metric if metric else cell.metric, **numbers)
         config = export_config(
@@ -132,8 +136,11 @@ class Study:
             save_config(config, Path(path))
         return config
 
-    def _point(self, trial: TrialRecord, attack: str | None) -> dict[str, Any]:
+    def _point(
+        self, trial: TrialRecord, confirmed: Mapping[int, ConfirmedPoint], attack: str | None = None
+    ) -> dict[str, Any]:
         outcome = trial.outcome
+        again = confirmed.get(trial.number)
         spread = outcome.leakage_std if attack is None else outcome.attacks[attack].advantage_std
         return {
             "number": trial.number,
@@ -144,6 +151,8 @@ class Study:
             "leakage_std": spread or 0.0,
             "attacks": {name: score.mean for name, score in outcome.attacks.items()},
             "measure": self._ledger.study.measure,
+            "confirmed": again is not None,
+            **({} if again is None else {"confirmation": again.numbers()}),
         }
 
 
