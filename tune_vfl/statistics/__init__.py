@@ -1,0 +1,83 @@
+"""From noisy successes to numbers that one may rely on: floors, advantages, intervals, leakage, fronts, confirmation.
+
+numpy, and scipy's special functions once an interval is asked for. Functions can be imported from here:
+``from tune_vfl.statistics import levels``. docs/statistics.md tells in plain words what the numbers mean.
+"""
+
+from __future__ import annotations
+
+from tune_vfl.statistics.advantages import Advantage, advantage, chosen_floor
+from tune_vfl.statistics.floors import auc_by_fold, cross_fitted, cross_fitted_auc, nearest_center, stratified_folds
+from tune_vfl.statistics.fronts import (
+    Scale,
+    Tolerances,
+    candidates,
+    compromise,
+    dominance,
+    export_choice,
+    knee,
+    leakage_differences,
+    membership,
+    merged,
+    seeds_to_separate,
+)
+from tune_vfl.statistics.intervals import Estimate, differences, levels, levels_by_undefended, undecided
+from tune_vfl.statistics.leakage import (
+    Bounds,
+    bounds,
+    chosen_attacks,
+    clipped,
+    cross_selected,
+    leakage_bounds,
+    max_of_means,
+    mean_of_maxima,
+    worst_attack,
+)
+from tune_vfl.statistics.nulls import center_null, effective_dimension, folded_auc_null, permutation_p_value
+from tune_vfl.statistics.rejects import Plan, plan, totals
+from tune_vfl.statistics.rows import delong_variance, share_variance
+
+__all__ = [
+    "Advantage",
+    "Bounds",
+    "Estimate",
+    "Plan",
+    "Scale",
+    "Tolerances",
+    "advantage",
+    "auc_by_fold",
+    "bounds",
+    "candidates",
+    "center_null",
+    "chosen_attacks",
+    "chosen_floor",
+    "clipped",
+    "compromise",
+    "cross_fitted",
+    "cross_fitted_auc",
+    "cross_selected",
+    "delong_variance",
+    "differences",
+    "dominance",
+    "effective_dimension",
+    "export_choice",
+    "folded_auc_null",
+    "knee",
+    "leakage_bounds",
+    "leakage_differences",
+    "levels",
+    "levels_by_undefended",
+    "max_of_means",
+    "mean_of_maxima",
+    "membership",
+    "merged",
+    "nearest_center",
+    "permutation_p_value",
+    "plan",
+    "seeds_to_separate",
+    "share_variance",
+    "stratified_folds",
+    "totals",
+    "undecided",
+    "worst_attack",
+]

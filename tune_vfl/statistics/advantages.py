@@ -1,0 +1,105 @@
+"""From successes and floors of the seeds to one advantage, and to numbers by seed that intervals can work on.
+
+Advantages are signed here; they are clipped where they are shown, because a clipped mean is too large.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tune_vfl.errors import ShapeError
+from tune_vfl.statistics.arrays import Floats, finite
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+LEAST_HEADROOM = 0.1
+"""Below it an advantage magnifies noise more than tenfold, and the objective divides by it instead."""
+
+
+class Advantage(NamedTuple):
+    """One attack's advantage over its floor.
+
+    Attributes:
+        value: ``(mean success - mean floor) / headroom``; at most 1, negative below the floor.
+        by_seed: ``(S,)`` pseudo-values: their mean is ``value``, their spread is that of the ratio. Intervals, bounds
+            and the choice of attacks work on them.
+        headroom: ``1 - mean floor``: what there is to gain.
+        excess: ``mean success - mean floor``, in units of success.
+        excess_by_seed: ``(S,)``, whose mean it is.
+    """
+
+    value: float
+    by_seed: Floats
+    headroom: float
+    excess: float
+    excess_by_seed: Floats
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the floor leaves so little that the objective does not divide by it; reports then show the excess."""
+        return self.headroom < LEAST_HEADROOM
+
+    @property
+    def objective(self) -> float:
+        """What a search minimizes: the advantage, divided by .1 where the headroom is smaller."""
+        return self.excess / max(self.headroom, LEAST_HEADROOM)
+
+    @property
+    def magnification(self) -> float:
+        """``1 / headroom``, how many times a deviation of the success shows in the advantage; infinite without any."""
+        return 1 / self.headroom if self.headroom > 0 else float("inf")
+
+
+def chosen_floor(guess: ArrayLike, r_lower: ArrayLike | None = None) -> Floats:
+    """Return the floors of the seeds: the guess's or, where its mean is larger, those of the untrained bottom model.
+
+    The choice is made once, between means over the study: made for each seed it would take the larger of two noisy
+    numbers, come out up to .4 standard deviations too high, and flatter the defense.
+
+    Args:
+        guess: ``(S,)`` success of the best constant answer.
+        r_lower: ``(S,)`` the attack's success on an untrained bottom model, each a mean over five initializations on
+            that seed's split and labels; None where there is none.
+
+    Returns:
+        ``(S,)``.
+    """
+    constant = finite(guess, "seeds", "guess")
+    if r_lower is None:
+        return constant
+    untrained = finite(r_lower, "seeds", "r_lower")
+    if untrained.shape != constant.shape:
+        raise ShapeError(f"guess and r_lower: one number a seed each, got {len(constant)} and {len(untrained)}")
+    return untrained if untrained.mean() > constant.mean() else constant
+
+
+def advantage(success: ArrayLike, floor: ArrayLike) -> Advantage:
+    """Return ``A = (mean a - mean f) / H`` with ``H = 1 - mean f``, and pseudo-values by seed.
+
+    A ratio of means, because a mean of ratios lets one seed with a high floor decide. The pseudo-values are
+    ``A + ((a_s - f_s) - A (1 - f_s)) / H``, the linearization of the ratio (the delta method).
+
+    Args:
+        success: ``(S,)`` in [0, 1].
+        floor: ``(S,)`` in [0, 1], of the same seeds, from :func:`chosen_floor`.
+
+    Returns:
+        An :class:`Advantage`. With a mean floor of 1 there is nothing to gain: value and pseudo-values are 0.
+
+    Raises:
+        ShapeError: for different numbers of seeds.
+        UsageError: for a number that is not finite.
+    """
+    a, f = finite(success, "seeds", "success"), finite(floor, "seeds", "floor")
+    if a.shape != f.shape:
+        raise ShapeError(f"success and floor: one number a seed each, got {len(a)} and {len(f)}")
+    gained = a - f
+    excess, headroom = float(gained.mean()), float(1 - f.mean())
+    if headroom <= 0:
+        return Advantage(0.0, np.zeros_like(a), 0.0, excess, gained)
+    value = excess / headroom
+    by_seed = value + (gained - value * (1 - f)) / headroom
+    return Advantage(value, by_seed, headroom, excess, gained)

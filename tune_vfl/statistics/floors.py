@@ -1,0 +1,186 @@
+"""Success against true labels without the flattery of having seen them: folds, and what is fitted on the others.
+
+An oracle whose class centers contain the row that it judges, and an AUC that is turned to the larger side afterwards,
+succeed on pure noise. Here whatever needs labels is fitted on the other folds; the floor is then 1/2 exactly, because
+the labels of a fold may be exchanged without changing what judges it. numpy in, float out; larger is more leakage; what
+is undefined (fewer than two rows of a class) is NaN.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_vfl.errors import ShapeError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
+
+    from tune_vfl.statistics.arrays import Bools, Floats, Ints
+
+FOLDS = 10
+"""The most folds. Leaving one row out would not do: with 6 positives it is .014 below 1/2 on noise."""
+
+FLOOR = 0.5
+"""What a cross-fitted success is on noise."""
+
+
+def stratified_folds(y: ArrayLike, rng: np.random.Generator) -> Ints:
+    """Deal rows into ``min(10, positives, negatives)`` folds, each class evenly.
+
+    Args:
+        y: ``(n,)`` labels 0 or 1.
+        rng: decides who comes into which fold; the same state gives the same folds.
+
+    Returns:
+        ``(n,)`` the number of each row's fold, from 0. A class with fewer than two rows leaves a single fold, by which
+        nothing can be fitted: what is computed with it is NaN.
+
+    Raises:
+        ShapeError: for another shape.
+        UsageError: for other labels.
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise ShapeError(f"labels: expected (rows,), got shape {labels.shape}")
+    if not np.isin(labels, (0, 1)).all():
+        raise UsageError("labels: expected 0 and 1 only")
+    members = [np.flatnonzero(labels == c) for c in (0, 1)]
+    count = max(1, min(FOLDS, *(len(m) for m in members)))
+    folds = np.zeros(len(labels), dtype=np.int64)
+    for rows in members:
+        folds[rng.permutation(rows)] = np.arange(len(rows)) % count
+    return folds
+
+
+def auc_pieces(scores: Floats, y: ArrayLike) -> tuple[Floats, Floats]:
+    """Return, for each positive, the share of negatives below it, and for each negative that of positives above it.
+
+    Ties count one half. Either mean is the AUC; their spreads give DeLong's variance.
+
+    Args:
+        scores: ``(n,)`` finite, larger is more positive.
+        y: ``(n,)`` 0 or 1, both present.
+
+    Returns:
+        ``(positives,)`` and ``(negatives,)``, in the order of the rows.
+    """
+    labels = np.asarray(y)
+    positive, negative = scores[labels == 1], scores[labels == 0]
+    high, low = np.sort(positive), np.sort(negative)
+    below = (low.searchsorted(positive, "left") + low.searchsorted(positive, "right")) / (2 * len(low))
+    beneath = (high.searchsorted(negative, "left") + high.searchsorted(negative, "right")) / (2 * len(high))
+    return below, 1 - beneath
+
+
+def auc_by_fold(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float:
+    """AUC within each fold, averaged with weights ``n1 n0 / (n1 + n0)`` of the folds.
+
+    Args:
+        scores: ``(n,)``, each row's from what was fitted without its fold. Of answers that are 0 or 1 the AUC is the
+            balanced accuracy. A row with NaN is not counted.
+        y: ``(n,)`` 0 or 1.
+        folds: ``(n,)`` from :func:`stratified_folds`.
+
+    Returns:
+        A number in [0, 1]; NaN where there is one fold only, or none with both classes.
+
+    Raises:
+        ShapeError: for arrays of different shapes.
+    """
+    values, labels, numbers = _rows(scores, y, folds)
+    total = weight = 0.0
+    for fold in _several(numbers):
+        held = (numbers == fold) & ~np.isnan(values)
+        positives = int((labels[held] == 1).sum())
+        negatives = int(held.sum()) - positives
+        if positives and negatives:
+            share = positives * negatives / (positives + negatives)
+            total += share * float(auc_pieces(values[held], labels[held])[0].mean())
+            weight += share
+    return total / weight if weight else float("nan")
+
+
+def cross_fitted(predict: Callable[[Bools], ArrayLike], y: ArrayLike, folds: ArrayLike) -> float:
+    """Success of an oracle, such as the nearest class center, that is fitted on the other folds.
+
+    Args:
+        predict: takes ``(n,)`` bool, the rows whose labels may be used, and returns ``(n,)`` scores or answers 0 / 1 of
+            all rows; only those of the other rows are read. NaN where a row is not to be counted.
+        y: ``(n,)`` 0 or 1.
+        folds: ``(n,)`` from :func:`stratified_folds`.
+
+    Returns:
+        The balanced accuracy (of scores that are not hard: the AUC) of :func:`auc_by_fold`; 1/2 on noise. With few
+        positives the fitted centers are weak: an upper bound only where there are many more positives than dimensions.
+    """
+    labels, numbers = np.asarray(y), np.asarray(folds)
+    scores = np.full(labels.shape, np.nan)
+    for fold in _several(numbers):
+        held = numbers == fold
+        scores[held] = np.asarray(predict(~held), dtype=np.float64)[held]
+    return auc_by_fold(scores, labels, numbers)
+
+
+def nearest_center(values: ArrayLike, y: ArrayLike) -> Callable[[Bools], Floats]:
+    """Return what :func:`cross_fitted` takes: 1.0 where a row is at least as near to the positive class's mean.
+
+    Args:
+        values: ``(n, d)``.
+        y: ``(n,)`` 0 or 1.
+    """
+    rows, labels = np.asarray(values, dtype=np.float64), np.asarray(y)
+    if rows.ndim != 2 or labels.shape != rows.shape[:1]:
+        raise ShapeError(f"expected values (rows, d) and labels (rows,), got {rows.shape} and {labels.shape}")
+
+    def predict(fitted: Bools) -> Floats:
+        positive, negative = (rows[fitted & (labels == c)].mean(0) for c in (1, 0))
+        # Twice the inner product with half of the sum taken off is the difference of the squared distances.
+        side = (rows - (positive + negative) / 2) @ (positive - negative)
+        return np.where(side >= 0, 1.0, 0.0)
+
+    return predict
+
+
+def cross_fitted_auc(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float:
+    """AUC of scores whose positive end the attacker does not know: the other folds say which one it is.
+
+    The larger of AUC and 1 - AUC is above 1/2 on noise (:func:`~tune_vfl.statistics.nulls.folded_auc_null`); here the
+    other folds choose the side, and the fold is scored with it.
+
+    Args:
+        scores: ``(n,)``.
+        y: ``(n,)`` 0 or 1.
+        folds: ``(n,)`` from :func:`stratified_folds`.
+
+    Returns:
+        A number in [0, 1], 1/2 on noise, below it where the folds disagree; NaN with a score that is not finite, or
+        with fewer than two rows of a class.
+    """
+    values, labels, numbers = _rows(scores, y, folds)
+    if not np.isfinite(values).all():
+        return float("nan")
+    turned = values.copy()
+    for fold in _several(numbers):
+        held = numbers == fold
+        if float(auc_pieces(values[~held], labels[~held])[0].mean()) < 0.5:
+            turned[held] = -values[held]
+    return auc_by_fold(turned, labels, numbers)
+
+
+def _rows(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> tuple[Floats, Ints, Ints]:
+    values, labels, numbers = np.asarray(scores, dtype=np.float64), np.asarray(y), np.asarray(folds)
+    if values.ndim != 1 or not values.shape == labels.shape == numbers.shape:
+        raise ShapeError(
+            f"expected scores, labels and folds (rows,), got {values.shape}, {labels.shape} and {numbers.shape}"
+        )
+    return values, labels, numbers
+
+
+def _several(folds: Ints) -> Ints:
+    """Return the folds' numbers; none where there is one only, because nothing is left to fit on."""
+    numbers = np.unique(folds)
+    return numbers if len(numbers) > 1 else numbers[:0]

@@ -1,0 +1,66 @@
+"""The few functions of the normal and of Student's law that intervals need.
+
+scipy is imported when one of them is called: whoever only wants a fold or an advantage does not wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from tune_vfl.statistics.arrays import Floats
+
+
+def normal_below(x: ArrayLike) -> Floats:
+    """Return the chance that a standard normal number is below ``x``; any shape, infinities included."""
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(np.asarray(x, dtype=np.float64)))
+
+
+def normal_quantile(share: ArrayLike) -> Floats:
+    """Return the number that a standard normal one is below with chance ``share``."""
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri(np.asarray(share, dtype=np.float64)))
+
+
+def t_quantile(share: ArrayLike, df: ArrayLike) -> Floats:
+    """Return the quantile of Student's t; ``share`` in (0, 1) and degrees of freedom of shapes that broadcast."""
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(np.asarray(df, dtype=np.float64), np.asarray(share, dtype=np.float64)))
+
+
+def t_power(shift: float, df: float, share: float) -> float:
+    """Return the chance that a t of noncentrality ``shift`` lies above the central quantile of ``share``."""
+    from scipy.special import nctdtr
+
+    return float(1 - nctdtr(df, shift, float(t_quantile(share, df))))
+
+
+def satterthwaite(parts: Sequence[ArrayLike], df: Sequence[float]) -> Floats:
+    """Degrees of freedom of a sum of independent variances (Satterthwaite 1946).
+
+    Args:
+        parts: the variances, shapes that broadcast.
+        df: the degrees of freedom of each.
+
+    Returns:
+        ``(sum of parts)² / sum(part² / df)``; where all parts are 0, when nothing hangs on it, the least of ``df``.
+    """
+    arrays = np.broadcast_arrays(*(np.asarray(p, dtype=np.float64) for p in parts))
+    total = np.asarray(sum(arrays), dtype=np.float64)
+    if not total.any():
+        return np.full(total.shape, float(min(df)))
+    # Relative to the largest sum, so that squares of tiny variances do not vanish.
+    scale = total.max()
+    weighted = sum((a / scale) ** 2 / f for a, f in zip(arrays, df, strict=True))
+    safe = np.where(total > 0, weighted, 1.0)
+    return np.asarray(np.where(total > 0, (total / scale) ** 2 / safe, float(min(df))))

@@ -1,0 +1,163 @@
+"""One number for the worst of several attacks, and bounds on it.
+
+Advantages are signed. ``x`` is ``(K, S)``: K attacks (or variants) on one setting, S seeds. Larger leaks more.
+
+* M, the largest mean: an attacker who commits to the attack that is best on average. Too large by what the best of
+  several noisy means is too large; it is what a search minimizes, because C's noise would be selected.
+* C, cross-selected: M's question, with each seed scored by the attack that the other seeds choose. No upward bias;
+  the number that a confirmation reports.
+* W, the mean over seeds of the largest: an attacker who knows which attack works here.
+
+The largest of the S values themselves is only about their S/(S+1) quantile: worth showing, no bound on anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tune_vfl.errors import ShapeError, UsageError
+from tune_vfl.statistics.arrays import Bools, Floats, Ints, finite
+from tune_vfl.statistics.intervals import levels, undecided
+from tune_vfl.statistics.laws import t_quantile
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+TAIL = 0.05
+"""Of each end of the 90% interval."""
+
+TAIL_OF_EXPORT = 0.1
+"""Of the one-sided bound by which a setting is exported."""
+
+
+def max_of_means(x: ArrayLike) -> float:
+    """M: the largest of the attacks' means over seeds.
+
+    Raises:
+        ShapeError, UsageError: for another shape than ``(K, S)``, or a number that is not finite.
+    """
+    return float(finite(x, "attacks seeds", "advantages").mean(1).max())
+
+
+def worst_attack(x: ArrayLike) -> int:
+    """Return the attack whose mean M is; the first among equals."""
+    return int(finite(x, "attacks seeds", "advantages").mean(1).argmax())
+
+
+def mean_of_maxima(x: ArrayLike) -> float:
+    """W (``leakage_worst_seed``): the mean over seeds of each seed's largest advantage; never below M."""
+    return float(finite(x, "attacks seeds", "advantages").max(0).mean())
+
+
+def chosen_attacks(x: ArrayLike, earlier: ArrayLike | None = None) -> Ints:
+    """Return, for each seed, the attack that is best on average over all other seeds.
+
+    Args:
+        x: ``(K, S)`` advantages on the seeds to score.
+        earlier: ``(K, S0)`` advantages of the same attacks on seeds that may choose and are not scored: those of the
+            search. None: only the other seeds of ``x`` choose.
+
+    Returns:
+        ``(S,)`` attacks; the first among equals, so that a copy behind an attack changes nothing.
+
+    Raises:
+        ShapeError, UsageError: for other shapes, a number that is not finite, or a seed that no other one chooses for.
+    """
+    scored = finite(x, "attacks seeds", "advantages")
+    total = scored.sum(1, keepdims=True) - scored
+    if earlier is not None:
+        before = finite(earlier, "attacks seeds", "advantages of the search")
+        if len(before) != len(scored):
+            raise ShapeError(f"advantages: {len(scored)} attacks, and {len(before)} in the search")
+        total = total + before.sum(1, keepdims=True)
+    elif scored.shape[1] < 2:
+        raise UsageError("advantages: with a single seed no other one can choose the attack")
+    # Sums choose as means do. Equal attacks must stay equal where their sums were rounded in another order.
+    return np.asarray(np.argmax(total >= total.max(0) - 1e-12 * (1 + np.abs(total).max(0)), axis=0), dtype=np.int64)
+
+
+def cross_selected(x: ArrayLike, earlier: ArrayLike | None = None) -> float:
+    """C: the mean over seeds of the advantage of the attack that the other seeds choose.
+
+    Arguments and errors as for :func:`chosen_attacks`; with ``earlier`` it is the number of a confirmation.
+
+    Returns:
+        Signed, never above W. On noise its mean is 0, where that of M is not.
+    """
+    chosen = chosen_attacks(x, earlier)
+    scored = finite(x, "attacks seeds", "advantages")
+    return float(scored[chosen, np.arange(scored.shape[1])].mean())
+
+
+class Bounds(NamedTuple):
+    """Where the leakage of one setting lies, in [0, 1].
+
+    Attributes:
+        lower: lower end of the 90% interval.
+        upper: U, its upper end: that of the attack whose own is largest. It needs no correction for many attacks,
+            because the leakage is above it only if its own attack is.
+        upper_90: the one-sided 90% bound, by which settings are exported.
+        contenders: ``(K,)`` the attacks that may be the worst one.
+    """
+
+    lower: float
+    upper: float
+    upper_90: float
+    contenders: Bools
+
+    @property
+    def undecided(self) -> bool:
+        """Whether half of the interval is more than .25: no recommendation."""
+        return undecided(self.lower, self.upper)
+
+
+def bounds(mean: ArrayLike, se: ArrayLike, df: ArrayLike) -> Bounds:
+    """Bound the largest of K true advantages.
+
+    Args:
+        mean: ``(K,)`` signed.
+        se: ``(K,)`` standard errors, from :mod:`tune_vfl.statistics.intervals`.
+        df: ``(K,)`` degrees of freedom.
+
+    Raises:
+        ShapeError, UsageError: for other shapes, or a number that is not finite.
+    """
+    m, spread, freedom = (finite(a, "attacks", "estimates") for a in (mean, se, df))
+    if not m.shape == spread.shape == freedom.shape:
+        raise ShapeError(f"estimates: one number an attack each, got {len(m)}, {len(spread)} and {len(freedom)}")
+    high = m + t_quantile(1 - TAIL, freedom) * spread
+    surely = float((m - t_quantile(1 - TAIL, freedom) * spread).max())
+    contenders = high >= surely
+    count = int(contenders.sum())
+    # With several contenders the largest of their lower ends would be too high: they share both tails.
+    tail = TAIL if count == 1 else 2 * TAIL / count
+    low = float((m - t_quantile(1 - tail, freedom) * spread).max())
+    export = float((m + t_quantile(1 - TAIL_OF_EXPORT, freedom) * spread).max())
+    lower, upper, upper_90 = (min(max(v, 0.0), 1.0) for v in (low, float(high.max()), export))
+    return Bounds(lower, upper, upper_90, contenders)
+
+
+def leakage_bounds(x: ArrayLike) -> list[Bounds]:
+    """Bound the leakage of every setting of a block.
+
+    Args:
+        x: ``(K, N, S)`` signed advantages of K attacks on N settings with the same S seeds. Each attack is a block of
+            its own, shrunk over the settings.
+
+    Returns:
+        N bounds, in the order of the settings.
+
+    Raises:
+        ShapeError, UsageError: for another shape, a number that is not finite, or a single seed.
+    """
+    blocks = finite(x, "attacks settings seeds", "advantages")
+    found = [levels(block) for block in blocks]
+    mean, se, df = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
+    return [bounds(*setting) for setting in zip(mean, se, df, strict=True)]
+
+
+def clipped(advantage: ArrayLike) -> Floats:
+    """Return advantages as they are shown: in [0, 1]."""
+    return np.clip(np.asarray(advantage, dtype=np.float64), 0.0, 1.0)

@@ -1,0 +1,99 @@
+"""What an attack reaches on pure noise: closed forms for success in sample, and a test by permuted labels.
+
+They explain and test. None of them is a floor: the flattery of a maximum fades as the signal grows and a floor does
+not, so that subtracting it understates leakage. Floors come from cross-fitting (:mod:`tune_vfl.statistics.floors`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_vfl.errors import UsageError
+from tune_vfl.statistics.arrays import finite
+from tune_vfl.statistics.laws import normal_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+PERMUTATIONS = 99
+
+
+def center_null(positives: int, negatives: int, dimension: float) -> float:
+    """Balanced accuracy, on noise from N(0, I), of class centers that contain the rows they judge.
+
+    Args:
+        positives: rows of class 1.
+        negatives: rows of class 0.
+        dimension: of the rows; where their covariance is not the identity, :func:`effective_dimension`.
+
+    Returns:
+        ``Phi(sqrt(d (1/n1 + 1/n0)) / 2)``, in (1/2, 1).
+    """
+    _both(positives, negatives)
+    return float(normal_below(math.sqrt(dimension * (1 / positives + 1 / negatives)) / 2))
+
+
+def effective_dimension(values: ArrayLike) -> float:
+    """``tr(S)² / tr(S²)`` of the covariance S of ``(n, d)`` rows, in [1, d]: how many directions matter.
+
+    Raises:
+        ShapeError, UsageError: for another shape, or a number that is not finite.
+        UsageError: for rows that are all equal.
+    """
+    rows = finite(values, "rows d", "values")
+    centered = rows - rows.mean(0)
+    # Both traces are those of the smaller of the two products.
+    product = centered.T @ centered if rows.shape[1] <= len(rows) else centered @ centered.T
+    trace = float(np.trace(product))
+    if trace <= 0:
+        raise UsageError("values: all rows are equal, they have no dimension")
+    return trace**2 / float((product**2).sum())
+
+
+def folded_auc_null(positives: int, negatives: int) -> float:
+    """Mean, on noise without ties, of the larger of AUC and 1 - AUC.
+
+    ``1/2 + sqrt(2/pi) sd`` with ``sd² = (n1 + n0 + 1) / (12 n1 n0)``, the mean of a folded normal.
+    """
+    _both(positives, negatives)
+    spread = math.sqrt((positives + negatives + 1) / (12 * positives * negatives))
+    return 0.5 + math.sqrt(2 / math.pi) * spread
+
+
+def permutation_p_value(
+    statistic: Callable[[NDArray[np.int64]], float],
+    y: ArrayLike,
+    rng: np.random.Generator,
+    permutations: int = PERMUTATIONS,
+) -> float:
+    """Chance, were the labels noise, of a success as large as the one that was found.
+
+    Args:
+        statistic: the success from labels ``(n,)``, with everything that was chosen by labels inside of it: the best
+            variant, the side of a folded AUC, the batches.
+        y: ``(n,)`` true labels.
+        rng: permutes them.
+        permutations: how many; 99 resolve a p of .01.
+
+    Returns:
+        ``(1 + permutations at least as large) / (1 + permutations)``, in (0, 1]; NaN where the success is NaN. A
+        permutation without a success counts as large.
+    """
+    labels = np.asarray(y, dtype=np.int64)
+    found = statistic(labels)
+    if math.isnan(found):
+        return float("nan")
+    null = [statistic(rng.permutation(labels)) for _ in range(permutations)]
+    # Rounding must not tell apart what is equal.
+    as_large = sum(not value < found - 1e-12 for value in null)
+    return (1 + as_large) / (1 + permutations)
+
+
+def _both(positives: int, negatives: int) -> None:
+    if positives < 1 or negatives < 1:
+        raise UsageError(f"rows of both classes are needed, got {positives} and {negatives}")
