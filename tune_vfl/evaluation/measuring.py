@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.evaluation.grants.base import view_of
+from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.run import Run
-from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction
+from tune_vfl.evaluation.scoring import guess_success, headline, score_answer, score_reconstruction
 from tune_vfl.evaluation.table import Numbers, Table, below, joined, put, variants_of
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import split_of, train_pack, untrained
@@ -85,11 +85,14 @@ def guess_of(task: Task) -> float:
 
 
 def references_of(task: Task) -> References:
-    """Measure R_lower: every attack that needs no gradients on an untrained bottom model, per seed."""
+    """Measure R_lower: every attack that reads a bottom model on an untrained one, per seed.
+
+    What else it is granted of a training is replaced by what stands in for one that never was, noise for gradients.
+    """
     lower: dict[str, list[float]] = {}
     for attack in task.attacks:
-        if "bottom" in attack.sees() and "gradients" not in attack.sees():
-            lower[attack.name] = _best_values(_untrained_scores(task, attack), attack.name)
+        if "bottom" in attack.sees() and all(keeper.stands_in() for keeper in keepers_for([attack])):
+            lower[attack.name] = _headline_values(_untrained_scores(task, attack), attack)
     return References(r_lower=lower)
 
 
@@ -113,9 +116,9 @@ def references_once(task: Task) -> References:
 def _untrained_scores(task: Task, attack: Attack[Strict]) -> Table:
     seeds = task.cell.seeds
     packs = [Pack(seeds, 1)] if task.architecture.stackable else [Pack((s,), None) for s in seeds]
-    return joined([score_attack(attack, untrained(task, pack)) for pack in packs])
+    return joined([score_attack(attack, untrained(task, pack, [attack])) for pack in packs])
 
 
-def _best_values(table: Table, attack: str) -> list[float]:
-    successes = [columns["success"] for columns in variants_of(table, attack).values()]
-    return max(successes, key=lambda values: sum(values) / len(values))
+def _headline_values(table: Table, attack: Attack[Strict]) -> list[float]:
+    successes = {variant: columns["success"] for variant, columns in variants_of(table, attack.name).items()}
+    return successes[headline(attack, {v: sum(values) / len(values) for v, values in successes.items()})]

@@ -125,7 +125,7 @@ def summarize(
     guess: float,
     r_lower: Sequence[float] | None,
 ) -> AttackScore | None:
-    """Summarize one trial: the best variant's success over its seeds, and every variant beside it.
+    """Summarize one trial: the success of the attack's choice, or of its best variant, and every variant beside it.
 
     Args:
         attack: whose answers they are.
@@ -144,7 +144,7 @@ def summarize(
     defined = {v: s for v, s in scores.items() if all(math.isfinite(x) for x in s.values)}
     if not defined:
         return None
-    best = max(defined, key=lambda v: defined[v].mean)
+    best = headline(attack, {v: s.mean for v, s in defined.items()})
     score = defined[best]
     lower = None if r_lower is None else float(np.mean(r_lower))
     floor = max(guess, lower if lower is not None else guess)
@@ -163,6 +163,11 @@ def summarize(
         weak_attack=lower is not None and score.mean < lower,
         extra={**_beside(variants[best]), **({} if chosen is None else {"chosen": chosen})},
     )
+
+
+def headline(attack: Attack[Strict], means: Mapping[str, float]) -> str:
+    """Return the variant whose success is the attack's, of mean successes by variant: its own choice, else the best."""
+    return attack.choice if attack.choice and attack.choice in means else max(means, key=lambda v: means[v])
 
 
 def _beside(columns: Numbers) -> dict[str, float]:
@@ -188,6 +193,6 @@ def _is_upper_bound(attack: Attack[Strict], best: str, defined: Mapping[str, Sco
     """Whether the attacker could not have had this success: an oracle, or a variant it could not have known to pick."""
     if attack.is_upper_bound(best):
         return True
-    if len(defined) == 1:
+    if len(defined) == 1 or best == attack.choice:
         return False
     return chosen is None or defined[best].mean > chosen + 1e-12

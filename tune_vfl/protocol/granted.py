@@ -29,6 +29,9 @@ class Average:
             raise ValueError(f"a mean is over 1 epoch or more, got {self.epochs}")
 
 
+WHOLE_TRAINING = Average(2**31)
+"""Each row's mean gradient over all epochs: over more of them than any training has."""
+
 Moment = Instant | Average
 
 
