@@ -15,6 +15,7 @@ from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import split as split_for_seed
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
+from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import put
 from tune_vfl.evaluation.task import Task
@@ -60,10 +61,16 @@ def build_network(task: Task, split: Split, pack: Pack, streams: Streams, *, wid
     )
 
 
+def embedding_width(task: Task) -> int:
+    """Return how many columns a passive party's embedding has, and its gradient."""
+    options = task.architecture.options
+    return task.architecture.outputs(task.dataset.num_classes) if options.top == "none" else options.embedding_dim
+
+
 def build_defense(task: Task, params: Sequence[Strict], pack: Pack, *, widened: int = 0) -> Defense:
     """Build the task's defense for a pack: each trial's parameters, repeated for its seeds."""
-    options, dataset = task.architecture.options, task.dataset
-    width = task.architecture.outputs(dataset.num_classes) if options.top == "none" else options.embedding_dim
+    dataset = task.dataset
+    width = embedding_width(task)
     members = params[0] if pack.trials is None else [p for p in params for _ in pack.seeds]
     dims = [width + widened, *[width] * (len(dataset.passive) - 1)]
     return task.defense(members, num_classes=dataset.num_classes, embedding_dims=dims, mode=task.cell.mode)
@@ -115,11 +122,20 @@ def train_pack(
     return run
 
 
-def untrained(task: Task, pack: Pack, start: int = 0) -> Run:
-    """Return a pack whose network nobody has trained, with weights of its own for each ``start``."""
+def untrained(task: Task, pack: Pack, attacks: Sequence[Attack[Strict]] = (), start: int = 0) -> Run:
+    """Return a pack whose network nobody has trained, with weights of its own for each ``start``.
+
+    What must be kept of a training for these attacks is kept of none: noise that carries nothing stands in for it,
+    where a keeper knows such.
+    """
     split = split_of(task.dataset, pack)
     streams = Streams(pack.member_seeds, prefix=f"untrained/{start}/" if start else "untrained/")
-    return Run(task, pack, split, build_network(task, split, pack, streams).eval())
+    keepers: dict[type[Keeper], Keeper] = {}
+    for kind in keepers_for(attacks):
+        if kind.stands_in():
+            keepers[kind] = kind(attacks, task.cell.training, split.y_train.shape[-1])
+            keepers[kind].keep_noise(embedding_width(task), streams)
+    return Run(task, pack, split, build_network(task, split, pack, streams).eval(), keepers)
 
 
 def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor, seconds: Mapping[str, float]) -> None:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from tune_vfl.metrics.utility import Floats, Labels
 
-LEAST_SPAN = 0.1
-"""What ``1 - floor`` counts at least when an advantage is taken."""
-
 Aggregate = Literal["epoch", "batch_mean", "batch_q95"]
 
 
@@ -129,12 +126,11 @@ def advantage(success: float, floor: float, *, clip: bool = True) -> float:
     """``(success - floor) / (1 - floor)``: how far an attack gets from its floor to certainty; clipped to [0, 1].
 
     The floor is the success that needs no federation. A floor of 1 leaves nothing to gain: 0. NaN in, NaN out.
-    Without ``clip`` a success below the floor is negative. Close to 1 what is left to gain is smaller than what seeds
-    differ by, and dividing by it would make leakage of noise: less than :data:`LEAST_SPAN` counts as that much.
+    Without ``clip`` a success below the floor is negative.
     """
     if np.isnan(success) or np.isnan(floor):
         return float("nan")
     if floor >= 1:
         return 0.0
-    gained = (success - floor) / max(1 - floor, LEAST_SPAN)
+    gained = (success - floor) / (1 - floor)
     return min(max(gained, 0.0), 1.0) if clip else gained
