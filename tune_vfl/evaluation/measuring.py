@@ -100,10 +100,8 @@ def references_of(task: Task) -> References:
     lower: dict[str, list[float]] = {}
     for attack in task.attacks:
         if "bottom" in attack.sees() and all(keeper.stands_in() for keeper in keepers_for([attack])):
-            found = variants_of(
-                joined([_untrained_scores(task, attack, start) for start in range(STARTS)]), attack.name
-            )
-            successes = best_of(standing(attack, found))[1]["success"]
+            scores = joined([_untrained_scores(task, attack, start) for start in range(STARTS)])
+            successes = best_of(standing(attack, variants_of(scores, attack.name)))[1]["success"]
             lower[attack.name] = np.reshape(successes, (STARTS, -1)).mean(0).tolist()
     return References(r_lower=lower)
 

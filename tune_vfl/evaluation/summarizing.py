@@ -56,7 +56,7 @@ def summarize(
     return AttackScore(
         **score.model_dump(),
         advantage=float(clipped(found.objective)),
-        advantage_std=Score.of("advantage", found.by_seed * found.objective_share).std,
+        advantage_std=Score.of("advantage", (found.by_seed * found.objective_share).tolist()).std,
         advantages=found.by_seed.tolist(),
         floor=float(floors.mean()),
         floors=floors.tolist(),
@@ -76,7 +76,7 @@ def standing(attack: Attack[Strict], variants: Mapping[str, Numbers]) -> dict[st
     The one that the attack itself names as its choice stands alone. Those among which the attacker can choose by its
     own validation count as one, the one that it would choose seed by seed.
     """
-    if attack.choice in variants:
+    if attack.choice is not None and attack.choice in variants:
         return {attack.choice: variants[attack.choice]}
     choosable = {v: columns for v, columns in variants.items() if "validation" in columns}
     rest = {v: columns for v, columns in variants.items() if v not in choosable}

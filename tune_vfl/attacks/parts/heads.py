@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from tune_vfl.attacks.parts.logistic import fit_logistic, folds_of, logits_of
+from tune_vfl.attacks.parts.logistic import fit_logistic, logits_of
+from tune_vfl.protocol.folds import folds_of
 from tune_vfl.protocol.members import gather_rows
 
 if TYPE_CHECKING:
