@@ -46,6 +46,7 @@ class GradientCompletion(Attack[GradientCompletionParams]):
     summary = "complete received gradients of three moments, features and embeddings with heads trained on a few labels"
     reference = "after Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
     Params = GradientCompletionParams
+    in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(sees=frozenset({"gradients", "features", "bottom", "auxiliary"}))
     choice = "gradient_completion"
 

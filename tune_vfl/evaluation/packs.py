@@ -226,7 +226,7 @@ def evaluate(
     *,
     defense: str = "none",
     params: Settings | None = None,
-    attacks: Sequence[str | Mapping[str, Any]] = ("pmc",),
+    attacks: Sequence[str | Mapping[str, Any]] = ("default",),
     seeds: int = 3,
     settings: Iterable[str] = (),
 ) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def evaluate(
         dataset: a name, or a mapping of name and options.
         defense: its name.
         params: its parameters; the ones not given take their defaults.
-        attacks: names, or mappings of name and parameters.
+        attacks: names, or mappings of name and parameters; ``default`` is the portfolio of a competent adversary.
         seeds: how many seeds, from 0.
         settings: ``PATH=VALUE`` settings on the spec, such as ``training.epochs=50``.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from tune_vfl.errors import SpecError
-from tune_vfl.spec.study import SEARCHABLE, Named, Strict, Training, explain
+from tune_vfl.spec.study import SEARCHABLE, Named, Strict, Threat, Training, explain
 
 Mode = Literal["split", "nosplit", "label_only"]
 """How the parties' models are joined. ``split``: every party has a bottom model, and a top model reads what they send.
@@ -59,6 +59,7 @@ class Cell(Strict):
         num_classes: K.
         mode: how the models are joined; it follows from the data set and the model.
         trial_minutes: a trial that takes longer ends as ``timeout``.
+        threat: what every attacker knows.
     """
 
     dataset: Named
@@ -72,6 +73,7 @@ class Cell(Strict):
     num_classes: int
     mode: Mode
     trial_minutes: float | None = None
+    threat: Threat = Field(default_factory=Threat)
 
     def value_of(self, name: str) -> Any:
         """Return the cell's value of an ordinary parameter, such as ``training.lr``.
