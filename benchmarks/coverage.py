@@ -1,6 +1,6 @@
 """Do the intervals hold what they promise? Simulated studies of which the truth is known.
 
-Run: python -m benchmarks.coverage [levels leakage rows export rejects] [--studies 1000]
+Run: python -m benchmarks.coverage [levels leakage rows fronts export rejects] [--studies 1000]
 
 Every table starts from generator seed 18. A study has 24 settings that share their seeds; a setting's own variances
 between seeds differ (inverse chi-square, 6 degrees of freedom), rho is the share that a seed gives to all settings.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.searches import ADVANTAGE_SD, SEED, Floats, exported, rejected, spreads
+from benchmarks.searches import ADVANTAGE_SD, SAID, SEED, Floats, exported, fronts, rejected, spreads
 from tune_vfl.statistics import delong_variance, differences, leakage_bounds, levels, levels_by_undefended
 from tune_vfl.statistics.floors import auc_pieces
 from tune_vfl.statistics.intervals import Estimate, plain_differences, plain_levels, shrink
@@ -149,8 +149,8 @@ ROW = 0.7
 def row_cells(tested: float, rows: int, seeds: int, studies: int, settings: int = 8) -> dict[str, Cell]:
     """Return what intervals of AUCs hold for the source that the rows come from.
 
-    Each seed tests ``tested`` of the rows. A row's score is its class's mean, plus what is peculiar to the row (``ROW`` of
-    the variance) and to its training. The truth is ``Phi(distance / sqrt 2)``.
+    Each seed tests ``tested`` of the rows. A row's score is its class's mean, plus what is peculiar to the row (the
+    share ``ROW`` of the variance) and to its training. The truth is ``Phi(distance / sqrt 2)``.
     """
     from scipy.special import ndtr
 
@@ -199,10 +199,19 @@ def print_leakage(studies: int) -> None:
 
 def print_rows(studies: int) -> None:
     print("| rows | S | t over seeds | with f V | rows alone |\n|---|---|---|---|---|")
-    for rows in (500, 2000):
+    for rows in (150, 500):
         for seeds in (3, 10):
             cells = row_cells(0.3, rows, seeds, studies)
             print(f"| {rows} | {seeds} | " + " | ".join(f"{c.coverage:.3f}" for c in cells.values()) + " |", flush=True)
+
+
+def print_fronts(studies: int) -> None:
+    said = " | ".join(f"said {s:g}" for s in SAID)
+    print(f"| S | {said} | the knee gives up | the chord's |\n|---|---|---|---|---|---|---|")
+    for seeds in (3, 10):
+        found = fronts(24, seeds, studies)
+        true = " | ".join(f"{c:.2f}" for c in found.calibration)
+        print(f"| {seeds} | {true} | {found.knee:.3f} | {found.chord:.3f} |", flush=True)
 
 
 def print_exports(studies: int) -> None:
@@ -226,7 +235,8 @@ def print_rejects(studies: int) -> None:
 TABLES = {
     "levels": (print_levels, 1.0),
     "leakage": (print_leakage, 0.6),
-    "rows": (print_rows, 0.6),
+    "rows": (print_rows, 0.3),
+    "fronts": (print_fronts, 0.4),
     "export": (print_exports, 1.0),
     "rejects": (print_rejects, 0.3),
 }

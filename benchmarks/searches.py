@@ -1,6 +1,6 @@
 """Simulated searches of which the truth is known: what is exported from them, and what a confirmation keeps.
 
-``python -m benchmarks.coverage export rejects`` prints the tables.
+``python -m benchmarks.coverage fronts export rejects`` prints the tables.
 """
 
 from __future__ import annotations
@@ -9,17 +9,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tune_vfl.metrics import pareto
 from tune_vfl.metrics.pareto import front
 from tune_vfl.statistics import (
+    Scale,
     candidates,
     differences,
     dominance,
     export_choice,
+    knee,
     leakage_bounds,
     leakage_differences,
     membership,
     plan,
+    worst_means,
 )
+from tune_vfl.statistics.fronts import TOLERANCES
 
 SEED, ATTACKS = 18, 5
 UTILITY_SD, ADVANTAGE_SD = 0.006, 0.06
@@ -141,8 +146,7 @@ def rejected(trials: int, studies: int, seeds: int = 10) -> Rejects:
                 break
             has = np.maximum(has, step.wanted)
         true_u, true_l = truth.utility[points], truth.leakage[points]
-        beaten = (true_u[None] > true_u[:, None] + 0.002) & (true_l[None] < true_l[:, None] - 0.02)
-        dominated = beaten.any(1)
+        dominated = beaten(true_u, true_l)
         on_front = front(np.column_stack([true_u, true_l]))
         found.append(
             (
@@ -154,3 +158,44 @@ def rejected(trials: int, studies: int, seeds: int = 10) -> Rejects:
             )
         )
     return Rejects(*(float(v) for v in np.mean(found, axis=0)))
+
+
+class Fronts(NamedTuple):
+    """How well a front is known.
+
+    Attributes:
+        calibration: of settings whose chance was said to be .2, .4, .6 and .8 (each +- .1), the share that truly no
+            other one beats by both tolerances.
+        knee: what the knee gives up of utility minus leakage on the fixed scale.
+        chord: what the point farthest from the chord gives up.
+    """
+
+    calibration: list[float]
+    knee: float
+    chord: float
+
+
+SAID = (0.2, 0.4, 0.6, 0.8)
+
+
+def fronts(trials: int, seeds: int, studies: int) -> Fronts:
+    """Return how searches of some trials and seeds show their fronts."""
+    rng, scale = np.random.default_rng(SEED), Scale(utility_low=0.84, utility_high=0.9, leakage_high=0.5)
+    said, held, given_up = [], [], []
+    for _ in range(studies):
+        truth = searched(rng, trials)
+        u, x = truth.seen(rng, seeds)
+        said.append(membership(dominance(differences(u), leakage_differences(x))))
+        held.append(~beaten(truth.utility, truth.leakage))
+        points = np.column_stack([u.mean(1), worst_means(x)])
+        balance = (truth.utility - 0.84) / 0.06 - truth.leakage / 0.5
+        chosen = (knee(np.flatnonzero(front(points)).tolist(), u, x, scale), pareto.knee(points))
+        given_up.append([balance.max() - balance[setting] for setting in chosen])
+    chances, true = np.concatenate(said), np.concatenate(held)
+    return Fronts([float(true[np.abs(chances - s) < 0.1].mean()) for s in SAID], *map(float, np.mean(given_up, axis=0)))
+
+
+def beaten(utility: Floats, leakage: Floats) -> Floats:
+    """Mark ``(N,)`` settings that another one truly beats by more than both tolerances."""
+    better = utility[None] > utility[:, None] + TOLERANCES.utility
+    return (better & (leakage[None] < leakage[:, None] - TOLERANCES.leakage)).any(1)

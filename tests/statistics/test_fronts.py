@@ -24,7 +24,9 @@ from tune_vfl.statistics import (
     membership,
     merged,
     seeds_to_separate,
+    worst_means,
 )
+from tune_vfl.statistics.choosing import middle_of_the_best
 from tune_vfl.statistics.intervals import Estimate, shrink
 
 steps = st.integers(0, 40).map(lambda v: v / 40)
@@ -116,11 +118,27 @@ def test_the_knee_weighs_on_the_fixed_scale():
 
 def test_of_what_cannot_be_told_apart_the_middle_leakage_is_taken():
     balance, leakage = np.array([0.70, 0.69, 0.68, 0.40]), np.array([0.30, 0.10, 0.20, 0.05])
-    assert knee([0, 1, 2, 3], balance, np.zeros((4, 4)), leakage) == 0
-    assert knee([0, 1, 2, 3], balance, np.full((4, 4), 0.03), leakage) == 2
-    assert knee([0, 1, 2, 3], balance, np.full((4, 4), 0.015), leakage) == 1
-    assert knee([3], balance, np.full((4, 4), 0.03), leakage) == 3
-    assert knee([], balance, np.zeros((4, 4)), leakage) is None
+
+    def middle(front, se):
+        return middle_of_the_best(front, balance, np.array([se, 9.0, 9.0, 9.0]), leakage)
+
+    assert middle([0, 1, 2, 3], 0.0) == 0
+    assert middle([0, 1, 2, 3], 0.03) == 2
+    assert middle([0, 1, 2, 3], 0.015) == 1
+    assert middle([3], 0.03) == 3
+    assert middle([], 0.03) is None
+
+
+def test_the_knee_forgets_what_seeds_do_to_all_settings():
+    scale, leaks = Scale(0.7, 0.9, 0.5), np.array([0.4, 0.25, 0.1, 0.05, 0.0])
+    u, x = 0.7 + 0.2 * np.sqrt(leaks / 0.4)[:, None] + np.zeros(3), leaks[None, :, None] + np.zeros((1, 5, 3))
+    exact = knee(range(5), u, x, scale)
+    assert exact == (np.sqrt(leaks / 0.4) - leaks / 0.5).argmax()
+    assert knee(range(5), u + np.array([0.3, -0.2, 0.0]), x, scale) == exact
+    assert knee(range(5), u[:, :1], x[..., :1], scale) == exact
+    assert knee([4], u, x, scale) == 4
+    assert knee([], u, x, scale) is None
+    assert worst_means(np.concatenate([x, x - 0.1])).tolist() == pytest.approx(leaks.tolist())
 
 
 @given(clouds, st.floats(0.05, 1))

@@ -159,7 +159,7 @@ def _bounds(mean: Floats, se: Floats, df: Floats) -> list[Bounds]:
     low = (mean - t_quantile(1 - tail, df) * se).max(0)
     export = (mean + t_quantile(1 - TAIL_OF_EXPORT, df) * se).max(0)
     ends = np.clip(np.stack([low, high.max(0), export], axis=1), 0.0, 1.0)
-    return [Bounds(*three, who) for three, who in zip(ends.tolist(), contenders.T, strict=True)]
+    return [Bounds(a, b, c, who) for (a, b, c), who in zip(ends.tolist(), contenders.T, strict=True)]
 
 
 def clipped(advantage: ArrayLike) -> Floats:
