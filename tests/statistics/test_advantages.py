@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tune_vfl.errors import ShapeError, UsageError
@@ -24,6 +24,7 @@ def test_the_golden_seeds():
     assert found.magnification == pytest.approx(1 / 0.041)
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_pseudo_values_average_to_the_ratio_of_means(rows):
     a, f = np.array(rows).T
@@ -35,6 +36,7 @@ def test_pseudo_values_average_to_the_ratio_of_means(rows):
     assert found.objective <= found.value + 1e-12 or found.value < 0
 
 
+@settings(deadline=None)
 @given(seeds, st.floats(0, 0.9))
 def test_with_one_floor_they_are_each_seeds_own_advantage(rows, floor):
     a = np.array(rows)[:, 0]
@@ -42,6 +44,7 @@ def test_with_one_floor_they_are_each_seeds_own_advantage(rows, floor):
     assert found.by_seed == pytest.approx((a - floor) / (1 - floor), abs=1e-9)
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_pseudo_values_are_the_derivative_of_the_ratio(rows):
     a, f = np.array(rows).T

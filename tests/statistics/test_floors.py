@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tune_vfl.errors import ShapeError, UsageError
@@ -34,6 +34,7 @@ def labeled(positives: int, negatives: int) -> np.ndarray:
     return np.r_[np.ones(positives, dtype=int), np.zeros(negatives, dtype=int)]
 
 
+@settings(deadline=None)
 @given(labels, st.integers(0, 9))
 def test_folds_deal_each_class_evenly_and_again_the_same(y, seed):
     folds = stratified_folds(y, np.random.default_rng(seed))
@@ -45,6 +46,7 @@ def test_folds_deal_each_class_evenly_and_again_the_same(y, seed):
         assert sizes.max() - sizes.min() <= 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 1)), min_size=2, max_size=30))
 def test_pieces_average_to_the_auc_from_either_side(rows):
     scores, y = np.array([r[0] for r in rows], dtype=float), np.array([r[1] for r in rows])
@@ -110,6 +112,7 @@ def test_a_clear_signal_is_found_from_either_end():
     assert cross_fitted_auc(-scores, y, folds) == 1.0
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 1)), min_size=4, max_size=40), st.integers(0, 5))
 def test_a_turned_auc_is_a_share_and_knows_no_units(rows, seed):
     scores, y = np.array([r[0] for r in rows], dtype=float), np.array([r[1] for r in rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import norm
@@ -51,6 +51,7 @@ def test_the_chance_of_two_points_in_closed_form():
     assert membership(found) == pytest.approx(1 - found.max(1))
 
 
+@settings(deadline=None)
 @given(clouds)
 def test_without_noise_and_tolerance_it_is_the_front_of_strict_dominance(points):
     member = membership(chances(points, 0.0, 0.0, utility=1e-9, leakage=1e-9))
@@ -59,6 +60,7 @@ def test_without_noise_and_tolerance_it_is_the_front_of_strict_dominance(points)
     assert (member[front(points)] == 1).all()
 
 
+@settings(deadline=None)
 @given(clouds, st.integers(1, 5))
 def test_more_noise_brings_chances_nearer_to_each_other(points, noise):
     found = membership(chances(points, 0.01 * noise, 0.1 * noise))
@@ -141,6 +143,7 @@ def test_the_knee_forgets_what_seeds_do_to_all_settings():
     assert worst_means(np.concatenate([x, x - 0.1])).tolist() == pytest.approx(leaks.tolist())
 
 
+@settings(deadline=None)
 @given(clouds, st.floats(0.05, 1))
 def test_the_export_keeps_its_bound_and_gives_up_nothing_below_it(points, cap):
     chosen = export_choice(points[:, 0], points[:, 1], cap)

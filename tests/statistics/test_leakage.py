@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -41,6 +41,7 @@ def test_a_table_that_can_be_read_off():
     assert cross_selected(X[:, :1], [[0.0], [0.9]]) == 0.0
 
 
+@settings(deadline=None)
 @given(tables, st.integers(0, 2))
 def test_cross_selection_agrees_with_its_plain_twin(x, searched):
     rng = np.random.default_rng(searched)
@@ -53,12 +54,14 @@ def test_cross_selection_agrees_with_its_plain_twin(x, searched):
     assert cross_selected(x, earlier) == pytest.approx(total / x.shape[1])
 
 
+@settings(deadline=None)
 @given(tables)
 def test_the_order_of_the_three(x):
     assert cross_selected(x) <= mean_of_maxima(x) + 1e-12
     assert max_of_means(x) <= mean_of_maxima(x) + 1e-12
 
 
+@settings(deadline=None)
 @given(tables, st.integers(0, 4))
 def test_a_copy_of_an_attack_changes_nothing(x, which):
     twice = np.vstack([x, x[which % len(x)]])
@@ -76,6 +79,7 @@ def test_on_noise_cross_selection_is_unbiased_and_the_largest_mean_is_not():
     assert np.mean([max_of_means(x) for x in draws]) == pytest.approx(1.163 * 0.06 / np.sqrt(3), rel=0.04)
 
 
+@settings(deadline=None)
 @given(stacks)
 def test_another_attack_never_lowers_the_upper_bounds(x):
     fewer, more = leakage_bounds(x[:-1]) if len(x) > 1 else [], leakage_bounds(x)
@@ -84,6 +88,7 @@ def test_another_attack_never_lowers_the_upper_bounds(x):
         assert many.upper_90 >= few.upper_90
 
 
+@settings(deadline=None)
 @given(stacks)
 def test_bounds_enclose_the_largest_mean(x):
     for setting, found in enumerate(leakage_bounds(x)):
