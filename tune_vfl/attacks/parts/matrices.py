@@ -68,7 +68,7 @@ def _replaced(model: nn.Module, sizes: dict[nn.Module, tuple[torch.Size, torch.S
             continue
         given, answer = sizes[layer]
         if math.prod(given) * math.prod(answer) <= LARGEST:
-            written_out = ConvolutionMatrix(layer, given)  # type: ignore[arg-type]
+            written_out = ConvolutionMatrix(layer, given)
             if not name:
                 return written_out
             model.set_submodule(name, written_out)
