@@ -64,7 +64,7 @@ def with_matrices(model: nn.Module, example: Tensor) -> nn.Module:
 
 def _replaced(model: nn.Module, sizes: dict[nn.Module, tuple[torch.Size, torch.Size]]) -> nn.Module:
     for name, layer in list(model.named_modules()):
-        if layer not in sizes:
+        if not isinstance(layer, nn.Conv2d) or layer not in sizes:
             continue
         given, answer = sizes[layer]
         if math.prod(given) * math.prod(answer) <= LARGEST:
