@@ -113,11 +113,8 @@ def test_an_old_ledger_exports_and_reports_as_it_did(sample: Path, tmp_path: Pat
 
 @pytest.mark.usefixtures("old_home")
 def test_an_old_study_is_resumed_and_keeps_what_it_had(sample: Path, run: Any) -> None:
-    import ray
-
     before, logged = Ledger.open("sample").record(), runs()
     code, out, err = run("resume", "sample", "--trials", 6, "--json")
-    ray.shutdown()
     assert code == 0, err
     assert json.loads(out)["trials"] == {**told(sample, "study.json")["trials"], "ok": 5}
     after = Ledger.open("sample").record()
