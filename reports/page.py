@@ -17,6 +17,7 @@ from reports.story import Story, answers, options, story
 from reports.svg import frontier_svg, shape
 from reports.tables import outcomes_frame, write_tables
 from tune_vfl.errors import StudyError
+from tune_vfl.ledger.measure import refuse_mixed
 from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
@@ -40,11 +41,12 @@ def write_report(records: Sequence[StudyRecord], out: Path) -> Path:
         The page.
 
     Raises:
-        StudyError: without a study, or when two have one name.
+        StudyError: without a study, when two have one name, or when they are not measured alike.
     """
     names = [r.name for r in records]
     if not names or len(set(names)) < len(names):
         raise StudyError(f"a report needs one or more studies with different names, got: {', '.join(names) or 'none'}")
+    refuse_mixed({r.name: r.measure for r in records})
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))

@@ -77,7 +77,7 @@ def guess_utility(task: Task) -> float:
 
     cell, values = task.cell, []
     for seed in cell.seeds:
-        split = split_of(task.dataset, Pack((seed,), None))
+        split = split_of(task, Pack((seed,), None))
         shares = np.bincount(split.y_train.reshape(-1).numpy(), minlength=cell.num_classes) / split.y_train.numel()
         labels = split.y_test.reshape(-1).numpy()
         values.append(utility(cell.metric, np.tile(shares, (len(labels), 1)), labels))

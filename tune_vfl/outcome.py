@@ -56,6 +56,8 @@ class AttackScore(Score):
         r_lower: the same attack on an untrained bottom model, where it needs no gradients.
         variant: the variant that the success belongs to; ``chosen`` where the attacker's own validation picks one of
             several, another one in another seed.
+        candidates: success by seed of everything that the attacker may commit to: its variants, those among which it
+            can choose as ``chosen``; empty in an outcome of measure 1.
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.
         upper_bound: the attacker could not have picked this variant, or uses an oracle.
         weak_attack: success below ``r_lower``: the attack is too weak to say anything about the defense.
@@ -70,6 +72,7 @@ class AttackScore(Score):
     guess: float = 0.0
     r_lower: float | None = None
     variant: str = ""
+    candidates: dict[str, list[float]] = Field(default_factory=dict)
     variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
     upper_bound: bool = False
     weak_attack: bool = False
@@ -83,6 +86,8 @@ class Outcome(BaseModel):
         outcome: one of :data:`OUTCOMES`.
         reason: why it is not ``ok``; empty when it is.
         utility: the dataset's own metric on true test labels through the defense's decoder.
+        utility_variance: how far each seed's utility would move on other test rows, from the rows alone; empty where
+            the metric has no formula.
         attacks: every attack's score by name.
         leakage: the largest mean advantage over the attacks, 0 when none was asked for; None unless ``ok``.
         leakage_std: that attack's ``advantage_std``.
@@ -96,6 +101,7 @@ class Outcome(BaseModel):
     outcome: OutcomeName
     reason: str = ""
     utility: Score | None = None
+    utility_variance: list[float] = Field(default_factory=list)
     attacks: dict[str, AttackScore] = Field(default_factory=dict)
     leakage: float | None = None
     leakage_std: float | None = None

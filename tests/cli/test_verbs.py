@@ -186,7 +186,7 @@ def test_evaluate_exit_code_by_outcome(run, monkeypatch, outcome, code):
         "seeds": [0],
     }
     ended = {"outcome": outcome, "reason": "on purpose", "utility": None, "attacks": {}, "leakage": None, "seconds": {}}
-    monkeypatch.setattr(evaluation, "evaluate_spec", lambda _: {**answer, **ended})
+    monkeypatch.setattr(evaluation, "evaluate_spec", lambda _, **__: {**answer, **ended})
     ended_with, out, err = run(*EVALUATE, "--json")
     assert ended_with == code
     assert json.loads(out)["outcome"] == outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +25,10 @@ Attacks = Annotated[
     ),
 ]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="An architecture; by default the data set's own.")]
+Rows = Annotated[
+    Literal["all", "selection"],
+    typer.Option("--rows", help="all, or selection: without the reserve, which no search uses."),
+]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Train with this many seeds: 0, 1, ...")]
 
 
@@ -41,6 +45,7 @@ def evaluate(
     model: Model = None,
     seeds: Seeds = 3,
     settings: Settings = None,
+    rows: Rows = "all",
     json: Json = False,
 ) -> None:
     """Train one setting of one defense and attack it.
@@ -50,7 +55,7 @@ def evaluate(
     Example: `tune-vfl evaluate --dataset breast_cancer --defense laplace -p scale=0.01 --attack norm --seeds 3`
     """
     raw = _raw(dataset, defense, attack or ["default"], model)
-    answer = checked(raw, merged_settings(settings, param), lambda spec: _run(spec, seeds))
+    answer = checked(raw, merged_settings(settings, param), lambda spec: _run(spec, seeds, rows))
     if json:
         emit_json(answer)
     else:
@@ -71,7 +76,7 @@ def _raw(dataset: str, defense: str, attacks: list[str], model: str | None) -> d
     return {**raw, "attacks": list(attacks)}
 
 
-def _run(raw: dict[str, Any], seeds: int) -> dict[str, Any]:
+def _run(raw: dict[str, Any], seeds: int, rows: Literal["all", "selection"]) -> dict[str, Any]:
     from tune_vfl.evaluation import evaluate_spec
     from tune_vfl.samplers.base import unknown_sampler
     from tune_vfl.search.planning import read_study
@@ -81,7 +86,7 @@ def _run(raw: dict[str, Any], seeds: int) -> dict[str, Any]:
     spec = read_study(raw)
     if problems := unknown_sampler(spec.sampler.name):
         raise SpecError(problems)
-    return evaluate_spec(spec)
+    return evaluate_spec(spec, rows=rows)
 
 
 def _show(answer: dict[str, Any]) -> None:

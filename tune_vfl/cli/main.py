@@ -12,6 +12,7 @@ import typer
 
 from tune_vfl.cli import (
     catalog,
+    confirm,
     data,
     doctor,
     evaluate,
@@ -59,7 +60,21 @@ def _options(
     """Hold the options that come before a verb."""
 
 
-for _family in (quickstart, catalog, data, evaluate, validate, search, studies, report, export, jobs, ui, doctor):
+for _family in (
+    quickstart,
+    catalog,
+    data,
+    evaluate,
+    validate,
+    search,
+    studies,
+    confirm,
+    report,
+    export,
+    jobs,
+    ui,
+    doctor,
+):
     _family.add_to(app)
 
 

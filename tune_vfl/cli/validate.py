@@ -64,6 +64,7 @@ def answer(plan: Plan) -> dict[str, Any]:
 def _study(planned: PlannedStudy) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
     from tune_vfl.data import load
+    from tune_vfl.data.reserve import reserve_rows
     from tune_vfl.ledger.storage import hide_password
 
     spec = planned.spec.model_dump(mode="json")
@@ -77,7 +78,7 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     for place in ("storage", "tracking"):
         kept[place] = hide_password(kept[place]) if kept[place] and "://" in kept[place] else kept[place]
     dataset = load(planned.cell.dataset)
-    data = {"rows": len(dataset.y), "notes": list(dataset.notes)}
+    data = {"rows": len(dataset.y), "reserve": len(reserve_rows(dataset)), "notes": list(dataset.notes)}
     return {"study": planned.name, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
 
 
@@ -88,7 +89,8 @@ def _show(plan: Plan) -> None:
         study = _study(planned)
         emit(f"# {study['study']}")
         emit(yaml.safe_dump(study["resolved"], sort_keys=False, allow_unicode=True).rstrip())
-        emit("\n".join(f"# data: {said}" for said in (f"{study['data']['rows']} rows", *study["data"]["notes"])))
+        rows = f"{study['data']['rows']} rows, {study['data']['reserve']} of them set aside for confirm"
+        emit("\n".join(f"# data: {said}" for said in (rows, *study["data"]["notes"])))
         emit(f"# cost: {_cost_line(study['cost'])}\n")
     for skipped in plan.skipped:
         say(f"skipped {skipped}")

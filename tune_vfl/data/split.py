@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.base import Columns, Dataset, Split
+from tune_vfl.data.reserve import reserve_rows
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import numpy_rng
+from tune_vfl.spec import RowsUsed
 
 _COLUMNS_AT_ONCE = 64
 
 
-def split(dataset: Dataset, seed: int) -> Split:
+def split(dataset: Dataset, seed: int, rows: RowsUsed = "all") -> Split:
     """Cut a data set into training and test rows for one seed, and standardize it.
 
     The test rows are the official ones where there are any, else a drawn share of every class. Sizes do not depend on
@@ -26,14 +28,13 @@ def split(dataset: Dataset, seed: int) -> Split:
     Args:
         dataset: what to split.
         seed: draws the held-out rows, from the stream ``split``.
+        rows: ``all``; ``selection``, which leaves the reserve out of both parts; or ``report``, the training rows of
+            ``selection`` and the reserve as test rows, the same for every seed. Without a reserve all three are one.
 
     Raises:
         DataError: when a class has too few rows to be in both parts.
     """
-    test_rows = dataset.test_rows if dataset.test_rows is not None else _held_out(dataset, seed)
-    is_test = torch.zeros(len(dataset.y), dtype=torch.bool)
-    is_test[test_rows] = True
-    train_rows, test_rows = (~is_test).nonzero().squeeze(1), is_test.nonzero().squeeze(1)
+    train_rows, test_rows = _parts(dataset, seed, rows)
     passive = [standardized(columns, train_rows) for columns in dataset.passive]
     active = None if dataset.active is None else standardized(dataset.active, train_rows)
     return Split(
@@ -70,8 +71,26 @@ def held_out_sizes(counts: Tensor, share: float) -> list[int]:
     return [min(max(size, 1), int(n) - 1) for size, n in zip(sizes, counts.tolist(), strict=True)]
 
 
-def _held_out(dataset: Dataset, seed: int) -> Tensor:
-    counts = torch.bincount(dataset.y, minlength=dataset.num_classes)
+def _parts(dataset: Dataset, seed: int, rows: RowsUsed) -> tuple[Tensor, Tensor]:
+    """Return the training and the test rows, each in rising order."""
+    reserve = torch.empty(0, dtype=torch.int64) if rows == "all" else reserve_rows(dataset)
+    reserved = _marked(reserve, dataset)
+    test = _marked(_held_out(dataset, seed, ~reserved) if dataset.test_rows is None else dataset.test_rows, dataset)
+    train_rows = (~test & ~reserved).nonzero().squeeze(1)
+    if rows == "report" and len(reserve):
+        return train_rows, reserve
+    return train_rows, (test & ~reserved).nonzero().squeeze(1)
+
+
+def _marked(rows: Tensor, dataset: Dataset) -> Tensor:
+    marks = torch.zeros(len(dataset.y), dtype=torch.bool)
+    marks[rows] = True
+    return marks
+
+
+def _held_out(dataset: Dataset, seed: int, open_rows: Tensor) -> Tensor:
+    """Draw a share of every class among the rows that are open, ``(N,)`` bool."""
+    counts = torch.bincount(dataset.y[open_rows], minlength=dataset.num_classes)
     for k, n in enumerate(counts.tolist()):
         if n < 2:
             raise DataError(
@@ -79,9 +98,9 @@ def _held_out(dataset: Dataset, seed: int) -> Tensor:
                 "test rows needs at least 2 of every class: remove the class or add rows"
             )
     rng = numpy_rng(seed, "split")
-    labels = dataset.y.numpy()
+    labels, is_open = dataset.y.numpy(), open_rows.numpy()
     drawn = [
-        rng.permutation(np.flatnonzero(labels == k))[:size]
+        rng.permutation(np.flatnonzero((labels == k) & is_open))[:size]
         for k, size in enumerate(held_out_sizes(counts, dataset.test_share))
     ]
     return torch.from_numpy(np.concatenate(drawn))

@@ -87,7 +87,7 @@ def _scored(answer: Answer | Reconstruction, run: Run) -> Numbers:
 
 def guess_of(task: Task) -> float:
     """Return the success of the best constant guess on the training labels."""
-    return guess_success(split_of(task.dataset, Pack(task.cell.seeds, 1)).y_train, task.cell.num_classes)
+    return guess_success(split_of(task, Pack(task.cell.seeds, 1)).y_train, task.cell.num_classes)
 
 
 def references_of(task: Task) -> References:

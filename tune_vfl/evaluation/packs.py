@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tune_vfl.data.reserve import reserve_rows, why_no_reserve
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.attempts import together_or_alone
@@ -22,7 +24,7 @@ from tune_vfl.machine.runtime import device_for
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import IN_MEMORY_BYTES
-from tune_vfl.spec import Cell, References, Strict, StudySpec, parse
+from tune_vfl.spec import MEASURE, Cell, References, RowsUsed, Strict, StudySpec, parse
 from tune_vfl.spec.cell import is_ordinary
 from tune_vfl.spec.raw import apply_settings
 
@@ -164,6 +166,7 @@ class _Bench:
         return Outcome(
             outcome="ok",
             utility=Score.of(cell.metric, table["utility",]),
+            utility_variance=[v for v in table["utility_variance",] if math.isfinite(v)],
             attacks=scores,
             leakage=worst.advantage if worst else 0.0,
             leakage_std=worst.advantage_std if worst else 0.0,
@@ -181,11 +184,12 @@ def trials_that_fit(task: Task) -> int:
     return max(1, IN_MEMORY_BYTES // per_trial) if per_trial else 64
 
 
-def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
+def evaluate_spec(spec: StudySpec, *, rows: RowsUsed = "all") -> dict[str, Any]:
     """Evaluate one cell without a search and return the ``tune-vfl/evaluation/1`` answer.
 
     Args:
         spec: its defense's ``params`` are the setting; ``budget.seeds`` says how many seeds.
+        rows: ``all``, or ``selection`` for what a search would measure.
 
     Raises:
         SpecError: with every problem; a domain is one, since there is no search.
@@ -197,7 +201,7 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
                 for name, d in spec.searched.items()
             ]
         )
-    task = open_task(spec)
+    task = open_task(spec, rows=rows)
     cell, device = task.cell, device_for(spec.resources.gpu)
     (outcome,) = together_or_alone(
         lambda some: evaluate_task(task, some, device=device), [{}], minutes=cell.trial_minutes
@@ -206,7 +210,9 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
     return {
         "schema": EVALUATION_SCHEMA,
         "dataset": cell.dataset.name,
-        "data": {"rows": len(task.dataset.y), "notes": list(task.dataset.notes)},
+        "measure": MEASURE,
+        "rows": cell.rows,
+        "data": _data_of(task),
         "model": cell.model.name,
         "mode": cell.mode,
         "defense": {"name": cell.defense, "params": setting_of(cell, {})},
@@ -214,6 +220,13 @@ def evaluate_spec(spec: StudySpec) -> dict[str, Any]:
         "seeds": list(cell.seeds),
         **answer,
     }
+
+
+def _data_of(task: Task) -> dict[str, Any]:
+    """Return how many rows there are, how many of them searches leave alone, and what a reader must know."""
+    missing = why_no_reserve(task.dataset)
+    notes = [*task.dataset.notes, *([missing] if missing and task.cell.rows != "all" else [])]
+    return {"rows": len(task.dataset.y), "reserve": len(reserve_rows(task.dataset)), "notes": notes}
 
 
 def setting_of(cell: Cell, params: Settings) -> dict[str, Any]:
@@ -229,6 +242,7 @@ def evaluate(
     attacks: Sequence[str | Mapping[str, Any]] = ("default",),
     seeds: int = 3,
     settings: Iterable[str] = (),
+    rows: RowsUsed = "all",
 ) -> dict[str, Any]:
     """Evaluate one (dataset, defense, attacks) at one setting of the defense; what the verb ``evaluate`` prints.
 
@@ -239,6 +253,7 @@ def evaluate(
         attacks: names, or mappings of name and parameters; ``default`` is the portfolio of a competent adversary.
         seeds: how many seeds, from 0.
         settings: ``PATH=VALUE`` settings on the spec, such as ``training.epochs=50``.
+        rows: ``all``, or ``selection``, what a search uses: without the reserve, where the data set has one.
 
     Raises:
         SpecError: with every problem.
@@ -251,4 +266,4 @@ def evaluate(
         "attacks": list(attacks),
         "budget": {"trials": 1, "seeds": seeds},
     }
-    return evaluate_spec(parse(apply_settings(raw, settings)))
+    return evaluate_spec(parse(apply_settings(raw, settings)), rows=rows)

@@ -17,7 +17,7 @@ from tune_vfl.evaluation.misfits import misfits
 from tune_vfl.evaluation.portfolios import expanded, is_portfolio
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import MODELS, Architecture, ModelOptions, build_architecture
-from tune_vfl.spec import ModelSpec, Named, Strict, StudySpec, validated
+from tune_vfl.spec import ModelSpec, Named, RowsUsed, Strict, StudySpec, validated
 from tune_vfl.spec.cell import Cell, Mode
 
 
@@ -45,13 +45,16 @@ def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
     return open_task(spec, root).cell
 
 
-def open_task(spec: StudySpec, root: Path | None = None, dataset: Dataset | None = None) -> Task:
+def open_task(
+    spec: StudySpec, root: Path | None = None, dataset: Dataset | None = None, *, rows: RowsUsed = "all"
+) -> Task:
     """Complete and check a spec. Where a domain stands for a value, the data set's own recipe is taken.
 
     Args:
         spec: as parsed.
         root: the data root; None takes TUNE_VFL_DATA.
         dataset: the spec's, where it was loaded before; None loads it.
+        rows: which rows the cell uses; a search leaves the reserve out.
 
     Raises:
         SpecError: with every unknown name, wrong option and impossible combination.
@@ -81,6 +84,7 @@ def open_task(spec: StudySpec, root: Path | None = None, dataset: Dataset | None
         mode=mode_of(dataset, architecture.options),
         trial_minutes=spec.budget.trial_minutes,
         threat=spec.threat,
+        rows=rows,
     )
     task = Task(cell, dataset, architecture, ())
     attacks = problems.attempt(lambda: expanded(known, task)) or []

@@ -63,6 +63,7 @@ def summarize(
         guess=guess,
         r_lower=lower,
         variant=best,
+        candidates={CHOSEN if "validation" in c else v: list(c["success"]) for v, c in candidates.items()},
         variants={v: {**Score.of(name, c["success"]).model_dump(), **_finite(_beside(c))} for v, c in defined.items()},
         upper_bound=_is_upper_bound(attack, best, candidates),
         weak_attack=lower is not None and score.mean < lower,

@@ -16,6 +16,7 @@ from tune_vfl.data.split import split as split_for_seed
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import put
 from tune_vfl.evaluation.task import Task
@@ -25,17 +26,20 @@ from tune_vfl.models.base import VflNetwork, build
 from tune_vfl.protocol.loop import SplitTraining, overriding
 from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.seeds import Streams
-from tune_vfl.spec import Strict
+from tune_vfl.spec import RowsUsed, Strict
 
 
 @lru_cache(maxsize=4)
-def _stacked_split(dataset: Dataset, seeds: tuple[int, ...]) -> Split:
-    return Split.stack([split_for_seed(dataset, seed) for seed in seeds])
+def _stacked_split(dataset: Dataset, seeds: tuple[int, ...], rows: RowsUsed) -> Split:
+    return Split.stack([split_for_seed(dataset, seed, rows) for seed in seeds])
 
 
-def split_of(dataset: Dataset, pack: Pack) -> Split:
-    """Return the rows of a pack; packs of the same seeds share them."""
-    return split_for_seed(dataset, pack.seeds[0]) if pack.trials is None else _stacked_split(dataset, pack.seeds)
+def split_of(task: Task, pack: Pack) -> Split:
+    """Return the rows of a pack, those that the task's cell uses; packs of the same seeds share them."""
+    dataset, rows = task.dataset, task.cell.rows
+    if pack.trials is None:
+        return split_for_seed(dataset, pack.seeds[0], rows)
+    return _stacked_split(dataset, pack.seeds, rows)
 
 
 def extended(split: Split, defense: Defense, pack: Pack) -> Split:
@@ -101,7 +105,7 @@ def train_pack(
     start = time.perf_counter()
     widened = sum(a.widens for a in attacks)
     defense = build_defense(task, params, pack, widened=widened)
-    rows = extended(split_of(task.dataset, pack), defense, pack)
+    rows = extended(split_of(task, pack), defense, pack)
     network = build_network(task, rows, pack, Streams(pack.member_seeds), widened=widened).to(device)
     split, recipe = rows.to(device), task.cell.training
     set_up(defense, network, split, pack)
@@ -128,7 +132,7 @@ def untrained(task: Task, pack: Pack, attacks: Sequence[Attack[Strict]] = (), st
     What must be kept of a training for these attacks is kept of none: noise that carries nothing stands in for it,
     where a keeper knows such.
     """
-    split = split_of(task.dataset, pack)
+    split = split_of(task, pack)
     streams = Streams(pack.member_seeds, prefix=f"untrained/{start}/" if start else "untrained/")
     keepers: dict[type[Keeper], Keeper] = {}
     for kind in keepers_for(attacks):
@@ -156,6 +160,10 @@ def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor, seconds: 
     run.table["lost",] = ["training" if g else "" for g in gone]
     run.table["utility",] = [
         float("nan") if g else utility(metric, s, y)
+        for g, s, y in zip(gone, by_member.double().numpy(), labels, strict=True)
+    ]
+    run.table["utility_variance",] = [
+        float("nan") if g else row_variance(metric, s, y)
         for g, s, y in zip(gone, by_member.double().numpy(), labels, strict=True)
     ]
     run.table["notes",] = [defense.notes(member) for member in range(len(gone))]

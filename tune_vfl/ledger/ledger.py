@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from tune_vfl.ledger import opening
+from tune_vfl.ledger.confirmations import Confirmations
 from tune_vfl.ledger.finite import clean
 from tune_vfl.ledger.owner import end_session, is_alive, new_session, this_owner
 from tune_vfl.ledger.records import StudyRecord, TrialRecord
@@ -43,6 +44,7 @@ class Ledger:
 
     Attributes:
         study: what it is of, as the ledger holds it.
+        confirmations: what of it was measured again with fresh seeds.
         place: where it is held.
         session: this run of the process, whose trials are not lost while it lives.
     """
@@ -53,6 +55,7 @@ class Ledger:
         self.study = study
         self._records: dict[int, TrialRecord] = {}
         self._ids: dict[int, int] = {}
+        self.confirmations = Confirmations(storage, study_id)
         self.place = place
         self.session = new_session()
 
@@ -252,6 +255,8 @@ class Ledger:
             trials=records,
             running=running,
             waiting=max(0, int(min(self.budget, self.most())) - counted - running),
+            measure=self.study.measure,
+            confirmation=self.confirmations.answer,
         )
 
     def most(self) -> float:

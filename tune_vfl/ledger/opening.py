@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import StudyError, did_you_mean
+from tune_vfl.ledger.measure import refuse_another
 from tune_vfl.ledger.planned import PlannedStudy
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def create_or_open(storage: BaseStorage, study: PlannedStudy) -> tuple[int, Plan
         study: as :meth:`PlannedStudy.as_held` gives it.
 
     Raises:
-        StudyError: when the name is taken by a study of another spec.
+        StudyError: when the name is taken by a study of another spec or of another measure.
     """
     from optuna.exceptions import DuplicatedStudyError
     from optuna.study import StudyDirection
@@ -40,6 +41,7 @@ def create_or_open(storage: BaseStorage, study: PlannedStudy) -> tuple[int, Plan
             storage.set_study_user_attr(study_id, key, value)
         return study_id, study
     held = _read(name, attrs)
+    refuse_another(name, held.measure)
     different = held.difference(study)
     if different:
         raise StudyError(

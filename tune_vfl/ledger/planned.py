@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tune_vfl.ledger.measure import FIRST
 from tune_vfl.spaces.space import Space
-from tune_vfl.spec import StudySpec, parse
+from tune_vfl.spec import MEASURE, StudySpec, parse
 from tune_vfl.spec.cell import Cell
 
 # Places in the identity below that may differ without making it another study. The first four say how fast, how long
@@ -24,11 +25,13 @@ class PlannedStudy:
         spec: as the user gave it.
         cell: what the spec was resolved to.
         space: what is searched.
+        measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`; today's unless the ledger says otherwise.
     """
 
     spec: StudySpec
     cell: Cell
     space: Space
+    measure: int = MEASURE
 
     @property
     def name(self) -> str:
@@ -56,15 +59,17 @@ class PlannedStudy:
             "spec": self.spec.model_dump(mode="json", exclude_unset=True),
             "cell": self.cell.model_dump(mode="json"),
             "space": self.space.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "measure": self.measure,
         }
 
     @classmethod
     def read(cls, dumped: Mapping[str, Any]) -> PlannedStudy:
-        """Read what :meth:`dumped` gave; other keys are passed over."""
+        """Read what :meth:`dumped` gave; other keys are passed over. Studies older than the field have measure 1."""
         return cls(
             spec=StudySpec.model_validate(dumped["spec"]),
             cell=Cell.model_validate(dumped["cell"]),
             space=Space.model_validate(dumped["space"]),
+            measure=int(dumped.get("measure", FIRST)),
         )
 
     def as_held(self) -> PlannedStudy:

@@ -6,9 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.spec.cell import MEASURE
+
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec import StudySpec
     from tune_vfl.spec.cell import Cell
@@ -46,6 +49,8 @@ class StudyRecord:
         reference_point: ``(utility, leakage)`` for the hypervolume, fixed at the study's start.
         trials: finished trials by number, preempted ones included.
         running, waiting: trials in flight, and trials still owed.
+        measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`.
+        confirmation: what its last confirmation found; None without one.
     """
 
     spec: StudySpec
@@ -55,6 +60,8 @@ class StudyRecord:
     trials: tuple[TrialRecord, ...]
     running: int = 0
     waiting: int = 0
+    measure: int = MEASURE
+    confirmation: Confirmation | None = None
 
     @property
     def name(self) -> str:
@@ -70,6 +77,11 @@ class StudyRecord:
     def ok(self) -> tuple[TrialRecord, ...]:
         """The trials with objectives."""
         return tuple(t for t in self.trials if t.outcome.outcome == "ok")
+
+    @property
+    def confirmed(self) -> dict[int, ConfirmedPoint]:
+        """The trials that a confirmation found on the front of fresh seeds, with what it measured."""
+        return {} if self.confirmation is None else self.confirmation.by_number
 
     def by_outcome(self) -> dict[str, int]:
         """Count trials by outcome, ``running`` and ``waiting``; outcomes that did not occur are left out."""

@@ -11,8 +11,10 @@ from tune_vfl.ledger.selecting import select as select_point
 from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
-    from tune_vfl.outcome import Outcome
 
 STUDY_SCHEMA = "tune-vfl/study/1"
 
@@ -73,7 +75,8 @@ class Study:
             A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the
             seeds, and ``attacks``, the success of each by name.
         """
-        points = [_point(t, attack) for t in self.front_trials(attack)]
+        confirmed = self.record().confirmed
+        points = [self._point(t, confirmed, attack) for t in self.front_trials(attack)]
         return sorted(points, key=lambda p: (-p["utility"], p["number"]))
 
     def hypervolume(self) -> float:
@@ -94,10 +97,11 @@ class Study:
         return {
             "schema": STUDY_SCHEMA,
             "study": self.name,
+            "measure": record.measure,
             "trials": record.by_outcome(),
             "hypervolume": self.hypervolume(),
             "reference_point": list(record.reference_point),
-            "baseline": _baseline(record.baseline),
+            "baseline": _baseline(record),
             "front": self.frontier(),
             "knee": self.knee(),
             "mlflow": {"experiment": self.name, "tracking_uri": resolve_uri(record.spec.tracking)},
@@ -122,7 +126,7 @@ class Study:
 
         trial = select_point(self.front_trials(), select)
         cell, params = self._ledger.cell.with_params(trial.params)
-        point, metric = _point(trial, None), trial.outcome.utility
+        point, metric = self._point(trial, self.record().confirmed), trial.outcome.utility
         numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
         measured = Measured(metric=metric.metric if metric else cell.metric, **numbers)
         config = export_config(
@@ -131,6 +135,25 @@ class Study:
         if path is not None:
             save_config(config, Path(path))
         return config
+
+    def _point(
+        self, trial: TrialRecord, confirmed: Mapping[int, ConfirmedPoint], attack: str | None = None
+    ) -> dict[str, Any]:
+        outcome = trial.outcome
+        again = confirmed.get(trial.number)
+        spread = outcome.leakage_std if attack is None else outcome.attacks[attack].advantage_std
+        return {
+            "number": trial.number,
+            "params": trial.params,
+            "utility": _utility(trial),
+            "leakage": _leakage(trial, attack),
+            "utility_std": outcome.utility.std if outcome.utility else 0.0,
+            "leakage_std": spread or 0.0,
+            "attacks": {name: score.mean for name, score in outcome.attacks.items()},
+            "measure": self._ledger.study.measure,
+            "confirmed": again is not None,
+            **({} if again is None else {"confirmation": again.numbers()}),
+        }
 
 
 def _utility(trial: TrialRecord) -> float:
@@ -141,26 +164,14 @@ def _leakage(trial: TrialRecord, attack: str | None) -> float:
     return trial.outcome.objectives[1] if attack is None else trial.outcome.attacks[attack].advantage
 
 
-def _point(trial: TrialRecord, attack: str | None) -> dict[str, Any]:
-    outcome = trial.outcome
-    spread = outcome.leakage_std if attack is None else outcome.attacks[attack].advantage_std
-    return {
-        "number": trial.number,
-        "params": trial.params,
-        "utility": _utility(trial),
-        "leakage": _leakage(trial, attack),
-        "utility_std": outcome.utility.std if outcome.utility else 0.0,
-        "leakage_std": spread or 0.0,
-        "attacks": {name: score.mean for name, score in outcome.attacks.items()},
-    }
-
-
-def _baseline(outcome: Outcome | None) -> dict[str, Any] | None:
+def _baseline(record: StudyRecord) -> dict[str, Any] | None:
     """Return the undefended model's numbers; its outcome alone when it has none."""
+    outcome = record.baseline
     if outcome is None:
         return None
     if outcome.outcome != "ok":
-        return {"outcome": outcome.outcome, "reason": outcome.reason, "utility": None, "leakage": None, "attacks": {}}
+        nothing = {"outcome": outcome.outcome, "reason": outcome.reason, "utility": None, "leakage": None}
+        return {**nothing, "attacks": {}, "measure": record.measure}
     utility, leakage = outcome.objectives
     return {
         "outcome": "ok",
@@ -169,4 +180,5 @@ def _baseline(outcome: Outcome | None) -> dict[str, Any] | None:
         "utility_std": outcome.utility.std if outcome.utility else 0.0,
         "leakage_std": outcome.leakage_std or 0.0,
         "attacks": {name: score.mean for name, score in outcome.attacks.items()},
+        "measure": record.measure,
     }

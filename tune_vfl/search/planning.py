@@ -100,7 +100,7 @@ def plan_study(spec: StudySpec) -> PlannedStudy:
 
     problems = unknown_sampler(spec.sampler.name)
     try:
-        task = open_task(spec)
+        task = open_task(spec, rows="selection")
     except SpecError as error:
         problems = [*error.problems, *space_problems(spec), *problems]
         raise SpecError(list(dict.fromkeys(problems))) from error

@@ -1,6 +1,6 @@
 """A study's spec, before and after it is parsed, and the cell that it is resolved to: plain data."""
 
-from tune_vfl.spec.cell import ALL_MODES, Cell, Mode, References
+from tune_vfl.spec.cell import ALL_MODES, MEASURE, Cell, Mode, References, RowsUsed
 from tune_vfl.spec.listed import Listed
 from tune_vfl.spec.study import (
     SCHEMA,
@@ -22,6 +22,7 @@ from tune_vfl.spec.study import (
 
 __all__ = [
     "ALL_MODES",
+    "MEASURE",
     "SCHEMA",
     "SEARCHABLE",
     "Budget",
@@ -33,6 +34,7 @@ __all__ = [
     "Named",
     "References",
     "Resources",
+    "RowsUsed",
     "SamplerSpec",
     "Strict",
     "StudySpec",

@@ -17,6 +17,14 @@ Mode = Literal["split", "nosplit", "label_only"]
 labels and a top model, but no features."""
 ALL_MODES: frozenset[Mode] = frozenset({"split", "nosplit", "label_only"})
 
+RowsUsed = Literal["all", "selection", "report"]
+"""Which rows a cell trains and measures on. ``all``: every row. ``selection``: all but the reserve, as every search
+does. ``report``: trained on the training rows of ``selection``, the utility measured on the reserve, as ``confirm``
+does. A data set without a reserve has the same rows under each."""
+
+MEASURE = 2
+"""How studies measure today. Under 1 a search used every row; under 2 it leaves the reserve alone."""
+
 
 def is_ordinary(name: str) -> bool:
     """Return whether a trial's parameter is ordinary: one of training or of the model, such as ``training.lr``.
@@ -60,6 +68,7 @@ class Cell(Strict):
         mode: how the models are joined; it follows from the data set and the model.
         trial_minutes: a trial that takes longer ends as ``timeout``.
         threat: what every attacker knows.
+        rows: which rows it trains and measures on.
     """
 
     dataset: Named
@@ -74,6 +83,7 @@ class Cell(Strict):
     mode: Mode
     trial_minutes: float | None = None
     threat: Threat = Field(default_factory=Threat)
+    rows: RowsUsed = "all"
 
     def value_of(self, name: str) -> Any:
         """Return the cell's value of an ordinary parameter, such as ``training.lr``.

@@ -184,7 +184,8 @@ class Recorder:
             wanted = payload.front_tags(key[1], now)
             moved = any(held.tags.get(name) != wanted[name] for name in (payload.PARETO, payload.KNEE))
             if exact or moved:
-                runs.tag(key, wanted)
+                confirmed, metrics = payload.confirmed_content(self._study(), key[1])
+                runs.add(key, {**wanted, **confirmed}, metrics)
         self._grow(runs)
         runs.put(SUMMARY_KEY, payload.summary_content(self._study(), now))
         spent = time.monotonic() - begun
@@ -230,4 +231,6 @@ def _digest(record: StudyRecord) -> str:
         "baseline": record.baseline.model_dump(mode="json") if record.baseline else None,
         "trials": [[t.number, t.outcome.model_dump(mode="json")] for t in record.trials],
     }
+    if record.confirmation is not None:  # else the digests of studies that were never confirmed would change
+        state["confirmation"] = record.confirmation.plain()
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
 PARETO, RANK, KNEE = "tune_vfl.pareto", "tune_vfl.rank", "tune_vfl.knee"
+CONFIRMED = "tune_vfl.confirmed"
+FRONT_TAGS = (PARETO, RANK, KNEE, CONFIRMED)
 SUMMARY, PREEMPTED, STALE = "tune_vfl.summary", "tune_vfl.preempted", "tune_vfl.stale"
 DIGEST, RETRY = "tune_vfl.digest", "tune_vfl.retry_of"
 NOTE = "mlflow.note.content"
@@ -26,6 +28,7 @@ NOTE = "mlflow.note.content"
 FILTERS = {
     "the front": f"tags.`{PARETO}` = 'true'",
     "the knee": f"tags.`{KNEE}` = 'true'",
+    "what a confirmation found on the front": f"tags.`{CONFIRMED}` = 'true'",
     "all trials": f"tags.`{TRIAL}` != ''",
     "trials that failed": f"tags.`{TRIAL}` != '' AND tags.`{OUTCOME}` != 'ok'",
     "leakage at most 0.2": f"tags.`{OUTCOME}` = 'ok' AND metrics.leakage <= 0.2",
@@ -114,6 +117,32 @@ def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
         started=milliseconds(trial.started),
         finished=milliseconds(trial.finished),
     )
+
+
+def confirmed_content(record: StudyRecord, number: int) -> tuple[dict[str, str], dict[str, float]]:
+    """Return what a confirmation adds to a trial's run: its tag, and metrics of what was measured again.
+
+    Nothing where the study was not confirmed; a trial that took no part, or did not stay, is tagged as not confirmed.
+    """
+    if record.confirmation is None:
+        return {}, {}
+    point = next((p for p in record.confirmation.points if p.number == number), None)
+    tags = {CONFIRMED: "true" if point is not None and point.confirmed else "false"}
+    if point is None or point.outcome != "ok":
+        return tags, {}
+    low, high = point.utility_interval or (None, None)
+    lower, upper = point.leakage_interval or (None, None)
+    measured_again = {
+        "confirmed.utility": point.utility,
+        "confirmed.utility.low": low,
+        "confirmed.utility.high": high,
+        "confirmed.leakage": point.leakage,
+        "confirmed.leakage.low": lower,
+        "confirmed.leakage.high": upper,
+        "confirmed.stays": point.stays,
+        "confirmed.seeds": float(point.seeds),
+    }
+    return tags, finite(measured_again)
 
 
 def front_tags(number: int, now: Standing) -> dict[str, str]:

@@ -134,6 +134,10 @@ class Runs:
         """Set the tags that differ from what the run holds."""
         self._complete(self.held[key], {}, {}, tags)
 
+    def add(self, key: Key, tags: Mapping[str, str], metrics: Mapping[str, float]) -> None:
+        """Add tags and metrics to a run, those that differ from what it holds."""
+        self._complete(self.held[key], {}, metrics, tags)
+
     def log_steps(self, name: str, steps: Iterable[tuple[int, float, int]]) -> None:
         """Log ``(step, value, milliseconds)`` of one metric of the summary run."""
         from mlflow.entities import Metric
@@ -167,7 +171,7 @@ class Runs:
 
     def _retire(self, held: Held) -> None:
         self._client.set_tag(held.run_id, payload.STALE, "true")
-        ours = (payload.TRIAL, payload.PREEMPTED, payload.SUMMARY, payload.PARETO, payload.RANK, payload.KNEE)
+        ours = (payload.TRIAL, payload.PREEMPTED, payload.SUMMARY, *payload.FRONT_TAGS)
         for name in ours:
             if name in held.tags:
                 self._client.delete_tag(held.run_id, name)

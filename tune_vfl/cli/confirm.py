@@ -1,0 +1,105 @@
+"""``tune-vfl confirm``: what a search chose, measured again with seeds and on rows that it has not seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tune_vfl.cli.options import Json, Storage, StudyName
+from tune_vfl.cli.output import cell, emit, emit_json, emit_table, say
+from tune_vfl.cli.search import STOPPED
+
+if TYPE_CHECKING:
+    from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint, Line
+
+WITH_FAILURES = 3
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("confirm")(confirm)
+
+
+def confirm(
+    study: StudyName,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Fresh seeds for every setting that is kept: 1000, 1001, ...")
+    ] = 10,
+    storage: Storage = None,
+    json: Json = False,
+) -> None:
+    """Measure a study's front and its nearest neighbors again: which settings stay, and what they really cost.
+
+    The seeds are fresh, and utility is measured on the reserve, which no search trains or measures on. Settings whose
+    place is clear are settled with few seeds, contested ones get up to twice --seeds. Stopped by Ctrl-C or killed, the
+    same command goes on where it was left; once everything is there it only answers.
+
+    Exits 3 when a setting could not be measured, and 130 when it was stopped.
+
+    Example: `tune-vfl confirm kdk-bank --seeds 10`
+    """
+    from tune_vfl.service.confirming import confirm_study
+
+    ended = confirm_study(study, seeds=seeds, storage=storage)
+    if ended.answer is None:
+        raise typer.Exit(STOPPED)
+    if json:
+        emit_json(ended.answer.plain())
+    else:
+        _show(ended.answer)
+    if ended.failed:
+        raise typer.Exit(WITH_FAILURES)
+
+
+def _show(answer: Confirmation) -> None:
+    on_front = [p for p in answer.points if p.on_front]
+    stay = sum(p.confirmed for p in on_front)
+    emit(f"{answer.name}: {stay} of {len(on_front)} points of the front stay, on {len(answer.seeds)} fresh seeds")
+    rows = [_row(p) for p in answer.points]
+    undefended = answer.baseline
+    if undefended.outcome == "ok":
+        numbers = (
+            _span(undefended.utility, undefended.utility_interval),
+            "",
+            _span(undefended.leakage, undefended.leakage_interval),
+        )
+        rows.append(["-", "no defense", undefended.seeds, "", *numbers, ""])
+    emit_table(("trial", "setting", "seeds", "stays", "utility", "searched", "leakage", "searched"), rows)
+    for line in answer.lines:
+        if len(line.numbers) > 1:
+            emit(f"cannot be told apart: trials {', '.join(map(str, line.numbers))} ({_range(line)})")
+    if answer.gap:
+        gap = answer.gap
+        emit(f"the search's front looked better by {gap['utility']:.4f} in utility, {gap['leakage']:.4f} in leakage")
+    for check in answer.checks:
+        if not check.ok:
+            say(f"note: {check.says}")
+
+
+def _row(point: ConfirmedPoint) -> list[object]:
+    setting, searched = cell(point.params), point.searched
+    if point.outcome != "ok":
+        return [point.number, setting, point.seeds, point.outcome, "", searched["utility"], "", searched["leakage"]]
+    stays = f"{point.stays:.2f}" + ("" if point.confirmed else " (goes)")
+    return [
+        point.number,
+        setting,
+        point.seeds,
+        stays,
+        _span(point.utility, point.utility_interval),
+        f"{searched['utility']:.4f}",
+        _span(point.leakage, point.leakage_interval),
+        f"{searched['leakage']:.3f}",
+    ]
+
+
+def _span(value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None or interval is None:
+        return "-"
+    return f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def _range(line: Line) -> str:
+    """Return what varies within a line, a range each."""
+    return ", ".join(f"{name} {' to '.join(cell(v) for v in values)}" for name, values in line.params.items())

@@ -1,0 +1,78 @@
+"""Runs calls in Ray's workers, as many at once as there is room for, and hands out answers as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tune_vfl.errors import UnreachableError
+from tune_vfl.search.watch import own_node_lives
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tune_vfl.spec import Resources
+
+K = TypeVar("K")
+
+_LOOK_EVERY_SECONDS = 10.0
+
+
+class Died:
+    """Stands for the answer of a call whose worker died."""
+
+
+class Pool(Generic[K]):
+    """Calls of one function.
+
+    Args:
+        function: runs in a worker; what it raises is raised here.
+        resources: what one call takes.
+        workers: calls at once.
+        stopped: asked before each call begins; once it says yes, calls that run still answer and none begins.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], resources: Resources, workers: int, stopped: Callable[[], bool]
+    ) -> None:
+        import ray
+
+        # A worker that dies is told of here and not hidden by Ray's own retries.
+        self._call = ray.remote(num_cpus=resources.cpu, num_gpus=resources.gpu, max_retries=0)(function)
+        self._workers, self._stopped = workers, stopped
+
+    def run(self, calls: Sequence[tuple[K, tuple[Any, ...]]]) -> Iterator[tuple[K, Any]]:
+        """Run calls and yield each one's key with its answer, or :class:`Died`, in the order in which they end.
+
+        Raises:
+            UnreachableError: when Ray itself died.
+        """
+        import ray
+
+        waiting = list(calls)
+        flying: dict[Any, K] = {}
+        while True:
+            while waiting and len(flying) < self._workers and not self._stopped():
+                key, arguments = waiting.pop(0)
+                flying[self._call.remote(*arguments)] = key
+            if not flying:
+                return
+            done, _ = ray.wait(list(flying), timeout=_LOOK_EVERY_SECONDS)
+            if not done and not own_node_lives():
+                raise UnreachableError(
+                    "Ray on this machine died under the confirmation; what was finished is kept, and the same command "
+                    "goes on with a new Ray (is the machine short of memory? run 'tune-vfl doctor')"
+                )
+            for reference in done:
+                yield flying.pop(reference), _answer(reference)
+
+
+def _answer(reference: Any) -> Any:
+    import ray
+    from ray.exceptions import RayTaskError
+
+    try:
+        return ray.get(reference)
+    except RayTaskError:
+        raise
+    except ray.exceptions.RayError:
+        return Died()

@@ -1,0 +1,208 @@
+"""Run a confirmation: whatever its study's ledger still lacks of it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.confirmation.answer import answer_of
+from tune_vfl.confirmation.contest import Contest
+from tune_vfl.confirmation.jobs import Floors, Job, cut
+from tune_vfl.confirmation.pool import Died, Pool
+from tune_vfl.ledger.confirmations import UNDEFENDED, records_of
+from tune_vfl.ledger.finite import read_outcome
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
+from tune_vfl.ledger.measure import refuse_another
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.search import ray_session as cluster
+from tune_vfl.search.interrupt import on_interrupt
+from tune_vfl.search.packs import worker_count
+from tune_vfl.search.runner import Work
+from tune_vfl.spec.cell import Cell, References
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainables.base import PackTrainable
+    from tune_vfl.ledger.confirmations import Confirmation, Place
+    from tune_vfl.statistics import Plan
+
+# What ends so says nothing about a setting. It is not kept, so that the next confirmation tries it again.
+_TRY_AGAIN = ("error", "oom", "timeout", "preempted")
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """How a confirmation ended.
+
+    Attributes:
+        answer: what it found; None when it was stopped before.
+        failed: the settings that could not be measured, and why.
+        owed: how many trainings a confirmation that was stopped had still to run, at least.
+    """
+
+    answer: Confirmation | None
+    failed: Mapping[int, str] = field(default_factory=dict)
+    owed: int = 0
+
+
+def confirm(
+    name: str, *, seeds: int = 10, storage: str | None = None, progress: bool = True, work: Work | None = None
+) -> Confirmed:
+    """Measure a study's front and its likeliest neighbors again, with fresh seeds and on the reserve.
+
+    What an earlier confirmation of the study has run is not run again, also after a kill.
+
+    Args:
+        name: the study.
+        seeds: how many fresh seeds every setting that is kept has in the end; contested ones get up to twice as many.
+        storage: the ledger's database; None is the one under ``TUNE_VFL_HOME``.
+        progress: say on stderr how it goes.
+        work: the trainable, where it is not the real one.
+
+    Raises:
+        StudyError: when there is no such study, none of its trials ended ok, it is measured in another way than studies
+            are today, or another process runs it.
+        UsageError: for fewer than 1 seed.
+        KeyboardInterrupt: after a second Ctrl-C; what was finished is kept.
+    """
+    with cluster.quiet_tune(), storage_at(storage).lock(name):
+        ledger = Ledger.open(name, storage)
+        try:
+            refuse_another(name, ledger.study.measure)
+            ended = _Run(ledger, seeds, work or Work.real(), progress=progress).run()
+            if ended.answer is not None:
+                ledger.confirmations.set_answer(ended.answer)
+            return ended
+        finally:
+            ledger.close()
+
+
+class _Run:
+    """One run of a confirmation, the study's lock held."""
+
+    def __init__(self, ledger: Ledger, seeds: int, work: Work, *, progress: bool) -> None:
+        self._ledger, self._work, self._progress = ledger, work, progress
+        self._record = ledger.record()
+        self._contest = Contest.of(self._record, seeds)
+        self._held = ledger.confirmations.records()
+        self._floors = Floors.held(self._record, {p: r for p, r in self._held.items() if self._is_known(p)})
+        self._failed: dict[int, str] = {}
+        self._losses: Counter[int] = Counter()
+        self._stopped = False
+        self._workers = 0
+
+    def _is_known(self, place: Place) -> bool:
+        return place[0] == UNDEFENDED or any(t.number == place[0] for t in self._record.trials)
+
+    def run(self) -> Confirmed:
+        """Run what is missing, phase after phase."""
+        with on_interrupt(self._stop):
+            while places := self._missing():
+                self._say(f"phase {self._plan().phase + 1}: {len(places)} trainings")
+                self._phase(places)
+                if self._stopped:
+                    owed = len(self._missing())
+                    self._say(f"stopped; at least {owed} trainings are owed: 'tune-vfl confirm {self._record.name}'")
+                    return Confirmed(None, self._failed, owed)
+        answer = answer_of(self._contest, self._plan(), self._held, self._failed)
+        return Confirmed(answer, self._failed)
+
+    def _plan(self) -> Plan:
+        return self._contest.plan(self._held, self._failed)
+
+    def _missing(self) -> list[Place]:
+        return self._contest.missing(self._plan(), self._held, self._failed)
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._say("stopping: what runs now is finished and kept; press Ctrl-C again to leave at once")
+
+    def _say(self, text: str) -> None:
+        if self._progress:
+            sys.stderr.write(f"confirm {self._record.name}: {text}\n")
+
+    def _phase(self, places: Sequence[Place]) -> None:
+        self._connect(len(places))
+        stacks = self._work.trainable.most_per_pack(self._record.cell) > 1
+        jobs = cut(self._record, places, workers=self._workers, stacks=stacks)
+        self._measure_floors(jobs)
+        while jobs and not self._stopped:
+            jobs = self._evaluate(jobs)
+
+    def _connect(self, most: int) -> None:
+        resources = self._record.spec.resources
+        self._workers = worker_count(resources, cluster.connect(), most=most, grows=cluster.grows())
+
+    def _pool(self, function: Any) -> Pool[Any]:
+        return Pool(function, self._record.spec.resources, self._workers, lambda: self._stopped)
+
+    def _measure_floors(self, jobs: Sequence[Job]) -> None:
+        """Measure what attacks are compared with, where that is not known from earlier runs."""
+        trainable, options = self._work.trainable, dict(self._work.options)
+        owed = self._floors.owed(jobs)
+        for _ in range(MAX_WORKER_LOSSES):
+            calls = [(cell, (trainable, cell.model_dump_json(), options)) for cell in owed]
+            owed = []
+            for cell, answer in self._pool(_measured).run(calls):
+                if isinstance(answer, Died):
+                    owed.append(cell)
+                else:
+                    self._floors.learn(cell, answer)
+
+    def _evaluate(self, jobs: Sequence[Job]) -> list[Job]:
+        """Run jobs and keep what comes; return those to try again, whose worker died."""
+        again: list[Job] = []
+        ready = [job for job in jobs if not self._floors.owed([job])]
+        for job in jobs:
+            if job not in ready:
+                self._fail(job.numbers, "what its attacks are compared with could not be measured: workers died")
+        for job, answer in self._pool(_evaluated).run([(job, self._arguments(job)) for job in ready]):
+            if isinstance(answer, Died):
+                again += self._lost(job)
+            else:
+                self._keep(job, answer)
+        return again
+
+    def _arguments(self, job: Job) -> tuple[Any, ...]:
+        pack = {
+            "cell": job.cell.model_dump_json(),
+            "references": self._floors.of(job.cell).model_dump_json(),
+            "params": [dict(p) for p in job.params],
+            "options": dict(self._work.options),
+        }
+        return self._work.trainable, pack
+
+    def _keep(self, job: Job, answer: Sequence[Any]) -> None:
+        lower = self._floors.of(job.cell).r_lower
+        for number, raw in zip(job.numbers, answer, strict=True):
+            outcome = read_outcome(raw)
+            if outcome.outcome in _TRY_AGAIN:
+                self._fail((number,), outcome.reason)
+                continue
+            for seed, record in records_of(outcome, job.cell.seeds, lower).items():
+                self._held[number, seed] = record
+                self._ledger.confirmations.keep((number, seed), record)
+
+    def _lost(self, job: Job) -> list[Job]:
+        """Count a lost worker against every setting it had; return those that are tried again, each alone."""
+        self._losses.update(job.numbers)
+        spent = [n for n in job.numbers if self._losses[n] >= MAX_WORKER_LOSSES]
+        self._fail(spent, f"its worker process died {MAX_WORKER_LOSSES} times")
+        return [one for one in job.alone if one.numbers[0] not in spent]
+
+    def _fail(self, numbers: Sequence[int], reason: str) -> None:
+        for number in numbers:
+            self._failed.setdefault(number, reason)
+            what = "the undefended model" if number == UNDEFENDED else f"trial {number}"
+            self._say(f"{what} could not be measured: {reason}")
+
+
+def _measured(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> References:
+    return trainable.measure(Cell.model_validate_json(cell), options)[0]
+
+
+def _evaluated(trainable: type[PackTrainable], pack: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [o.model_dump(mode="json") for o in trainable.outcomes(pack)]

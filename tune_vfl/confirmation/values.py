@@ -1,0 +1,108 @@
+"""From outcomes and records to blocks: utilities ``(N, S)`` and signed advantages ``(K, N, S)``.
+
+The K attacks of a block are everything that an attacker may commit to: each attack's candidates are attacks of their
+own, because the choice among them is made by the statistics, on other seeds than those that are scored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from tune_vfl.ledger.confirmations import candidates_of
+from tune_vfl.statistics import advantage, chosen_floor
+from tune_vfl.statistics.advantages import LEAST_HEADROOM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tune_vfl.ledger.confirmations import SeedRecord
+    from tune_vfl.outcome import AttackScore, Outcome
+    from tune_vfl.statistics.arrays import Floats
+
+T = TypeVar("T")
+
+Name = tuple[str, str]
+"""An attack and one of its candidates."""
+
+
+class Block(NamedTuple):
+    """N settings on the same S seeds.
+
+    Attributes:
+        utility: ``(N, S)``.
+        advantages: ``(K, N, S)`` signed, by :func:`names_of`.
+    """
+
+    utility: Floats
+    advantages: Floats
+
+
+def names_of(outcomes: Iterable[Outcome], records: Iterable[SeedRecord] = ()) -> list[Name]:
+    """Return the attacks with their candidates, all that occur, in the order in which they do."""
+    found: dict[Name, None] = {}
+    for outcome in outcomes:
+        found.update({(a, c): None for a, score in outcome.attacks.items() for c in candidates_of(score)})
+    for record in records:
+        found.update({(a, c): None for a, seen in record.attacks.items() for c in seen.candidates})
+    return list(found)
+
+
+def searched(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Block:
+    """Return what a search measured, all of it with the search's seeds.
+
+    Args:
+        outcomes: ok ones.
+        names: from :func:`names_of`.
+    """
+    utility = [o.utility.values if o.utility else [] for o in outcomes]
+    gains = [[_gain(o.attacks[a], c) for o in outcomes] for a, c in names]
+    return Block(np.asarray(utility, dtype=np.float64), np.asarray(gains, dtype=np.float64))
+
+
+def _gain(score: AttackScore, candidate: str) -> Floats:
+    floors = score.floors or [score.floor] * len(score.values)
+    return advantage(_one_of(candidates_of(score), candidate), floors).by_seed
+
+
+def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Block:
+    """Return what was measured with fresh seeds: N settings, each with its records of the same S seeds, all ok.
+
+    Which floor an attack has is chosen once for these seeds, by the means.
+    """
+    utility = [[r.utility for r in records] for records in points]
+    gains = [[_fresh_gain(records, a, c) for records in points] for a, c in names]
+    return Block(np.asarray(utility, dtype=np.float64), np.asarray(gains, dtype=np.float64))
+
+
+def _fresh_gain(records: Sequence[SeedRecord], attack: str, candidate: str) -> Floats:
+    seen = [r.attacks[attack] for r in records]
+    lower = [s.r_lower for s in seen if s.r_lower is not None]
+    floors = chosen_floor([s.guess for s in seen], lower if len(lower) == len(seen) else None)
+    return advantage([_one_of(s.candidates, candidate) for s in seen], floors).by_seed
+
+
+def steady(record: SeedRecord, outcome: Outcome, names: Sequence[Name]) -> list[float]:
+    """Return one seed's advantages ``(K,)`` over the floor and headroom that the search found.
+
+    Unlike those of :func:`fresh` they do not change when more seeds arrive, which the plan of a contest needs.
+
+    Args:
+        record: of the seed, ok.
+        outcome: of the same setting in the search.
+        names: from :func:`names_of`.
+    """
+    return [_steady_gain(record, outcome.attacks[a], a, c) for a, c in names]
+
+
+def _steady_gain(record: SeedRecord, score: AttackScore, attack: str, candidate: str) -> float:
+    seen = record.attacks[attack]
+    lower = seen.r_lower if score.r_lower is not None and score.r_lower > score.guess else None
+    floor = seen.guess if lower is None else lower
+    return (_one_of(seen.candidates, candidate) - floor) / max(1 - score.floor, LEAST_HEADROOM)
+
+
+def _one_of(candidates: Mapping[str, T], name: str) -> T:
+    # A candidate that is not defined here is replaced by another of the same attack: a copy changes no choice.
+    return candidates[name] if name in candidates else next(iter(candidates.values()))

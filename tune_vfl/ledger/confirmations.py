@@ -1,0 +1,267 @@
+"""What a confirmation keeps: a record for each setting and fresh seed, written as it comes, and its answer.
+
+The records are enough to compute everything that an answer says; the answer is kept for those who only read it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tune_vfl.outcome import AttackScore, Outcome, OutcomeName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from optuna.storages import BaseStorage
+
+CONFIRMATION_SCHEMA: Literal["tune-vfl/confirmation/1"] = "tune-vfl/confirmation/1"
+FIRST_SEED = 1000
+
+UNDEFENDED = -1
+"""Stands for the undefended model where a trial's number is asked."""
+
+Place = tuple[int, int]
+"""A trial's number, or :data:`UNDEFENDED`, and a seed."""
+
+_ANSWER, _RECORD = "confirmation", "confirmed"
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AttackOfSeed(_Plain):
+    """One attack with one seed.
+
+    Attributes:
+        guess: the success of the best constant guess.
+        r_lower: the attack's on untrained bottom models, where it has one.
+        candidates: the success of everything that the attacker may commit to.
+    """
+
+    guess: float
+    r_lower: float | None = None
+    candidates: dict[str, float]
+
+
+class SeedRecord(_Plain):
+    """One setting, or the undefended model, with one seed of a confirmation.
+
+    Attributes:
+        outcome: how it ended; ``reason`` says why it is not ``ok``.
+        utility: measured on the reserve, where there is one.
+        variance: of the utility over test rows, where its metric has a formula.
+        attacks: by name.
+    """
+
+    outcome: OutcomeName
+    reason: str = ""
+    utility: float | None = None
+    variance: float | None = None
+    attacks: dict[str, AttackOfSeed] = Field(default_factory=dict)
+
+
+class ConfirmedPoint(_Plain):
+    """One setting on fresh seeds. Intervals are of 90%; leakage is clipped to [0, 1].
+
+    Attributes:
+        study, dataset, defense, number, params: which.
+        outcome: ``ok``, or how the first seed ended that did not come to a number; then there are none here.
+        reason: why.
+        seeds: how many fresh seeds it has had.
+        on_front: whether it was on the front of the search.
+        confirmed: whether it is on the front of the fresh seeds.
+        stays: the chance that it is on the front; of a setting that was settled early, as it was then.
+        utility, utility_interval: on the reserve.
+        leakage: of the attack that the other seeds choose; ``leakage_interval`` bounds that of every attack.
+        leakage_untuned: the same against attackers that were not tuned against this setting.
+        leakage_upper_90: the one-sided bound by which a setting is exported.
+        leakage_worst_seed: of an attacker who knows which attack works with which seed.
+        attack: the attack that does best on average.
+        searched: utility and leakage as the search measured them.
+    """
+
+    study: str
+    dataset: str
+    defense: str
+    number: int
+    params: dict[str, Any]
+    outcome: OutcomeName = "ok"
+    reason: str = ""
+    seeds: int
+    on_front: bool
+    confirmed: bool = False
+    stays: float | None = None
+    utility: float | None = None
+    utility_interval: tuple[float, float] | None = None
+    leakage: float | None = None
+    leakage_interval: tuple[float, float] | None = None
+    leakage_untuned: float | None = None
+    leakage_upper_90: float | None = None
+    leakage_worst_seed: float | None = None
+    attack: str = ""
+    searched: dict[str, float]
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what it was found to be on fresh seeds, without what it is."""
+        return self.model_dump(mode="json", include=_NUMBERS)
+
+
+_NUMBERS = {
+    "seeds",
+    "stays",
+    "utility",
+    "utility_interval",
+    "leakage",
+    "leakage_interval",
+    "leakage_upper_90",
+    "leakage_worst_seed",
+}
+
+
+class UndefendedModel(_Plain):
+    """The undefended model on fresh seeds; fields as those of :class:`ConfirmedPoint`."""
+
+    outcome: OutcomeName = "ok"
+    reason: str = ""
+    seeds: int
+    utility: float | None = None
+    utility_interval: tuple[float, float] | None = None
+    leakage: float | None = None
+    leakage_interval: tuple[float, float] | None = None
+    leakage_worst_seed: float | None = None
+
+
+class Line(_Plain):
+    """Confirmed settings that their seeds cannot tell apart.
+
+    Attributes:
+        numbers: the trials, by falling utility.
+        params: what varies among them, a range each: ``[low, high]`` of numbers, else all values.
+        utility, leakage: lowest and highest.
+    """
+
+    numbers: tuple[int, ...]
+    params: dict[str, list[Any]]
+    utility: tuple[float, float]
+    leakage: tuple[float, float]
+
+
+class Check(_Plain):
+    """Something that a reader must know before trusting the numbers."""
+
+    name: str
+    ok: bool
+    says: str
+
+
+class Confirmation(_Plain):
+    """The answer of a confirmation.
+
+    Attributes:
+        name: the study.
+        measure: how it is measured.
+        seeds: the fresh seeds that every confirmed setting has had.
+        reserve: how many rows the utility was measured on that no search has seen; 0 without a reserve.
+        points: by falling utility; those without numbers last.
+        baseline: the undefended model.
+        lines: the confirmed settings, those in one line that cannot be told apart.
+        gap: how much better the search's front looked than it is on fresh seeds and rows, means over its points:
+            ``utility`` and ``leakage``, larger is more optimistic.
+        checks: what a reader must know.
+    """
+
+    schema_id: Literal["tune-vfl/confirmation/1"] = Field(CONFIRMATION_SCHEMA, alias="schema")
+    name: str
+    measure: int
+    seeds: tuple[int, ...]
+    reserve: int
+    points: tuple[ConfirmedPoint, ...]
+    baseline: UndefendedModel
+    lines: tuple[Line, ...]
+    gap: dict[str, float]
+    checks: tuple[Check, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data, as ``confirm --json`` prints it."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @property
+    def by_number(self) -> dict[int, ConfirmedPoint]:
+        """The confirmed points by trial; those that did not stay are left out."""
+        return {p.number: p for p in self.points if p.confirmed}
+
+
+def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Sequence[float]]) -> dict[int, SeedRecord]:
+    """Take a trial's outcome apart, seed by seed.
+
+    Args:
+        outcome: of a trial with these seeds.
+        seeds: in the outcome's order.
+        r_lower: what its attacks were compared with, by attack, one value a seed.
+
+    Returns:
+        By seed; an outcome that is not ok is that of all its seeds.
+    """
+    if outcome.outcome != "ok" or outcome.utility is None:
+        return dict.fromkeys(seeds, SeedRecord(outcome=outcome.outcome, reason=outcome.reason))
+    variance = outcome.utility_variance if len(outcome.utility_variance) == len(seeds) else [None] * len(seeds)
+    return {
+        seed: SeedRecord(
+            outcome="ok",
+            utility=outcome.utility.values[i],
+            variance=variance[i],
+            attacks={
+                name: AttackOfSeed(
+                    guess=score.guess,
+                    r_lower=r_lower[name][i] if name in r_lower else None,
+                    candidates={v: values[i] for v, values in candidates_of(score).items()},
+                )
+                for name, score in outcome.attacks.items()
+            },
+        )
+        for i, seed in enumerate(seeds)
+    }
+
+
+def candidates_of(score: AttackScore) -> dict[str, list[float]]:
+    """Return what an attacker may commit to, success by seed; of an outcome that does not say so, its best variant."""
+    return dict(score.candidates) or {score.variant: list(score.values)}
+
+
+class Confirmations:
+    """The confirmations of one study, in its ledger.
+
+    Every record has a key of its own, so that writing one twice leaves one, and a kill loses none that was written.
+    """
+
+    def __init__(self, storage: BaseStorage, study_id: int) -> None:
+        self._storage, self._study_id = storage, study_id
+
+    def records(self) -> dict[Place, SeedRecord]:
+        """Return everything that was kept."""
+        found = {}
+        for key, value in self._storage.get_study_user_attrs(self._study_id).items():
+            if place := re.fullmatch(rf"{_RECORD}/(-?\d+)/(\d+)", key):
+                found[int(place[1]), int(place[2])] = SeedRecord.model_validate(value)
+        return found
+
+    def keep(self, place: Place, record: SeedRecord) -> None:
+        """Keep what came of one setting with one seed."""
+        number, seed = place
+        self._storage.set_study_user_attr(
+            self._study_id, f"{_RECORD}/{number}/{seed}", record.model_dump(mode="json", exclude_defaults=True)
+        )
+
+    @property
+    def answer(self) -> Confirmation | None:
+        """The answer of the last confirmation that came to its end; None without one."""
+        raw = self._storage.get_study_user_attrs(self._study_id).get(_ANSWER)
+        return None if raw is None else Confirmation.model_validate(raw)
+
+    def set_answer(self, answer: Confirmation) -> None:
+        """Keep the answer of a confirmation that has come to its end."""
+        self._storage.set_study_user_attr(self._study_id, _ANSWER, answer.plain())
