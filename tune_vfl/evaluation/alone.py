@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tune_vfl.evaluation.task import Task
@@ -25,10 +26,8 @@ def alone(task: Task) -> list[float]:
     reached: list[float] = []
     for pack in packs:
         table = train_pack(own, [Strict()], pack).table
-        reached += [
-            float("nan") if lost else value for value, lost in zip(table["utility",], table["lost",], strict=True)
-        ]
-    return [guess if value != value else value for value, guess in zip(reached, guesses, strict=True)]
+        reached += table["utility",]
+    return [value if math.isfinite(value) else guess for value, guess in zip(reached, guesses, strict=True)]
 
 
 def guessed(task: Task) -> list[float]:

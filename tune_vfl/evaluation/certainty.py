@@ -1,4 +1,4 @@
-"""How sure the numbers of settings are that share their seeds: intervals of utility and leakage, from their outcomes."""
+"""How sure the numbers of settings are that share their seeds: intervals of their utility and leakage."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def intervals_of(score: AttackScore) -> dict[str, Any]:
     """Return the 90% intervals of one attack's success and advantage, from its own seeds alone; None from one seed."""
     if len(score.values) < 2 or not score.advantages:
         return {"interval": None, "advantage_interval": None}
-    low, high = levels([score.values]).interval()
+    low, high = (clipped(end) for end in levels([score.values]).interval())
     least, most = (clipped(end) for end in levels([score.advantages]).interval())
     return {"interval": [float(low[0]), float(high[0])], "advantage_interval": [float(least[0]), float(most[0])]}
 
@@ -99,7 +99,7 @@ def certainties(outcomes: Sequence[Outcome], undefended: Outcome | None = None) 
     names = names_of(outcomes)
     gains = advantages_of(outcomes, names)
     utility = _levels([_values(o) for o in outcomes], undefended)
-    low, high = utility.interval(rows=[_rows(o) for o in outcomes])
+    low, high = (clipped(end) for end in utility.interval(rows=[_rows(o) for o in outcomes]))
     bounds = leakage_bounds(gains) if names else [None] * len(outcomes)
     return [
         _certainty(o, (float(low[i]), float(high[i])), bounds[i], gains[:, i] if names else None)

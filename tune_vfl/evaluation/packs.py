@@ -163,7 +163,7 @@ class _Bench:
             utility_variance=[v for v in table["utility_variance",] if math.isfinite(v)],
             rows_shared=self.task.rows_shared,
             rarest_in_test=rarest_in_test(self.task),
-            utility_before_end=below(table, "before_end").get("utility", []),
+            utility_before_end=[v for v in below(table, "before_end").get("utility", []) if math.isfinite(v)],
             attacks=scores,
             leakage=worst.advantage if worst else 0.0,
             leakage_std=worst.advantage_std if worst else 0.0,
