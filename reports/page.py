@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from reports import words
+from reports.confirmed import sections
 from reports.figure import save_frontier
 from reports.layout import COLORS, SHAPES
 from reports.story import Story, answers, options, story
@@ -108,6 +109,7 @@ def render(records: Sequence[StudyRecord], stories: Sequence[Story]) -> str:
         headline=answers(stories),
         single=stories[0] if len(stories) == 1 else None,
         stories=stories,
+        confirmed=sections(records),
         records=records,
         specs=[spec_text(r) for r in records],
         colors=COLORS,

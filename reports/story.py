@@ -199,6 +199,7 @@ def commands(record: StudyRecord) -> list[tuple[str, str]]:
     """Return what a reader can type next."""
     study = shlex.quote(record.name)
     return [
+        ("measure the front again, with fresh seeds", f"tune-vfl confirm {study} --seeds 10"),
         ("export the knee for other code", f"tune-vfl export {study} --select knee -o best.json"),
         ("print this front", f"tune-vfl frontier {study} --format csv"),
         ("spend more trials", f"tune-vfl resume {study} --trials {2 * record.spec.budget.trials}"),

@@ -13,6 +13,7 @@ from tune_vfl.metrics import pareto
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tune_vfl.config import Measured
     from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -110,6 +111,9 @@ class Study:
     def export(self, select: str = "knee", path: str | Path | None = None) -> Any:
         """Choose a setting from the front and write it for other code.
 
+        Where the study was confirmed, the choice is among the settings that stayed, by what they were found to be on
+        fresh seeds, and the file says so.
+
         Args:
             select: ``knee``, ``max-utility``, ``min-leakage`` or a condition such as ``leakage<=0.2``.
             path: a JSON file; None writes nothing.
@@ -122,19 +126,32 @@ class Study:
             SelectionError: when no point can be chosen.
             UnwritableError: when the file cannot be written.
         """
-        from tune_vfl.config import Measured, export_config, save_config
+        from tune_vfl.config import export_config, save_config
 
-        trial = select_point(self.front_trials(), select)
+        record = self.record()
+        stayed = [t for t in record.ok if t.number in record.confirmed]
+        trial = select_point(stayed or self.front_trials(), select, record.confirmed)
         cell, params = self._ledger.cell.with_params(trial.params)
-        point, metric = self._point(trial, self.record().confirmed), trial.outcome.utility
-        numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
-        measured = Measured(metric=metric.metric if metric else cell.metric, **numbers)
         config = export_config(
-            cell, study=self.name, trial=trial.number, select=select, params=params, measured=measured
+            cell, study=self.name, trial=trial.number, select=select, params=params, measured=self._measured(trial)
         )
         if path is not None:
             save_config(config, Path(path))
         return config
+
+    def _measured(self, trial: TrialRecord) -> Measured:
+        """Return a trial's numbers for an export: those of the confirmation where there is one."""
+        from tune_vfl.config import Again, Measured
+
+        metric = trial.outcome.utility.metric if trial.outcome.utility else self._ledger.cell.metric
+        point = self._point(trial, {})
+        numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
+        again = self.record().confirmed.get(trial.number)
+        if again is None:
+            return Measured(metric=metric, **numbers)
+        numbers |= {"utility": again.utility, "leakage": again.leakage}
+        kept = again.model_dump(include=set(Again.model_fields))
+        return Measured(metric=metric, **numbers, confirmed=Again(**kept))
 
     def _point(
         self, trial: TrialRecord, confirmed: Mapping[int, ConfirmedPoint], attack: str | None = None
