@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -74,6 +75,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for relative in mark.args:
             if not any((data_root() / f"{relative}{end}").exists() for end in ("", ".gz")):
                 pytest.skip(f"{relative} is not under the data root {data_root()} (TUNE_VFL_DATA)")
+
+
+def pytest_sessionfinish() -> None:
+    """Stop the Ray that the tests of this process have shared: what takes seconds to start is started once."""
+    if ray := sys.modules.get("ray"):
+        ray.shutdown()
 
 
 class Run(Protocol):

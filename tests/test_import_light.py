@@ -27,9 +27,14 @@ def test_heavy_libraries_are_not_imported(statement: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import tune_vfl", "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()"]
+    "statement",
+    [
+        "import tune_vfl",
+        "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
+        "from tune_vfl.statistics import advantage, stratified_folds",
+    ],
 )
-def test_scipy_waits_for_the_defense_that_needs_it(statement: str) -> None:
+def test_scipy_waits_for_what_needs_it(statement: str) -> None:
     code = f"import sys; {statement}; print('scipy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -14,13 +14,14 @@ import torch
 import tune_vfl.attacks
 import tune_vfl.defenses
 import tune_vfl.metrics
+import tune_vfl.statistics
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import TuneVflError
 from tune_vfl.registry import Registry, class_by_name, class_names
 
 METHODS = [(tune_vfl.defenses, DEFENSES, n) for n in DEFENSES] + [(tune_vfl.attacks, ATTACKS, n) for n in ATTACKS]
-PACKAGES = [tune_vfl.attacks, tune_vfl.defenses, tune_vfl.metrics]
+PACKAGES = [tune_vfl.attacks, tune_vfl.defenses, tune_vfl.metrics, tune_vfl.statistics]
 
 
 @pytest.mark.parametrize(("package", "registry", "name"), METHODS, ids=[m[2] for m in METHODS])

@@ -18,6 +18,7 @@ from tune_vfl.protocol.granted import Centers
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.view import ClassOracle, Recording, View
 from tune_vfl.seeds import Streams
+from tune_vfl.testing.views import make_world
 
 
 def attack(name, gradients, y, *, batch=None, **params):
@@ -117,7 +118,7 @@ def run_of(y, seed):
     x = torch.zeros(len(y), 1)
     rows = torch.arange(len(y))
     split = Split((x,), (x,), None, None, y, y, rows, rows)
-    return Run(None, Pack((seed,), None), split, None)
+    return Run(make_world(0)._task(), Pack((seed,), None), split, None)
 
 
 def test_more_hints_help_against_noise_along_one_direction():

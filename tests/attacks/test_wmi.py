@@ -18,6 +18,7 @@ from tune_vfl.attacks.parts.inversion import (
     typical_row,
     weights_to_try,
 )
+from tune_vfl.attacks.parts.matrices import ConvolutionMatrix, with_matrices
 from tune_vfl.attacks.wmi import Wmi, WmiParams
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation import evaluate_pack, measure_references
@@ -235,3 +236,25 @@ def test_noise_on_embeddings_does_not_blind_who_knows_the_model(dataset: str, le
     cell = cell_of("wmi", dataset=dataset, defense="gaussian", settings=("training.epochs=10",))
     (outcome,) = evaluate_pack(cell, [{"where": "embeddings", "sigma": 1.0}])
     assert outcome.attacks["wmi"].mean > least
+
+
+def test_small_convolutions_become_matrices_that_answer_alike():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(2, 3, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(3),
+        nn.Sequential(nn.ReLU(), nn.Conv2d(3, 6, (2, 3), groups=3, padding_mode="reflect", padding=1)),
+        nn.Conv2d(6, 40, 1),
+        nn.Flatten(),
+    ).eval()
+    wide, narrow = torch.rand(5, 2, 12, 10), torch.rand(5, 2, 6, 4)
+    written_out = with_matrices(net, narrow[:1])
+    assert not any(isinstance(m, nn.Conv2d) for m in written_out.modules())
+    torch.testing.assert_close(written_out(narrow), net(narrow), atol=1e-5, rtol=1e-5)
+    only_some = with_matrices(net, wide[:1])
+    assert [type(only_some[i]) for i in (0, 3)] == [ConvolutionMatrix, nn.Conv2d]
+    torch.testing.assert_close(only_some(wide), net(wide), atol=1e-5, rtol=1e-5)
+    alone = with_matrices(net[0], wide[:1])
+    assert isinstance(alone, ConvolutionMatrix)
+    torch.testing.assert_close(alone(wide), net[0](wide), atol=1e-5, rtol=1e-5)
+    assert isinstance(net[0], nn.Conv2d), "the model itself stays as it was"

@@ -39,9 +39,6 @@ def searched(tmp_path_factory):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             code = main(["search", str(folder / "spec.yaml"), "--json"])
-    import ray
-
-    ray.shutdown()
     return folder, code, out.getvalue()
 
 

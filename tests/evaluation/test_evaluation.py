@@ -111,7 +111,9 @@ def test_a_trial_over_its_minutes_is_a_timeout() -> None:
 
 
 def test_large_recordings_shrink_the_pack_then_go_to_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    cell = cell_of(attacks=["norm", "direction", "mean", {"name": "median", "rule": "both"}])
+    last = {"moments": ["last"], "average": 0}
+    median = {"name": "median", "rule": "both", **last}
+    cell = cell_of(attacks=[*({"name": n, **last} for n in ("norm", "direction", "mean")), median])
     settings = [{"scale": s} for s in (1e-5, 1e-3, 1e-1)]
     usual = evaluate_pack(cell, settings)
     trials: list[int] = []

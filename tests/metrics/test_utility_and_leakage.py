@@ -138,7 +138,7 @@ def test_advantage_is_zero_at_the_floor_and_one_at_certainty(success, floor):
     assert leakage.advantage(floor, floor) == 0
     assert leakage.advantage(0.25, 0.5, clip=False) == -0.5
     if floor < 1:
-        assert leakage.advantage(1.0, floor) == pytest.approx(min(1.0, (1 - floor) / leakage.LEAST_SPAN))
+        assert leakage.advantage(1.0, floor) == pytest.approx(1.0)
         assert (value > 0) <= (success > floor)
 
 

@@ -27,15 +27,6 @@ WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": Tru
 pytestmark = pytest.mark.usefixtures("home")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _ray():
-    # Ray stays up between the searches of one process; what takes seconds is paid once.
-    yield
-    import ray
-
-    ray.shutdown()
-
-
 # One worker, where a test is not about several: each takes seconds to start.
 ALONE = {"concurrency": 1}
 

@@ -43,14 +43,6 @@ NAMES = ["training.lr", "training.optimizer", "model.embedding_dim", "model.bott
 pytestmark = pytest.mark.usefixtures("home")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _ray():
-    yield
-    import ray
-
-    ray.shutdown()
-
-
 def planned(**fields):
     spec = parse({**BASE, **fields})
     cell = resolve(spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -49,11 +49,13 @@ def naive_own(block):
     return [(2 * sum(found) / n + d * own) / (2 + d) for own in found]
 
 
+@settings(deadline=None)
 @given(blocks)
 def test_shrinkage_agrees_with_its_plain_twin(block):
     assert shrink(block).own == pytest.approx(naive_own(block), abs=1e-12)
 
 
+@settings(deadline=None)
 @given(blocks, st.integers(-5, 5))
 def test_what_a_seed_does_to_all_settings_leaves_differences_alone(block, shift):
     moved = block.copy()
@@ -63,6 +65,7 @@ def test_what_a_seed_does_to_all_settings_leaves_differences_alone(block, shift)
     assert after.half_width() == pytest.approx(before.half_width(), abs=1e-7)
 
 
+@settings(deadline=None)
 @given(blocks)
 def test_differences_are_antisymmetric_and_none_to_oneself(block):
     found = differences(block)
@@ -71,6 +74,7 @@ def test_differences_are_antisymmetric_and_none_to_oneself(block):
     assert np.diag(found.mean) == pytest.approx(np.zeros(len(block)))
 
 
+@settings(deadline=None)
 @given(blocks, st.sampled_from([0.25, 4.0]))
 def test_intervals_follow_the_unit(block, unit):
     for estimate in (levels, lambda b: Estimate(*(a[0] for a in differences(b)))):
@@ -163,11 +167,11 @@ def test_satterthwaite():
 
 
 def test_equal_numbers_have_no_width():
-    for settings in (1, 3, 7):
-        flat = np.full((settings, 3), 0.7)
-        assert levels(flat).half_width() == pytest.approx(np.zeros(settings))
-        assert differences(flat).half_width() == pytest.approx(np.zeros((settings, settings)))
-        assert levels_by_undefended(flat, np.full(10, 0.7)).half_width() == pytest.approx(np.zeros(settings))
+    for count in (1, 3, 7):
+        flat = np.full((count, 3), 0.7)
+        assert levels(flat).half_width() == pytest.approx(np.zeros(count))
+        assert differences(flat).half_width() == pytest.approx(np.zeros((count, count)))
+        assert levels_by_undefended(flat, np.full(10, 0.7)).half_width() == pytest.approx(np.zeros(count))
 
 
 @pytest.mark.parametrize("estimate", [levels, differences, shrink])

@@ -92,6 +92,10 @@ class Attack(ABC, Generic[P_co]):
         quick: parameters with which it runs in a second; the contract suite uses them.
         draws_as: the attack whose random streams it draws from, where it ends in what that one does: equal bottom
             models then give equal answers, and both have the same floor. Its own by default.
+        in_default: the parameters with which it belongs to the portfolio ``default``; None where it costs too much for
+            every trial of a search.
+        choice: the variant that is its answer, picked by the attacker itself among the others, which are only shown
+            beside it; None where the best variant counts.
 
     Args:
         params: this attack's parameters, one set for all members of a pack; None takes the defaults.
@@ -104,6 +108,8 @@ class Attack(ABC, Generic[P_co]):
     capabilities: ClassVar[AttackCapabilities]
     quick: ClassVar[Mapping[str, Any]] = {}
     draws_as: ClassVar[str | None] = None
+    choice: ClassVar[str | None] = None
+    in_default: ClassVar[Mapping[str, Any] | None] = None
 
     def __init__(self, params: P_co | None = None) -> None:
         self.params = cast("P_co", self.Params()) if params is None else params

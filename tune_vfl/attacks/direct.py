@@ -51,6 +51,7 @@ class Direct(Attack[DirectParams]):
     summary = "read labels off the signs of the cut gradient (no top model)"
     reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
     Params = DirectParams
+    in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(modes=frozenset({"nosplit"}), sees=frozenset({"gradients"}), needs_logits=True)
 
     def moments(self) -> tuple[Moment, ...]:

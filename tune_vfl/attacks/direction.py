@@ -14,7 +14,9 @@ from tune_vfl.protocol.view import Answer, Recording, View
 class DirectionParams(MomentParams):
     """Parameters of :class:`Direction`."""
 
-    hints: int = Field(1, ge=1, le=64, description="positive rows of each batch that the attacker knows")
+    hints: int | None = Field(
+        None, ge=1, le=64, description="positive rows of each batch that the attacker knows; none: the study's threat"
+    )
 
 
 @attack("direction")
@@ -32,6 +34,7 @@ class Direction(MomentAttack[DirectionParams]):
     summary = "score rows by the cosine of their cut gradient to a known positive's"
     reference = "Li et al., Label Leakage and Protection in Two-Party Split Learning, ICLR 2022"
     Params = DirectionParams
+    in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "positive_hints"}))
     quick = {"average": 2}  # noqa: RUF012 - a constant
 
@@ -47,7 +50,7 @@ class Direction(MomentAttack[DirectionParams]):
         ]
         best, mean, near, counted = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
         scores = {"direction": best}
-        if self.params.hints > 1:
+        if hints.shape[-1] > 1:
             scores |= {"mean_hint": mean, "nearest_hint": near}
         return {name: Answer(scores=s, ids=seen.ids, oriented=True, counted=counted) for name, s in scores.items()}
 

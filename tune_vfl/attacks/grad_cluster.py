@@ -60,6 +60,7 @@ class GradCluster(MomentAttack[GradClusterParams]):
     summary = "cluster the directions of cut gradients, name the clusters by a few labels"
     reference = "Fu et al., USENIX Security 2022 (direct inference), carried over to models with a top model"
     Params = GradClusterParams
+    in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(sees=frozenset({"gradients", "auxiliary"}))
 
     def read(self, view: View, seen: Recording) -> dict[str, Answer]:

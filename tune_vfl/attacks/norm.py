@@ -31,6 +31,7 @@ class Norm(MomentAttack[NormParams]):
     summary = "score rows by the norm of their cut gradient"
     reference = "Li et al., Label Leakage and Protection in Two-Party Split Learning, ICLR 2022"
     Params = NormParams
+    in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients"}))
     quick = {"average": 2}  # noqa: RUF012 - a constant
 

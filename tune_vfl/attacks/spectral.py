@@ -40,6 +40,7 @@ class Spectral(MomentAttack[SpectralParams]):
         "Sun et al., Label Leakage and Protection from Forward Embedding in VFL, 2022; Tran et al., NeurIPS 2018"
     )
     Params = SpectralParams
+    in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"features", "bottom", "gradients"}))
 
     def sees(self) -> frozenset[str]:

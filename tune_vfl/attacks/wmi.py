@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
 from tune_vfl.attacks.parts.inversion import InversionParams, Inverted, descend, tuned, typical_row, weights_to_try
+from tune_vfl.attacks.parts.matrices import with_matrices
 from tune_vfl.protocol.view import Reconstruction, View
 
 
@@ -65,6 +66,7 @@ class Wmi(Attack[WmiParams]):
 
     def _invert(self, view: View, bottom: nn.Module) -> Inverted:
         seen, p = view.received, self.params
+        bottom = with_matrices(bottom, seen.embeddings.new_zeros(*view.lead, 1, *seen.shape))
         candidates = weights_to_try(p, seen.shape)
         if len(candidates) > 1:
             known = view.pairs.features

@@ -16,7 +16,13 @@ FAILED = frozenset({"error", "oom", "timeout", "preempted"})
 Dataset = Annotated[str, typer.Option("--dataset", "-d", help="A data set: see `tune-vfl list datasets`.")]
 Defense = Annotated[str, typer.Option("--defense", "-f", help="A defense: see `tune-vfl list defenses`.")]
 Attacks = Annotated[
-    list[str], typer.Option("--attack", "-a", help="An attack; repeatable: see `tune-vfl list attacks`.")
+    list[str] | None,
+    typer.Option(
+        "--attack",
+        "-a",
+        help="An attack, or `default`, `default_features`, `thorough` for those that fit; repeatable: see "
+        "`tune-vfl list attacks`. Without it: default.",
+    ),
 ]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="An architecture; by default the data set's own.")]
 Rows = Annotated[
@@ -33,7 +39,7 @@ def add_to(app: typer.Typer) -> None:
 
 def evaluate(
     dataset: Dataset,
-    attack: Attacks,
+    attack: Attacks = None,
     defense: Defense = "none",
     param: Params = None,
     model: Model = None,
@@ -48,7 +54,7 @@ def evaluate(
 
     Example: `tune-vfl evaluate --dataset breast_cancer --defense laplace -p scale=0.01 --attack norm --seeds 3`
     """
-    raw = _raw(dataset, defense, attack, model)
+    raw = _raw(dataset, defense, attack or ["default"], model)
     answer = checked(raw, merged_settings(settings, param), lambda spec: _run(spec, seeds, rows))
     if json:
         emit_json(answer)

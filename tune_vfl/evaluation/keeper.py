@@ -11,6 +11,7 @@ from tune_vfl.protocol.hooks import Hooks
 if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack
     from tune_vfl.protocol.loop import SplitTraining
+    from tune_vfl.seeds import Streams
     from tune_vfl.spec import Strict, Training
 
 
@@ -38,6 +39,20 @@ class Keeper(Hooks):
 
     def end(self, loop: SplitTraining) -> None:
         """Look at the training after its last step; everything else that draws noise has drawn by then."""
+
+    @classmethod
+    def stands_in(cls) -> bool:
+        """Return whether it can keep noise in the place of a training."""
+        return cls.keep_noise is not Keeper.keep_noise
+
+    def keep_noise(self, width: int, streams: Streams) -> None:
+        """Keep what a training that never was could have left: noise of the same shape, that knows no label.
+
+        Args:
+            width: columns of an embedding.
+            streams: where the noise comes from, which also say who the members are.
+        """
+        raise NotImplementedError(f"{type(self).__name__} keeps nothing where nothing was trained")
 
     @abstractmethod
     def member(self, index: int) -> Self:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.evaluation.grants.base import view_of
+from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction
+from tune_vfl.evaluation.summarizing import best_of, standing
 from tune_vfl.evaluation.table import Numbers, Table, below, joined, put, variants_of
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import split_of, train_pack, untrained
@@ -89,17 +91,25 @@ def guess_of(task: Task) -> float:
     return guess_success(split_of(task, Pack(task.cell.seeds, 1)).y_train, task.cell.num_classes)
 
 
-def references_of(task: Task) -> References:
-    """Measure R_lower, per seed: every attack that needs no gradients on bottom models that nobody trained.
+def rarest_in_test(task: Task) -> int:
+    """Return how many test rows the rarest class has, with the seed that leaves it the fewest."""
+    rows = split_of(task, Pack(task.cell.seeds, 1)).y_test
+    return int(torch.stack([(rows == k).sum(-1) for k in range(task.dataset.num_classes)]).min())
 
-    A few labeled rows on one untrained model are a noisy floor, which whoever subtracts it takes for leakage; so each
+
+def references_of(task: Task) -> References:
+    """Measure R_lower, per seed: every attack that reads a bottom model on models that nobody trained.
+
+    What else it is granted of a training is replaced by what stands in for one that never was, noise for gradients. A
+    few labeled rows on one untrained model are a noisy floor, which whoever subtracts it takes for leakage; so each
     seed's is the mean over :data:`STARTS` models.
     """
     lower: dict[str, list[float]] = {}
     for attack in task.attacks:
-        if "bottom" in attack.sees() and "gradients" not in attack.sees():
-            starts = [_untrained_scores(task, attack, start) for start in range(STARTS)]
-            lower[attack.name] = _best_of_means([variants_of(scores, attack.name) for scores in starts])
+        if "bottom" in attack.sees() and all(keeper.stands_in() for keeper in keepers_for([attack])):
+            scores = joined([_untrained_scores(task, attack, start) for start in range(STARTS)])
+            successes = best_of(standing(attack, variants_of(scores, attack.name)))[1]["success"]
+            lower[attack.name] = np.reshape(successes, (STARTS, -1)).mean(0).tolist()
     return References(r_lower=lower)
 
 
@@ -123,11 +133,4 @@ def references_once(task: Task) -> References:
 def _untrained_scores(task: Task, attack: Attack[Strict], start: int) -> Table:
     seeds = task.cell.seeds
     packs = [Pack(seeds, 1)] if task.architecture.stackable else [Pack((s,), None) for s in seeds]
-    return joined([score_attack(attack, untrained(task, pack, start)) for pack in packs])
-
-
-def _best_of_means(starts: Sequence[Mapping[str, Numbers]]) -> list[float]:
-    """Return each seed's mean over the starts, of the variant whose mean over all of them is the largest."""
-    means = [np.mean([found[variant]["success"] for found in starts], axis=0) for variant in starts[0]]
-    best: list[float] = max(means, key=lambda values: float(values.mean())).tolist()
-    return best
+    return joined([score_attack(attack, untrained(task, pack, [attack], start)) for pack in packs])

@@ -16,7 +16,7 @@ def misfits(task: Task) -> Iterator[str]:
     yield from _of_the_model(task)
     yield from _of_the_defense(task)
     for attack in task.attacks:
-        yield from _of_an_attack(attack, task)
+        yield from misfits_of(attack, task)
 
 
 def _of_the_model(task: Task) -> Iterator[str]:
@@ -52,7 +52,8 @@ def _of_the_defense(task: Task) -> Iterator[str]:
         )
 
 
-def _of_an_attack(attack: Attack[Strict], task: Task) -> Iterator[str]:
+def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
+    """Yield why an attack cannot be tried on a task, one sentence each."""
     needs, cell, dataset, options = attack.capabilities, task.cell, task.dataset, task.architecture.options
     if needs.classes == "binary" and dataset.num_classes != 2:
         yield f"attack {attack.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tune_vfl.data.base import Dataset
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.misfits import misfits
+from tune_vfl.evaluation.portfolios import expanded, is_portfolio
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import MODELS, Architecture, ModelOptions, build_architecture
 from tune_vfl.spec import ModelSpec, Named, RowsUsed, Strict, StudySpec, validated
@@ -62,36 +64,52 @@ def open_task(
     if problems:
         raise SpecError(problems)
     defense_class = problems.attempt(lambda: DEFENSES[spec.defense.name])
-    attempted = [problems.attempt(partial(build_attack, named)) for named in spec.attacks]
-    attacks: list[Attack[Strict]] = [a for a in attempted if a is not None]
+    known = [n for n in spec.attacks if problems.attempt(partial(_known, n))]
     dataset = dataset or problems.attempt(lambda: load(spec.dataset, root))
     if dataset is None:
         raise SpecError(problems)
     architecture = problems.attempt(lambda: _architecture(spec.model, dataset, defense_class))
     if architecture is None or defense_class is None:
         raise SpecError(problems)
-    training = spec.training.over(dataset.recipe.training)
-    fresh_noise = "gradients" in defense_class.capabilities.random
-    attacks = [a.settled(epochs=training.epochs, fresh_noise=fresh_noise) for a in attacks]
     cell = Cell(
         dataset=written_out(spec.dataset, root),
         model=Named(name=architecture.name, **architecture.options.model_dump(exclude_none=True)),
-        training=training,
+        training=spec.training.over(dataset.recipe.training),
         defense=spec.defense.name,
         fixed=spec.defense.params,
-        attacks=tuple(Named(name=a.name, **a.params.model_dump()) for a in attacks),
+        attacks=(),
         seeds=tuple(range(spec.budget.seeds)),
         metric=dataset.metric,
         num_classes=dataset.num_classes,
         mode=mode_of(dataset, architecture.options),
         trial_minutes=spec.budget.trial_minutes,
+        threat=spec.threat,
         rows=rows,
     )
-    task = Task(cell, dataset, architecture, tuple(attacks))
+    task = Task(cell, dataset, architecture, ())
+    attacks = problems.attempt(lambda: expanded(known, task)) or []
+    task = _attacked(task, attacks)
     problems.extend(misfits(task))
     if problems:
         raise SpecError(problems)
     return task
+
+
+def _known(named: Named) -> bool:
+    """Look an entry under ``attacks`` up.
+
+    Raises:
+        SpecError: for a name or an option that nobody knows.
+    """
+    return is_portfolio(named) or build_attack(named) is not None
+
+
+def _attacked(task: Task, attacks: Iterable[Attack[Strict]]) -> Task:
+    """Return the task with attacks that are settled for its training."""
+    fresh_noise = "gradients" in task.defense.capabilities.random
+    settled = tuple(a.settled(epochs=task.cell.training.epochs, fresh_noise=fresh_noise) for a in attacks)
+    named = tuple(Named(name=a.name, **a.params.model_dump()) for a in settled)
+    return replace(task, cell=task.cell.model_copy(update={"attacks": named}), attacks=settled)
 
 
 def _misplaced(spec: StudySpec) -> Iterable[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from torch import Tensor
 from tune_vfl.evaluation.table import Numbers
 from tune_vfl.metrics import leakage as metric
 from tune_vfl.metrics import reconstruction
-from tune_vfl.metrics.by_folds import auc_within_folds, stratified_folds
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.seeds import numpy_rng
+from tune_vfl.statistics.floors import auc_by_fold, cross_fitted_auc, stratified_folds
 
 Array = NDArray[np.float64]
 
@@ -38,7 +37,7 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
         y_train: ``(*trials, N)`` true labels of the training rows.
         y_test: ``(*trials, n_test)`` true labels of the test rows.
         num_classes: K.
-        seeds: each member's; rows fall into folds by it, the same ones for every variant of every attack.
+        seeds: each member's, by which its rows fall into folds.
 
     Returns:
         ``success``, what was measured beside it, and ``validation`` where the attacker estimates its own success.
@@ -49,19 +48,20 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     scores = _per_member(answer.scores, stacked)
     counted = None if answer.counted is None else _per_member(answer.counted, stacked)
     tests = None if answer.test is None else _per_member(answer.test, stacked)
-    ids = answer.ids.reshape(members, -1).numpy()
-    given = None if answer.folds is None else _per_member(answer.folds, stacked)
+    folds = None if answer.folds is None else _per_member(answer.folds, stacked)
     test_labels = y_test.reshape(members, -1).numpy()
     result = _validation(answer)
     for i in range(members):
         keep = slice(None) if counted is None else counted[i]
-        flip, y = not answer.oriented, labels[i][keep]
-        folds = None if given is None else given[i][keep]
-        if flip and num_classes == 2:
-            folds = stratified_folds(y, _fold_keys(seeds[i], y_train.shape[-1])[ids[i][keep]])
-        measured = _measure(scores[i][keep], y, num_classes, flip=flip, folds=folds)
+        rows, y = scores[i][keep], labels[i][keep]
+        measured = _measure(rows, y, num_classes, flip=not answer.oriented)
+        if num_classes == 2 and not answer.oriented:
+            drawn = stratified_folds(y, numpy_rng(seeds[i], "scoring/folds"))
+            measured["leak_auc"] = cross_fitted_auc(metric.positive_score(rows), y, drawn)
+        elif num_classes == 2 and folds is not None:
+            measured["leak_auc"] = auc_by_fold(metric.positive_score(rows), y, folds[i][keep])
         if tests is not None:
-            held_out = _measure(tests[i], test_labels[i], num_classes, flip=flip)
+            held_out = _measure(tests[i], test_labels[i], num_classes, flip=not answer.oriented)
             measured["test"] = held_out[success_metric(num_classes)]
         measured["success"] = measured.pop(success_metric(num_classes))
         _append(result, measured)
@@ -101,21 +101,15 @@ def _per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
     return list(array) if stacked else [array]
 
 
-@lru_cache(maxsize=64)
-def _fold_keys(seed: int, rows: int) -> Array:
-    return numpy_rng(seed, "scoring/folds").random(rows)
-
-
-def _measure(
-    scores: Array, y: NDArray[np.int64], num_classes: int, *, flip: bool, folds: NDArray[np.int64] | None = None
-) -> dict[str, float]:
+def _measure(scores: Array, y: NDArray[np.int64], num_classes: int, *, flip: bool) -> dict[str, float]:
     """Return every number that these scores give: the success metric and what is logged beside it."""
     measured: dict[str, float] = {}
     by_class = scores.ndim == 2
-    if num_classes == 2 and folds is None:
+    if num_classes == 2:
         measured["leak_auc"] = metric.leak_auc(scores, y, flip=flip)
-    elif num_classes == 2 and folds is not None:
-        measured["leak_auc"] = auc_within_folds(metric.positive_score(scores), y, folds, flip=flip)
+        column = metric.positive_score(scores)
+        turned = flip and metric.leak_auc(column, y, flip=False) < 0.5
+        measured["at_1_percent_fpr"] = metric.success_at_one_percent(-column if turned else column, y)
     if num_classes == 2 and (by_class or not flip):
         measured["f1"] = metric.f1(scores, y)
     if by_class or not flip:

@@ -10,9 +10,10 @@ import numpy as np
 from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.scoring import success_metric
 from tune_vfl.evaluation.table import Numbers
-from tune_vfl.metrics import leakage as metric
 from tune_vfl.outcome import AttackScore, Score
 from tune_vfl.spec import Strict
+from tune_vfl.statistics.advantages import advantage, chosen_floor
+from tune_vfl.statistics.leakage import clipped
 
 CHOSEN = "chosen"
 """Stands for a variant where the attacker's own validation picks one, not always the same, seed by seed."""
@@ -46,21 +47,19 @@ def summarize(
     defined = {v: columns for v, columns in variants.items() if all(map(math.isfinite, columns["success"]))}
     if not defined:
         return None
-    candidates = _candidates(defined)
-    best = max(candidates, key=lambda v: float(np.mean(candidates[v]["success"])))
-    score = Score.of(name, candidates[best]["success"])
+    candidates = standing(attack, defined)
+    best, columns = best_of(candidates)
+    score = Score.of(name, columns["success"])
     lower = None if r_lower is None else float(np.mean(r_lower))
-    floors = [guess] * len(score.values) if lower is None or lower <= guess else list(r_lower or ())
-    floor = float(np.mean(floors))
-    signed = pseudo_values(score.values, floors)
-    spread = Score.of("advantage", signed).std * (1 - floor) / max(1 - floor, metric.LEAST_SPAN)
+    floors = chosen_floor([guess] * len(score.values), r_lower)
+    found = advantage(score.values, floors)
     return AttackScore(
         **score.model_dump(),
-        advantage=metric.advantage(score.mean, floor),
-        advantage_std=spread,
-        advantages=signed,
-        floor=floor,
-        floors=floors,
+        advantage=float(clipped(found.objective)),
+        advantage_std=Score.of("advantage", (found.by_seed * found.objective_share).tolist()).std,
+        advantages=found.by_seed.tolist(),
+        floor=float(floors.mean()),
+        floors=floors.tolist(),
         guess=guess,
         r_lower=lower,
         variant=best,
@@ -68,26 +67,18 @@ def summarize(
         variants={v: {**Score.of(name, c["success"]).model_dump(), **_finite(_beside(c))} for v, c in defined.items()},
         upper_bound=_is_upper_bound(attack, best, candidates),
         weak_attack=lower is not None and score.mean < lower,
-        extra=_beside(candidates[best]),
+        extra=_beside(columns),
     )
 
 
-def pseudo_values(successes: Sequence[float], floors: Sequence[float]) -> list[float]:
-    """Return each seed's signed advantage, so that their mean is that of the mean success over the mean floor.
+def standing(attack: Attack[Strict], variants: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """Return the variants that stand for the attack, of all that are defined.
 
-    The plain ratio of each seed is biased where floors differ and lie close to 1. Source: the jackknife's linear part.
+    The one that the attack itself names as its choice stands alone. Those among which the attacker can choose by its
+    own validation count as one, the one that it would choose seed by seed.
     """
-    a, f = np.asarray(successes, dtype=np.float64), np.asarray(floors, dtype=np.float64)
-    left = 1 - float(f.mean())
-    if left <= 0:
-        return [0.0] * len(a)
-    whole = float(a.mean() - f.mean()) / left
-    signed: list[float] = (whole + ((a - f) - whole * (1 - f)) / left).tolist()
-    return signed
-
-
-def _candidates(variants: Mapping[str, Numbers]) -> dict[str, Numbers]:
-    """Return the variants, those among which the attacker can choose as the one that it would."""
+    if attack.choice is not None and attack.choice in variants:
+        return {attack.choice: variants[attack.choice]}
     choosable = {v: columns for v, columns in variants.items() if "validation" in columns}
     rest = {v: columns for v, columns in variants.items() if v not in choosable}
     if not choosable:
@@ -98,6 +89,11 @@ def _candidates(variants: Mapping[str, Numbers]) -> dict[str, Numbers]:
         return {picks[0]: choosable[picks[0]], **rest}
     shared = set.intersection(*(set(choosable[v]) for v in picks))
     return {CHOSEN: {name: [choosable[v][name][s] for s, v in enumerate(picks)] for name in shared}, **rest}
+
+
+def best_of(variants: Mapping[str, Numbers]) -> tuple[str, Numbers]:
+    """Return the variant with the largest mean success, and its columns."""
+    return max(variants.items(), key=lambda item: float(np.mean(item[1]["success"])))
 
 
 def _beside(columns: Numbers) -> dict[str, float]:
@@ -111,4 +107,5 @@ def _finite(numbers: Mapping[str, float]) -> dict[str, float]:
 
 def _is_upper_bound(attack: Attack[Strict], best: str, candidates: Mapping[str, Numbers]) -> bool:
     """Whether the attacker could not have had this success: an oracle, or a variant it could not have known to pick."""
-    return attack.is_upper_bound(best) or (len(candidates) > 1 and "validation" not in candidates[best])
+    known = best == attack.choice or len(candidates) == 1 or "validation" in candidates[best]
+    return attack.is_upper_bound(best) or not known

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +15,9 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import split as split_for_seed
 from tune_vfl.defenses.base import Defense
+from tune_vfl.evaluation.before_end import BeforeEnd
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
+from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import put
@@ -64,10 +67,16 @@ def build_network(task: Task, split: Split, pack: Pack, streams: Streams, *, wid
     )
 
 
+def embedding_width(task: Task) -> int:
+    """Return how many columns a passive party's embedding has, and its gradient."""
+    options = task.architecture.options
+    return task.architecture.outputs(task.dataset.num_classes) if options.top == "none" else options.embedding_dim
+
+
 def build_defense(task: Task, params: Sequence[Strict], pack: Pack, *, widened: int = 0) -> Defense:
     """Build the task's defense for a pack: each trial's parameters, repeated for its seeds."""
-    options, dataset = task.architecture.options, task.dataset
-    width = task.architecture.outputs(dataset.num_classes) if options.top == "none" else options.embedding_dim
+    dataset = task.dataset
+    width = embedding_width(task)
     members = params[0] if pack.trials is None else [p for p in params for _ in pack.seeds]
     dims = [width + widened, *[width] * (len(dataset.passive) - 1)]
     return task.defense(members, num_classes=dataset.num_classes, embedding_dims=dims, mode=task.cell.mode)
@@ -106,7 +115,10 @@ def train_pack(
     parts = [hook for a in attacks if a.capabilities.acts for hook in a.hooks(recipe, view_of(a, before))]
     keepers = {kind: kind(attacks, recipe, split.y_train.shape[-1]) for kind in keepers_for(attacks)}
     ready = time.perf_counter()
-    loop = SplitTraining(network, Rows(split, pack), recipe, [defense, *parts, *keepers.values()], pack.lead)
+    near = [BeforeEnd(recipe.epochs * -(-split.y_train.shape[-1] // recipe.batch_size))] if undefended(task) else []
+    loop = SplitTraining(network, Rows(split, pack), recipe, [defense, *parts, *near, *keepers.values()], pack.lead)
+    for hook in near:
+        hook.look = lambda: scores_before_end(loop, defense, split, pack)
     for keeper in keepers.values():
         keeper.begin(loop)
     loop.run(deadline=deadline)
@@ -116,14 +128,49 @@ def train_pack(
     seconds = {"setup": ready - start, "train": time.perf_counter() - ready}
     run = replace(before, network=network.cpu(), keepers=keepers)
     fill(run, defense, scores, loop.diverged.cpu(), seconds)
+    if near and near[0].scores is not None:
+        run.table["before_end", "utility"] = utilities(run, near[0].scores)
     return run
 
 
-def untrained(task: Task, pack: Pack, start: int = 0) -> Run:
-    """Return a pack whose network nobody has trained, with weights of its own for each ``start``."""
+def undefended(task: Task) -> bool:
+    """Say whether the task trains the model that a search's settings are laid beside."""
+    return task.cell.defense == "none"
+
+
+def scores_before_end(loop: SplitTraining, defense: Defense, split: Split, pack: Pack) -> Tensor:
+    """Return :func:`scores_on_test_rows` of a network that goes on training afterwards."""
+    loop.network.eval()
+    scores = scores_on_test_rows(loop, defense, split, pack)
+    loop.network.train()
+    return scores
+
+
+def utilities(run: Run, scores: Tensor) -> list[float]:
+    """Return each member's utility of ``(*trials, n_test, K)`` class scores; NaN for scores that are not finite."""
+    by_member = scores.reshape(-1, *scores.shape[-2:]).double().numpy()
+    labels = run.y_test.reshape(len(by_member), -1).numpy()
+    metric = run.task.cell.metric
+    finite = np.isfinite(by_member).all((1, 2))
+    return [
+        utility(metric, s, y) if sound else float("nan") for s, y, sound in zip(by_member, labels, finite, strict=True)
+    ]
+
+
+def untrained(task: Task, pack: Pack, attacks: Sequence[Attack[Strict]] = (), start: int = 0) -> Run:
+    """Return a pack whose network nobody has trained, with weights of its own for each ``start``.
+
+    What must be kept of a training for these attacks is kept of none: noise that carries nothing stands in for it,
+    where a keeper knows such.
+    """
     split = split_of(task, pack)
     streams = Streams(pack.member_seeds, prefix=f"untrained/{start}/" if start else "untrained/")
-    return Run(task, pack, split, build_network(task, split, pack, streams).eval())
+    keepers: dict[type[Keeper], Keeper] = {}
+    for kind in keepers_for(attacks):
+        if kind.stands_in():
+            keepers[kind] = kind(attacks, task.cell.training, split.y_train.shape[-1])
+            keepers[kind].keep_noise(embedding_width(task), streams)
+    return Run(task, pack, split, build_network(task, split, pack, streams).eval(), keepers)
 
 
 def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor, seconds: Mapping[str, float]) -> None:

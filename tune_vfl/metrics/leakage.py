@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from tune_vfl.metrics.utility import Floats, Labels
 
-LEAST_SPAN = 0.1
-"""What ``1 - floor`` counts at least when an advantage is taken."""
-
 Aggregate = Literal["epoch", "batch_mean", "batch_q95"]
 
 
@@ -72,6 +69,30 @@ def leak_auc(
 def _oriented(scores: Floats, y: Labels, flip: bool) -> float:
     area = utility.auc(scores, y)
     return max(area, 1 - area) if flip else area
+
+
+def success_at_one_percent(scores: Floats, y: Labels) -> float:
+    """Share of the positives that an attacker finds while it wrongly accuses at most 1% of the negatives.
+
+    An AUC is an average over all thresholds; what a few sure guesses reveal shows only here. Between two thresholds
+    the curve is a straight line, as it is for ties.
+
+    Args:
+        scores: ``(n,)``, or ``(n, 2)`` class scores; larger is more positive.
+        y: ``(n,)`` 0 or 1.
+
+    Returns:
+        A number in [0, 1], .01 on noise; NaN without both classes or with a score that is not finite.
+    """
+    column = positive_score(scores)
+    positives = int((y == 1).sum())
+    if positives in (0, len(y)) or not np.isfinite(column).all():
+        return float("nan")
+    order = np.argsort(-column, kind="stable")
+    last_of_tie = np.append(column[order][1:] != column[order][:-1], True)
+    found = np.append(0, np.cumsum(y[order] == 1)[last_of_tie]) / positives
+    accused = np.append(0, np.cumsum(y[order] != 1)[last_of_tie]) / (len(y) - positives)
+    return float(np.interp(0.01, accused, found))
 
 
 def predictions(scores: Floats) -> Labels:
@@ -129,12 +150,11 @@ def advantage(success: float, floor: float, *, clip: bool = True) -> float:
     """``(success - floor) / (1 - floor)``: how far an attack gets from its floor to certainty; clipped to [0, 1].
 
     The floor is the success that needs no federation. A floor of 1 leaves nothing to gain: 0. NaN in, NaN out.
-    Without ``clip`` a success below the floor is negative. Close to 1 what is left to gain is smaller than what seeds
-    differ by, and dividing by it would make leakage of noise: less than :data:`LEAST_SPAN` counts as that much.
+    Without ``clip`` a success below the floor is negative.
     """
     if np.isnan(success) or np.isnan(floor):
         return float("nan")
     if floor >= 1:
         return 0.0
-    gained = (success - floor) / max(1 - floor, LEAST_SPAN)
+    gained = (success - floor) / (1 - floor)
     return min(max(gained, 0.0), 1.0) if clip else gained

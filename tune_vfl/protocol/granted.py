@@ -33,9 +33,10 @@ class Average:
             raise ValueError(f"a mean is over 1 epoch or more, got {self.epochs}")
 
 
+WHOLE_TRAINING = Average(2**31)
+"""Each row's mean gradient over all epochs: over more of them than any training has."""
+
 Moment = Instant | Average
-WHOLE_TRAINING = Average(10**9)
-"""Each row's mean over all epochs, however many there are."""
 
 
 @dataclass(frozen=True, eq=False)

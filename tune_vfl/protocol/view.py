@@ -169,15 +169,15 @@ class View:
         auxiliary: Auxiliary = self.granted("auxiliary")
         return auxiliary
 
-    def positive_hints(self, recording: Recording, count: int) -> Tensor:
-        """Return, for each batch, ``count`` known positive rows (grant ``positive_hints``).
+    def positive_hints(self, recording: Recording, count: int | None = None) -> Tensor:
+        """Return, for each batch, ``count`` known positive rows (grant ``positive_hints``); None: as the threat says.
 
         Returns:
             ``(*trials, batches, count)`` int64 positions in the recording, drawn without replacement among the
             positives whose received gradient is not all zeros (among all of them where there is none); -1 where
             the batch has fewer.
         """
-        draw: Callable[[Recording, int], Tensor] = self.granted("positive_hints")
+        draw: Callable[[Recording, int | None], Tensor] = self.granted("positive_hints")
         return draw(recording, count)
 
     @property
@@ -220,11 +220,12 @@ class View:
         return first
 
 
-def _hints_from(known: Known) -> Callable[[Recording, int], Tensor]:
+def _hints_from(known: Known) -> Callable[[Recording, int | None], Tensor]:
     """Return what gives, for each batch, the first of the known positives in it."""
     positives = set(known[0][known[1] == 1].tolist())
 
-    def draw(recording: Recording, count: int) -> Tensor:
+    def draw(recording: Recording, asked: int | None) -> Tensor:
+        count = asked or 1
         places = [
             [at for at in range(start, stop) if int(recording.ids[at]) in positives][:count]
             for start, stop in recording.batches

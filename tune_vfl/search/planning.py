@@ -12,6 +12,7 @@ from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.spec import Named, StudySpec, parse
 from tune_vfl.spec.listed import as_list
 from tune_vfl.spec.raw import expand, read_yaml
+from tune_vfl.spec.study import PORTFOLIOS
 
 if TYPE_CHECKING:
     from tune_vfl.registry import Registry
@@ -132,7 +133,8 @@ def _unknown_names(raw: Mapping[str, Any]) -> Iterator[str]:
     from tune_vfl.samplers.base import SAMPLERS
 
     attacks = as_list(raw.get("attacks"))
-    asked: list[tuple[Registry[Any], Any]] = [(ATTACKS, a) for a in (attacks if isinstance(attacks, list) else ())]
+    singles = [a for a in (attacks if isinstance(attacks, list) else ()) if a not in PORTFOLIOS]
+    asked: list[tuple[Registry[Any], Any]] = [(ATTACKS, a) for a in singles]
     asked += [(DATASETS, raw.get("dataset")), (MODELS, raw.get("model")), (DEFENSES, raw.get("defense"))]
     asked.append((SAMPLERS, raw.get("sampler")))
     for registry, entry in asked:
@@ -188,7 +190,8 @@ def _mistakes(spec: StudySpec) -> list[str]:
 
     problems = _option_problems(DEFENSES, Named(name=spec.defense.name, **spec.defense.params), "defense.params")
     for attack in spec.attacks:
-        problems += _option_problems(ATTACKS, attack, f"attacks.{attack.name}")
+        if attack.name not in PORTFOLIOS:
+            problems += _option_problems(ATTACKS, attack, f"attacks.{attack.name}")
     problems += _option_problems(DATASETS, spec.dataset, "dataset", "Options", ("metric",))
     if spec.model.name is not None:
         problems += _option_problems(MODELS, Named(name=spec.model.name, **spec.model.options), "model", "Options")

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,8 +88,12 @@ def _version(name: str) -> str | None:
         return None
 
 
+@cache
 def torchvision() -> Check:
-    """Torch and torchvision built for the same device: a CUDA torchvision beside a CPU torch breaks its import."""
+    """Torch and torchvision built for the same device: a CUDA torchvision beside a CPU torch breaks its import.
+
+    Asked once a process: both are imported in another one for it, which takes seconds.
+    """
     code = (
         "from tune_vfl.machine.vision import import_torchvision, is_mended; import torch; tv = import_torchvision(); "
         "print(torch.__version__, tv.__version__, torch.cuda.is_available(), is_mended())"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from tune_vfl.errors import SpecError
-from tune_vfl.spec.study import SEARCHABLE, Named, Strict, Training, explain
+from tune_vfl.spec.study import SEARCHABLE, Named, Strict, Threat, Training, explain
 
 Mode = Literal["split", "nosplit", "label_only"]
 """How the parties' models are joined. ``split``: every party has a bottom model, and a top model reads what they send.
@@ -24,6 +24,10 @@ does. A data set without a reserve has the same rows under each."""
 
 MEASURE = 2
 """How studies measure today. Under 1 a search used every row; under 2 it leaves the reserve alone."""
+
+
+UNDEFENDED_SEEDS = 10
+"""The fewest seeds that a study trains the undefended model with."""
 
 
 def is_ordinary(name: str) -> bool:
@@ -67,6 +71,7 @@ class Cell(Strict):
         num_classes: K.
         mode: how the models are joined; it follows from the data set and the model.
         trial_minutes: a trial that takes longer ends as ``timeout``.
+        threat: what every attacker knows.
         rows: which rows it trains and measures on.
     """
 
@@ -81,7 +86,16 @@ class Cell(Strict):
     num_classes: int
     mode: Mode
     trial_minutes: float | None = None
+    threat: Threat = Field(default_factory=Threat)
     rows: RowsUsed = "all"
+
+    @property
+    def seeds_of_undefended(self) -> tuple[int, ...]:
+        """The seeds that the undefended model is trained with: a study's own, from 0 on, and up to ten of them.
+
+        What a seed does to all settings alike is most of what utilities differ by, and only more seeds tell it.
+        """
+        return tuple(range(max(UNDEFENDED_SEEDS, len(self.seeds))))
 
     def value_of(self, name: str) -> Any:
         """Return the cell's value of an ordinary parameter, such as ``training.lr``.
@@ -125,8 +139,15 @@ class References(Strict):
     """What a trial's attacks are compared with. It is measured once a model, for every setting of the defense.
 
     Attributes:
-        r_lower: by attack, its success on an untrained bottom model, one value a seed; only for attacks that need no
-            gradients.
+        r_lower: by attack, its success on untrained bottom models, one value a seed, those of the trials first; only
+            for attacks that read a bottom model.
+        alone: the utility of the label party's own model, one value a seed; empty where it was not measured.
     """
 
     r_lower: dict[str, list[float]] = Field(default_factory=dict)
+    alone: list[float] = Field(default_factory=list)
+
+    def of(self, attack: str, seeds: int) -> list[float] | None:
+        """Return an attack's R_lower with the first ``seeds`` seeds; None where it has none."""
+        lower = self.r_lower.get(attack)
+        return None if lower is None else lower[:seeds]

@@ -23,6 +23,10 @@ from tune_vfl.spec.listed import Listed
 
 SCHEMA = "tune-vfl/spec/1"
 
+PORTFOLIOS = ("default", "default_features", "thorough")
+"""Names under ``attacks`` that stand for the attacks that fit: those on labels which need no oracle and share one
+training; those on features; all on labels which need no oracle."""
+
 SEARCHABLE = ("training", "model")
 """The parts of a spec in which a domain may stand for a value."""
 
@@ -110,6 +114,20 @@ class Budget(Strict):
     trial_minutes: float | None = Field(None, gt=0)
 
 
+class Threat(Strict):
+    """What every attacker of a study knows, so that all of them are compared as one adversary.
+
+    ``labels_per_class``: labeled training rows of each class (none: the data set's recipe); ``hints``: positive rows of
+    each batch that are known; ``pairs``: rows whose features the label party knows, where a model's secrets are fitted.
+    ``parties``: ``each`` passive party attacks by itself, or all of them ``together`` too.
+    """
+
+    labels_per_class: int | None = Field(None, ge=1)
+    hints: int = Field(1, ge=1, le=64)
+    pairs: int = Field(16, ge=1)
+    parties: Literal["each", "together"] = "each"
+
+
 class SamplerSpec(ByName, Strict):
     """Which registered sampler proposes settings, and its seed."""
 
@@ -139,7 +157,8 @@ class StudySpec(Strict):
     model: ModelSpec = Field(default_factory=ModelSpec)
     training: Training = Field(default_factory=Training)
     defense: DefenseSpec
-    attacks: Listed[Named] = Field(min_length=1)
+    attacks: Listed[Named] = Field((Named(name="default"),), min_length=1)
+    threat: Threat = Field(default_factory=Threat)
     budget: Budget = Field(default_factory=Budget)
     sampler: SamplerSpec = Field(default_factory=SamplerSpec)
     resources: Resources = Field(default_factory=Resources)

@@ -7,20 +7,9 @@ numpy, and scipy's special functions once an interval is asked for. Functions ca
 from __future__ import annotations
 
 from tune_vfl.statistics.advantages import Advantage, advantage, chosen_floor
+from tune_vfl.statistics.choosing import Scale, compromise, export_choice, knee, worst_means
 from tune_vfl.statistics.floors import auc_by_fold, cross_fitted, cross_fitted_auc, nearest_center, stratified_folds
-from tune_vfl.statistics.fronts import (
-    Scale,
-    Tolerances,
-    candidates,
-    compromise,
-    dominance,
-    export_choice,
-    knee,
-    leakage_differences,
-    membership,
-    merged,
-    seeds_to_separate,
-)
+from tune_vfl.statistics.fronts import Tolerances, candidates, dominance, leakage_differences, membership, merged
 from tune_vfl.statistics.intervals import Estimate, differences, levels, levels_by_undefended, undecided
 from tune_vfl.statistics.leakage import (
     Bounds,
@@ -34,6 +23,7 @@ from tune_vfl.statistics.leakage import (
     worst_attack,
 )
 from tune_vfl.statistics.nulls import center_null, effective_dimension, folded_auc_null, permutation_p_value
+from tune_vfl.statistics.power import seeds_to_separate
 from tune_vfl.statistics.rejects import Plan, plan, totals
 from tune_vfl.statistics.rows import delong_variance, share_variance
 
@@ -80,4 +70,5 @@ __all__ = [
     "totals",
     "undecided",
     "worst_attack",
+    "worst_means",
 ]

@@ -48,6 +48,11 @@ class Advantage(NamedTuple):
         return self.excess / max(self.headroom, LEAST_HEADROOM)
 
     @property
+    def objective_share(self) -> float:
+        """What the objective is of the advantage: 1, and less where the headroom is :attr:`narrow`."""
+        return self.headroom / max(self.headroom, LEAST_HEADROOM)
+
+    @property
     def magnification(self) -> float:
         """``1 / headroom``, how many times a deviation of the success shows in the advantage; infinite without any."""
         return 1 / self.headroom if self.headroom > 0 else float("inf")

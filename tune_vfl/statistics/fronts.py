@@ -1,4 +1,4 @@
-"""Fronts of noisy points: who is on them, which points cannot be told apart, and which one to take.
+"""Fronts of noisy points: who is on them, and which points cannot be told apart.
 
 A point is a setting with its utility, larger is better, and its leakage, smaller is better. Blocks are
 ``(N, S)`` utilities and ``(K, N, S)`` signed advantages of N settings with the same S seeds.
@@ -6,15 +6,14 @@ A point is a setting with its utility, larger is better, and its leakage, smalle
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tune_vfl.errors import ShapeError, UsageError
-from tune_vfl.statistics.arrays import Bools, Floats, finite
+from tune_vfl.errors import ShapeError
+from tune_vfl.statistics.arrays import Floats, finite
 from tune_vfl.statistics.intervals import CONFIDENCE, FEWEST_SETTINGS, Estimate, plain_differences, shrink
-from tune_vfl.statistics.laws import normal_below, normal_quantile, satterthwaite, t_power
+from tune_vfl.statistics.laws import normal_below, satterthwaite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,20 +33,6 @@ class Tolerances(NamedTuple):
 
 
 TOLERANCES = Tolerances()
-
-
-class Scale(NamedTuple):
-    """The fixed scale of a study on which utility and leakage are weighed against each other.
-
-    Attributes:
-        utility_low: what needs no federation: the label party alone; the guess, where the federation gains nothing.
-        utility_high: the undefended model's utility.
-        leakage_high: the undefended model's leakage; its lower end is 0.
-    """
-
-    utility_low: float
-    utility_high: float
-    leakage_high: float
 
 
 def leakage_differences(x: ArrayLike) -> Estimate:
@@ -99,8 +84,8 @@ def dominance(utility: Estimate, leakage: Estimate, tolerances: Tolerances = TOL
 def membership(chances: ArrayLike) -> Floats:
     """Return the chance of each setting to be on the front, ``1 - max`` of its row of :func:`dominance`.
 
-    Conservative: it takes the strongest challenger only, and does not shrink differences. In simulations with 10 seeds
-    settings of .2, .4, .6 and .8 were on the front in .33, .58, .81 and .93 of all cases.
+    Conservative, because differences are not shrunk. In simulations with 10 seeds, of settings near .2, .4, .6 and .8
+    no other one was truly better in .37, .63, .82 and .93 of all cases (``python -m benchmarks.coverage fronts``).
 
     Args:
         chances: ``(N, N)``.
@@ -123,7 +108,8 @@ def candidates(member: ArrayLike, front: ArrayLike, trials: int) -> list[int]:
         Settings: those of the front by number, then at most 5 or 10 others by falling chance, each above 0.
     """
     chances, on_front = finite(member, "settings", "chances"), np.asarray(front, dtype=bool)
-    _same(chances, on_front, "chances and front")
+    if on_front.shape != chances.shape:
+        raise ShapeError(f"chances and front: one for each setting, got {chances.shape} and {on_front.shape}")
     others = sorted(np.flatnonzero(~on_front & (chances > 0)).tolist(), key=lambda i: (-chances[i], i))
     return [*np.flatnonzero(on_front).tolist(), *others[: 5 if trials < 60 else 10]]
 
@@ -154,113 +140,8 @@ def merged(front: Sequence[int], utility: Estimate, leakage: Estimate) -> list[l
     return groups
 
 
-def compromise(utility: ArrayLike, x: ArrayLike, scale: Scale) -> Floats:
-    """Return utility minus leakage by seed, both on the study's fixed scale: what a knee makes large.
-
-    Args:
-        utility: ``(N, S)``.
-        x: ``(K, N, S)``; the leakage of a setting is the advantage of its worst attack on average.
-        scale: a width of 0 or less counts as 1: there is nothing to be weighed.
-
-    Returns:
-        ``(N, S)``, a block for :mod:`tune_vfl.statistics.intervals`.
-
-    Raises:
-        ShapeError, UsageError: for other shapes, or a number that is not finite.
-    """
-    u, advantages = finite(utility, "settings seeds", "utility"), finite(x, "attacks settings seeds", "advantages")
-    if advantages.shape[1:] != u.shape:
-        raise ShapeError(f"expected advantages (attacks, {u.shape[0]}, {u.shape[1]}), got shape {advantages.shape}")
-    worst = advantages[advantages.mean(-1).argmax(0), np.arange(len(u))]
-    gain = scale.utility_high - scale.utility_low
-    balance: Floats = (u - scale.utility_low) / _width(gain) - worst / _width(scale.leakage_high)
-    return balance
-
-
-def knee(front: Sequence[int], balance: ArrayLike, se: ArrayLike, leakage: ArrayLike) -> int | None:
-    """Return the front's best compromise that its noise can tell.
-
-    Of the settings of the front whose compromise is within one standard error of the largest, the one of middle
-    leakage (the lower of two middle ones). The plain maximum jumps between settings that are equally good.
-
-    Args:
-        front: settings, numbers of rows.
-        balance: ``(N,)`` means of :func:`compromise`.
-        se: ``(N, N)`` standard errors of the differences of these; zeros with a single seed.
-        leakage: ``(N,)``.
-
-    Returns:
-        A setting; None for an empty front.
-    """
-    if not len(front):
-        return None
-    value, spread, leaks = np.asarray(balance), np.asarray(se), np.asarray(leakage)
-    best = max(front, key=lambda i: (value[i], -i))
-    near = [i for i in front if value[i] >= value[best] - spread[best, i]]
-    return sorted(near, key=lambda i: (leaks[i], i))[(len(near) - 1) // 2]
-
-
-def export_choice(utility: ArrayLike, upper_90: ArrayLike, cap: float) -> int | None:
-    """Return the most useful of the settings whose leakage is below a cap with 90% confidence.
-
-    Args:
-        utility: ``(N,)``.
-        upper_90: ``(N,)`` one-sided bounds from :func:`tune_vfl.statistics.leakage.bounds`, best on fresh seeds.
-        cap: the condition ``leakage <= cap``.
-
-    Returns:
-        A setting, the first among equals; None where no bound is below the cap.
-    """
-    u, bound = finite(utility, "settings", "utility"), finite(upper_90, "settings", "bounds")
-    _same(u, bound, "utility and bounds")
-    meeting: Bools = bound <= cap
-    return int(np.where(meeting, u, -np.inf).argmax()) if meeting.any() else None
-
-
-def seeds_to_separate(
-    difference: float, sd: float, rho: float, *, confidence: float = CONFIDENCE, power: float = 0.8, most: int = 10_000
-) -> int | None:
-    """Return how many seeds tell two settings apart, about ``12.4 (1 - rho) sd² / difference²``.
-
-    Args:
-        difference: between the two, not 0.
-        sd: standard deviation of a setting between seeds.
-        rho: the share of its variance that a seed gives to all settings, below 1.
-        confidence: of the two-sided interval of the difference, on shrunk variances.
-        power: the chance that it does not contain 0.
-        most: where to give up.
-
-    Returns:
-        At least 2; None where ``most`` do not suffice.
-
-    Raises:
-        UsageError: for a difference of 0, a negative deviation, or a rho of 1 and more.
-    """
-    if difference == 0 or sd < 0 or not 0 <= rho < 1:
-        raise UsageError(f"no number of seeds separates a difference of {difference} with sd {sd} and rho {rho}")
-    if sd == 0:
-        return 2
-    shift, tail = abs(difference) / (sd * math.sqrt(2 * (1 - rho))), (1 + confidence) / 2
-
-    def enough(seeds: int) -> bool:
-        # Two shrunk variances of S - 1 + 2 degrees of freedom each.
-        return t_power(shift * math.sqrt(seeds), 2 * (seeds + 1), tail) >= power
-
-    low = max(2, int(((normal_quantile(tail) + normal_quantile(power)) / shift) ** 2) - 2)
-    return next((s for s in range(low, min(low + 20, most + 1)) if enough(s)), None)
-
-
 def _chance(gain: Floats, se: Floats) -> Floats:
     # Without spread a gain is certain, or certainly none.
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(se > 0, gain / se, np.where(gain == 0, 0.0, np.copysign(np.inf, gain)))
     return normal_below(z)
-
-
-def _width(width: float) -> float:
-    return width if width > 0 else 1.0
-
-
-def _same(one: Floats, other: Floats | Bools, what: str) -> None:
-    if one.shape != other.shape:
-        raise ShapeError(f"{what}: one for each setting, got {one.shape} and {other.shape}")

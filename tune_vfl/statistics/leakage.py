@@ -127,16 +127,7 @@ def bounds(mean: ArrayLike, se: ArrayLike, df: ArrayLike) -> Bounds:
     m, spread, freedom = (finite(a, "attacks", "estimates") for a in (mean, se, df))
     if not m.shape == spread.shape == freedom.shape:
         raise ShapeError(f"estimates: one number an attack each, got {len(m)}, {len(spread)} and {len(freedom)}")
-    high = m + t_quantile(1 - TAIL, freedom) * spread
-    surely = float((m - t_quantile(1 - TAIL, freedom) * spread).max())
-    contenders = high >= surely
-    count = int(contenders.sum())
-    # With several contenders the largest of their lower ends would be too high: they share both tails.
-    tail = TAIL if count == 1 else 2 * TAIL / count
-    low = float((m - t_quantile(1 - tail, freedom) * spread).max())
-    export = float((m + t_quantile(1 - TAIL_OF_EXPORT, freedom) * spread).max())
-    lower, upper, upper_90 = (min(max(v, 0.0), 1.0) for v in (low, float(high.max()), export))
-    return Bounds(lower, upper, upper_90, contenders)
+    return _bounds(m[:, None], spread[:, None], freedom[:, None])[0]
 
 
 def leakage_bounds(x: ArrayLike) -> list[Bounds]:
@@ -153,9 +144,22 @@ def leakage_bounds(x: ArrayLike) -> list[Bounds]:
         ShapeError, UsageError: for another shape, a number that is not finite, or a single seed.
     """
     blocks = finite(x, "attacks settings seeds", "advantages")
-    found = [levels(block) for block in blocks]
-    mean, se, df = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
-    return [bounds(*setting) for setting in zip(mean, se, df, strict=True)]
+    mean, se, df = (np.stack(columns) for columns in zip(*(levels(block) for block in blocks), strict=True))
+    return _bounds(mean, se, df)
+
+
+def _bounds(mean: Floats, se: Floats, df: Floats) -> list[Bounds]:
+    """Return the bounds of each column of ``(K, N)`` estimates."""
+    half = t_quantile(1 - TAIL, df) * se
+    high, surely = mean + half, (mean - half).max(0)
+    contenders = high >= surely
+    count = contenders.sum(0)
+    # The largest of several contenders' lower ends would be too high: they share both tails.
+    tail = np.where(count == 1, TAIL, 2 * TAIL / count)
+    low = (mean - t_quantile(1 - tail, df) * se).max(0)
+    export = (mean + t_quantile(1 - TAIL_OF_EXPORT, df) * se).max(0)
+    ends = np.clip(np.stack([low, high.max(0), export], axis=1), 0.0, 1.0)
+    return [Bounds(a, b, c, who) for (a, b, c), who in zip(ends.tolist(), contenders.T, strict=True)]
 
 
 def clipped(advantage: ArrayLike) -> Floats:

@@ -24,7 +24,7 @@ SHARES = (4, 8, 12, 20)
 """Seeds after each phase, in tenths of the seeds that were asked for."""
 
 THIRD = 3
-"""After a phase a third of all points is settled."""
+"""After a phase a third of all points is settled, rounded down: what is left over goes on to the last total."""
 
 FEWEST_SEEDS = 2
 """One seed has no spread."""
@@ -91,7 +91,7 @@ def plan(utility: ArrayLike, advantages: ArrayLike, seeds: int = 10, lost: Array
         if state.waits(has, gone):
             return state.plan(done=False)
         state.compare(u, x)
-        state.settle(len(u) if total == totals(seeds)[-1] else -(-len(u) // THIRD))
+        state.settle(len(u) if total == totals(seeds)[-1] else max(1, len(u) // THIRD))
     state.goal[state.kept] = np.maximum(state.goal[state.kept], seeds)
     waits = state.waits(has, gone)
     return state.plan(done=not waits)

@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.options import PartyOptions
-from tune_vfl.data.reading.bundled import bundled_table
+from tune_vfl.data.reading.bundled import bundled_rows, bundled_table
 from tune_vfl.spec import Named, Training
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_MEASURED = (
+    *("radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points"),
+    *("symmetry", "fractal dimension"),
+)
+COLUMNS = (
+    *(f"mean {name}" for name in _MEASURED),
+    *(f"{name} error" for name in _MEASURED),
+    *(f"worst {name}" for name in _MEASURED),
+)
 
 
 @dataset("breast_cancer")
@@ -23,15 +33,9 @@ class BreastCancer(Loader[PartyOptions]):
 
     def load(self, options: PartyOptions, root: Path) -> Dataset:
         """Load it; the data root is not needed."""
-        from sklearn.datasets import load_breast_cancer
-
-        bunch = load_breast_cancer()
+        x, benign = bundled_rows("breast_cancer.csv", header=1)
         recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=32, lr=1e-3))
+        names = ("benign", "malignant")
         return bundled_table(
-            "breast_cancer",
-            bunch,
-            y=1 - bunch.target,
-            class_names=("benign", "malignant"),
-            options=options,
-            recipe=recipe,
+            "breast_cancer", x, 1 - benign, columns=COLUMNS, class_names=names, options=options, recipe=recipe
         )

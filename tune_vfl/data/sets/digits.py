@@ -10,6 +10,7 @@ from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.partition import image_parties
+from tune_vfl.data.reading.bundled import bundled_rows
 from tune_vfl.spec import Named, Training
 
 if TYPE_CHECKING:
@@ -26,14 +27,12 @@ class Digits(Loader[PartyOptions]):
 
     def load(self, options: PartyOptions, root: Path) -> Dataset:
         """Load it; the data root is not needed."""
-        from sklearn.datasets import load_digits
-
-        bunch = load_digits()
-        images = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16
+        pixels, y = bundled_rows("digits.csv.gz", header=0)
+        images = torch.tensor(pixels, dtype=torch.float32).view(-1, 1, 8, 8) / 16
         return assemble(
             "digits",
             image_parties(images, options.split, options.passive_parties, "digits"),
-            torch.tensor(bunch.target, dtype=torch.int64),
+            torch.tensor(y, dtype=torch.int64),
             [str(k) for k in range(10)],
             metric=options.metric,
             recipe=Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=64, lr=3e-3)),

@@ -32,7 +32,8 @@ class AuxiliaryLabels(Grant):
 
 
 def _drawn(request: AuxiliaryRequest, run: Run) -> Auxiliary:
-    per_class = request.per_class or run.task.dataset.recipe.auxiliary_per_class
+    task = run.task
+    per_class = request.per_class or task.cell.threat.labels_per_class or task.dataset.recipe.auxiliary_per_class
     total = request.total or per_class * run.task.dataset.num_classes
     y = run.split.y_train if run.split.y_train.dim() == 2 else run.split.y_train.unsqueeze(0)
     drawn = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
+import torch
 from torch import Tensor
 
 from tune_vfl.evaluation.grants.base import Grant, grant
@@ -15,6 +16,7 @@ from tune_vfl.protocol.recorder import GradientRecorder, recording_bytes
 if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack
     from tune_vfl.evaluation.run import Run
+    from tune_vfl.seeds import Streams
     from tune_vfl.spec import Strict, Training
 
 
@@ -29,6 +31,7 @@ class ReceivedGradients(Keeper):
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
         super().__init__(attacks, training, rows)
         self._recorder = GradientRecorder(moments_of(attacks), rows=rows, epochs=training.epochs)
+        self._noise: Mapping[Moment, Recording] = {}
         self._member: int | None = None
 
     @classmethod
@@ -40,15 +43,27 @@ class ReceivedGradients(Keeper):
         """Record it if it is wanted."""
         self._recorder.gradient_received(gradient, party=party, ids=ids, epoch=epoch, step=step)
 
+    def keep_noise(self, width: int, streams: Streams) -> None:
+        """Keep N(0, 1) as the gradient of each row's own loss, by itself at each moment, in the recipe's batches."""
+        self._noise = {moment: self._of_noise(moment, width, streams) for moment in moments_of(self.attacks)}
+
+    def _of_noise(self, moment: Moment, width: int, streams: Streams) -> Recording:
+        size = self.training.batch_size
+        count = min(size, self.rows) if moment == "first_batch" else self.rows
+        batches = tuple((start, min(start + size, count)) for start in range(0, count, size))
+        gradients = streams[f"received/{moment}"].normal(count, width)
+        sizes = torch.cat([torch.full((stop - start, 1), stop - start) for start, stop in batches])
+        return Recording(torch.arange(count).expand(gradients.shape[:-1]), gradients / sizes, batches)
+
     def recordings(self) -> Mapping[Moment, Recording]:
         """Return what was received, by moment."""
-        whole = self._recorder.recordings()
+        whole = self._noise or self._recorder.recordings()
         return whole if self._member is None else {m: r.member(self._member) for m, r in whole.items()}
 
     def member(self, index: int) -> Self:
         """Return one member's recordings."""
         alone = type(self)(self.attacks, self.training, self.rows)
-        alone._recorder, alone._member = self._recorder, index
+        alone._recorder, alone._noise, alone._member = self._recorder, self._noise, index
         return alone
 
 

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 class PositiveHints(Grant):
     """Positions of positives, drawn afresh for each batch from the attack's own stream of the seed."""
 
-    def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[Recording, int], Tensor]:
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[Recording, int | None], Tensor]:
         """Return what draws them, see :meth:`tune_vfl.protocol.view.View.positive_hints`."""
-        return lambda recording, count: drawn(recording, count, run, stream=f"attack/{attack.name}/hints")
+        usual = run.task.cell.threat.hints
+        return lambda recording, count: drawn(recording, count or usual, run, stream=f"attack/{attack.name}/hints")
 
 
 def drawn(recording: Recording, count: int, run: Run, *, stream: str) -> Tensor:

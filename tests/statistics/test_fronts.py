@@ -1,0 +1,189 @@
+"""Fronts of noisy points: chances, groups, the knee on the fixed scale, the export, numbers of seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import norm
+
+from tune_vfl.errors import ShapeError, UsageError
+from tune_vfl.metrics.pareto import front
+from tune_vfl.statistics import (
+    Scale,
+    Tolerances,
+    candidates,
+    compromise,
+    differences,
+    dominance,
+    export_choice,
+    knee,
+    leakage_differences,
+    membership,
+    merged,
+    seeds_to_separate,
+    worst_means,
+)
+from tune_vfl.statistics.choosing import middle_of_the_best
+from tune_vfl.statistics.intervals import Estimate, shrink
+
+steps = st.integers(0, 40).map(lambda v: v / 40)
+clouds = arrays(float, st.tuples(st.integers(2, 9), st.just(2)), elements=steps)
+
+
+def certain(values: np.ndarray, se: float = 0.0) -> Estimate:
+    """Differences of known means."""
+    gaps = values[:, None] - values[None, :]
+    return Estimate(gaps, np.full(gaps.shape, se), np.full(gaps.shape, 8.0))
+
+
+def chances(points: np.ndarray, se_u: float, se_l: float, **tolerances: float) -> np.ndarray:
+    return dominance(certain(points[:, 0], se_u), certain(points[:, 1], se_l), Tolerances(**tolerances))
+
+
+def test_the_chance_of_two_points_in_closed_form():
+    points = np.array([[0.90, 0.30], [0.91, 0.25]])
+    found = chances(points, 0.01, 0.05)
+    assert found[0, 1] == pytest.approx(norm.cdf((0.01 - 0.002) / 0.01) * norm.cdf((0.05 - 0.02) / 0.05))
+    assert found[1, 0] == pytest.approx(norm.cdf((-0.01 - 0.002) / 0.01) * norm.cdf((-0.05 - 0.02) / 0.05))
+    assert membership(found) == pytest.approx(1 - found.max(1))
+
+
+@settings(deadline=None)
+@given(clouds)
+def test_without_noise_and_tolerance_it_is_the_front_of_strict_dominance(points):
+    member = membership(chances(points, 0.0, 0.0, utility=1e-9, leakage=1e-9))
+    beaten = [any(q[0] > p[0] and q[1] < p[1] for q in points) for p in points]
+    assert member.tolist() == [0.0 if b else 1.0 for b in beaten]
+    assert (member[front(points)] == 1).all()
+
+
+@settings(deadline=None)
+@given(clouds, st.integers(1, 5))
+def test_more_noise_brings_chances_nearer_to_each_other(points, noise):
+    found = membership(chances(points, 0.01 * noise, 0.1 * noise))
+    assert ((found >= 0) & (found <= 1)).all()
+    # Nobody is beaten for sure, and a point that another one equals is safer than a coin.
+    wide = membership(chances(points, 1e6, 1e6))
+    assert wide == pytest.approx(np.full(len(points), 0.75), abs=1e-4)
+
+
+def test_a_point_alone_is_the_front():
+    assert membership(chances(np.array([[0.9, 0.2]]), 0.01, 0.01)).tolist() == [1.0]
+    assert merged([0], certain(np.array([0.9])), certain(np.array([0.2]))) == [[0]]
+
+
+def test_leakage_is_compared_between_the_worst_attacks():
+    rng = np.random.default_rng(0)
+    x = 0.05 * rng.normal(size=(3, 6, 4)) + rng.uniform(0, 0.5, (3, 6, 1))
+    found, worst = leakage_differences(x), x.mean(-1).argmax(0)
+    own = np.array([shrink(x[worst[i]]).own[i] for i in range(6)])
+    for i in range(6):
+        for j in range(6):
+            assert found.mean[i, j] == pytest.approx(x[worst[i], i].mean() - x[worst[j], j].mean())
+            assert found.se[i, j] == pytest.approx(np.sqrt((own[i] + own[j]) / 4))
+    few = leakage_differences(x[:, :3])
+    paired = x[worst[0], 0] - x[worst[1], 1]
+    assert few.se[0, 1] == pytest.approx(paired.std(ddof=1) / 2)
+
+
+def test_candidates_are_the_front_and_its_likeliest_neighbors():
+    member = np.array([0.9, 0.1, 0.4, 0.3, 0.0, 0.35, 0.2, 0.05, 0.8])
+    on_front = np.arange(9) % 8 == 0
+    assert candidates(member, on_front, trials=24) == [0, 8, 2, 5, 3, 6, 1]
+    assert candidates(member, on_front, trials=60) == [0, 8, 2, 5, 3, 6, 1, 7]
+    with pytest.raises(ShapeError):
+        candidates(member, on_front[:3], trials=24)
+
+
+def test_groups_do_not_grow_by_small_steps():
+    points = np.array([[0.90, 0.40], [0.895, 0.38], [0.89, 0.36], [0.80, 0.10]])
+    half = certain(points[:, 0], 0.004), certain(points[:, 1], 0.02)
+    # 90% half-widths are 1.86 standard errors: .0074 and .037. Two steps are one too many.
+    assert merged([3, 2, 1, 0], *half) == [[0, 1], [2], [3]]
+    # Equal utility does not merge what leaks differently.
+    apart = np.array([[0.9, 0.4], [0.9, 0.1]])
+    assert merged([0, 1], certain(apart[:, 0], 0.01), certain(apart[:, 1], 0.02)) == [[0], [1]]
+
+
+def test_the_knee_weighs_on_the_fixed_scale():
+    scale = Scale(utility_low=0.7, utility_high=0.9, leakage_high=0.5)
+    u = np.array([[0.9, 0.9], [0.88, 0.88], [0.7, 0.7]])
+    x = np.array([[[0.5, 0.5], [0.1, 0.1], [0.0, 0.0]], [[0.0, 0.6], [0.0, 0.0], [-0.1, 0.0]]])
+    assert compromise(u, x, scale) == pytest.approx(np.array([[0.0, 0.0], [0.7, 0.7], [0.0, 0.0]]))
+    assert compromise(u, x, Scale(0.9, 0.9, 0.0)) == pytest.approx(u - 0.9 - x[0])
+    with pytest.raises(ShapeError, match=r"\(attacks, 3, 2\)"):
+        compromise(u, x[:, :2], scale)
+
+
+def test_of_what_cannot_be_told_apart_the_middle_leakage_is_taken():
+    balance, leakage = np.array([0.70, 0.69, 0.68, 0.40]), np.array([0.30, 0.10, 0.20, 0.05])
+
+    def middle(front, se):
+        return middle_of_the_best(front, balance, np.array([se, 9.0, 9.0, 9.0]), leakage)
+
+    assert middle([0, 1, 2, 3], 0.0) == 0
+    assert middle([0, 1, 2, 3], 0.03) == 2
+    assert middle([0, 1, 2, 3], 0.015) == 1
+    assert middle([3], 0.03) == 3
+    assert middle([], 0.03) is None
+
+
+def test_the_knee_forgets_what_seeds_do_to_all_settings():
+    scale, leaks = Scale(0.7, 0.9, 0.5), np.array([0.4, 0.25, 0.1, 0.05, 0.0])
+    u, x = 0.7 + 0.2 * np.sqrt(leaks / 0.4)[:, None] + np.zeros(3), leaks[None, :, None] + np.zeros((1, 5, 3))
+    exact = knee(range(5), u, x, scale)
+    assert exact == (np.sqrt(leaks / 0.4) - leaks / 0.5).argmax()
+    assert knee(range(5), u + np.array([0.3, -0.2, 0.0]), x, scale) == exact
+    assert knee(range(5), u[:, :1], x[..., :1], scale) == exact
+    assert knee([4], u, x, scale) == 4
+    assert knee([], u, x, scale) is None
+    assert worst_means(np.concatenate([x, x - 0.1])).tolist() == pytest.approx(leaks.tolist())
+
+
+@settings(deadline=None)
+@given(clouds, st.floats(0.05, 1))
+def test_the_export_keeps_its_bound_and_gives_up_nothing_below_it(points, cap):
+    chosen = export_choice(points[:, 0], points[:, 1], cap)
+    meeting = points[points[:, 1] <= cap]
+    if chosen is None:
+        assert not len(meeting)
+    else:
+        assert points[chosen, 1] <= cap
+        assert points[chosen, 0] == meeting[:, 0].max()
+
+
+GOLDEN_SEEDS = [
+    (0.8, (0.002, 0.006, 0.01), {0.002: (3, 23, 63), 0.005: (2, 5, 11), 0.01: (2, 2, 3)}),
+    (0.5, (0.002, 0.006, 0.01), {0.002: (7, 57, 156), 0.005: (2, 10, 26), 0.01: (2, 3, 7)}),
+    (0.3, (0.04, 0.08, 0.15), {0.02: (36, 140, None), 0.05: (7, 23, 79), 0.1: (2, 7, 21), 0.2: (2, 2, 6)}),
+]
+
+
+@pytest.mark.parametrize(("rho", "deviations", "rows"), GOLDEN_SEEDS)
+def test_the_golden_numbers_of_seeds(rho, deviations, rows):
+    found = {d: tuple(seeds_to_separate(d, sd, rho, most=400) for sd in deviations) for d in rows}
+    assert found == rows
+
+
+def test_the_number_of_seeds_gives_the_power_it_promises():
+    seeds = seeds_to_separate(0.05, 0.08, 0.3)
+    rng, found, draws = np.random.default_rng(0), 0, 300
+    for _ in range(draws):
+        block = np.sqrt(0.3) * rng.normal(size=seeds) + np.sqrt(0.7) * rng.normal(size=(24, seeds))
+        block = 0.08 * block + np.r_[0.05, np.zeros(23)][:, None]
+        found += int(differences(block).interval()[0][0, 1] > 0)
+    assert found / draws == pytest.approx(0.8, abs=3 * np.sqrt(0.16 / draws))
+
+
+def test_what_no_seeds_separate_is_refused():
+    assert seeds_to_separate(0.1, 0.0, 0.5) == 2
+    for difference, sd, rho in ((0.0, 0.1, 0.5), (0.1, -0.1, 0.5), (0.1, 0.1, 1.0)):
+        with pytest.raises(UsageError, match="separates"):
+            seeds_to_separate(difference, sd, rho)
+    with pytest.raises(UsageError, match="nan"):
+        export_choice([0.5], [np.nan], 0.2)
+    with pytest.raises(ShapeError):
+        export_choice([0.5, 0.6], [0.1], 0.2)

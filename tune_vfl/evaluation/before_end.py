@@ -1,0 +1,40 @@
+"""Whether a training had come to its end: how good the model was shortly before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torch import Tensor
+
+from tune_vfl.protocol.hooks import Hooks
+
+WHEN = 0.9
+"""The share of the steps after which the model is looked at."""
+
+STILL_LEARNING = 0.005
+"""A utility that rises by as much over the last steps was not trained to the end."""
+
+
+class BeforeEnd(Hooks):
+    """Looks at a network when most of its steps are done; it changes nothing and draws nothing.
+
+    Args:
+        steps: all steps of the training.
+
+    Attributes:
+        look: returns the class scores of the test rows as the network is now; set before the training.
+        scores: ``(*trials, n_test, K)``; None before that moment.
+    """
+
+    look: Callable[[], Tensor]
+
+    def __init__(self, steps: int) -> None:
+        self._left = max(1, math.floor(WHEN * steps))
+        self.scores: Tensor | None = None
+
+    def top_step(self) -> None:
+        """Count a step, and look after the one."""
+        self._left -= 1
+        if self._left == 0:
+            self.scores = self.look().cpu()

@@ -1,0 +1,68 @@
+"""Portfolios: what a competent adversary would try on this data and model, by one name in the place of attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tune_vfl.attacks.base import ATTACKS, Attack, build_attack
+from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.misfits import misfits_of
+from tune_vfl.evaluation.task import Task
+from tune_vfl.spec import Named, Strict
+from tune_vfl.spec.study import PORTFOLIOS
+
+
+def is_portfolio(named: Named) -> bool:
+    """Return whether an entry under ``attacks`` stands for several attacks.
+
+    Raises:
+        SpecError: when it has options, which belong to single attacks.
+    """
+    if named.name not in PORTFOLIOS:
+        return False
+    if named.options:
+        given = ", ".join(named.options)
+        raise SpecError(
+            f"attacks.{named.name}: takes no options, got {given}; list the attack that they are for beside it, which "
+            "then takes its place in the portfolio"
+        )
+    return True
+
+
+def expanded(listed: Sequence[Named], task: Task) -> list[Attack[Strict]]:
+    """Return the attacks that a spec lists, those of its portfolios among them, each once.
+
+    An attack that is listed by itself is taken as it is listed, also where a portfolio has it.
+
+    Args:
+        listed: the entries under ``attacks``, of known names and options.
+        task: what they are for; its own attacks do not matter.
+
+    Raises:
+        SpecError: when nothing of a portfolio fits.
+    """
+    own = {named.name for named in listed if not is_portfolio(named)}
+    found: dict[str, Attack[Strict]] = {}
+    for named in listed:
+        if not is_portfolio(named):
+            found[named.name] = build_attack(named)
+            continue
+        fitting = [a for a in _members(named.name) if not list(misfits_of(a, task))]
+        if not fitting:
+            raise SpecError(f"attacks.{named.name}: no attack of it fits this data set, model and defense")
+        found |= {a.name: a for a in fitting if a.name not in own and a.name not in found}
+    return list(found.values())
+
+
+def _members(portfolio: str) -> Iterator[Attack[Strict]]:
+    for name in ATTACKS:
+        cls = ATTACKS[name]
+        can = cls.capabilities
+        if portfolio == "default_features":
+            if can.goal == "features":
+                yield cls()
+        elif can.goal == "labels" and can.who == "passive" and not can.oracle:
+            if portfolio == "thorough":
+                yield cls()
+            elif cls.in_default is not None and not can.acts:
+                yield build_attack(Named(name=name, **cls.in_default))
