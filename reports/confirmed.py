@@ -97,9 +97,9 @@ def _row(point: ConfirmedPoint, moved: Sequence[str]) -> dict[str, Any]:
         "on_front": point.on_front,
         "stays": point.outcome if point.stays is None else f"{point.stays:.2f}",
         "searched_utility": words.score(point.searched["utility"]),
-        "utility": _span(point.utility, point.utility_interval),
+        "utility": words.span(point.utility, point.utility_interval),
         "searched_leakage": words.score(point.searched["leakage"]),
-        "leakage": _span(point.leakage, point.leakage_interval),
+        "leakage": words.span(point.leakage, point.leakage_interval),
         "attack": point.attack,
     }
 
@@ -107,14 +107,11 @@ def _row(point: ConfirmedPoint, moved: Sequence[str]) -> dict[str, Any]:
 def _undefended(model: UndefendedModel) -> dict[str, Any] | None:
     if model.outcome != "ok":
         return None
-    utility, leakage = _span(model.utility, model.utility_interval), _span(model.leakage, model.leakage_interval)
+    utility, leakage = (
+        words.span(model.utility, model.utility_interval),
+        words.span(model.leakage, model.leakage_interval),
+    )
     return {"seeds": model.seeds, "utility": utility, "leakage": leakage}
-
-
-def _span(value: float | None, interval: tuple[float, float] | None) -> str:
-    if value is None or interval is None:
-        return "–"
-    return f"{words.score(value)} ({words.score(interval[0])} to {words.score(interval[1])})"
 
 
 def _apart(line: Line) -> str:

@@ -7,13 +7,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from tune_vfl.evaluation.checks import NEARLY_DONE
 from tune_vfl.protocol.hooks import Hooks
-
-WHEN = 0.9
-"""The share of the steps after which the model is looked at."""
-
-STILL_LEARNING = 0.005
-"""A utility that rises by as much over the last steps was not trained to the end."""
 
 
 class BeforeEnd(Hooks):
@@ -30,7 +25,7 @@ class BeforeEnd(Hooks):
     look: Callable[[], Tensor]
 
     def __init__(self, steps: int) -> None:
-        self._left = max(1, math.floor(WHEN * steps))
+        self._left = max(1, math.floor(NEARLY_DONE * steps))
         self.scores: Tensor | None = None
 
     def top_step(self) -> None:

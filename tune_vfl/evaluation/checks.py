@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from tune_vfl.evaluation.before_end import STILL_LEARNING, WHEN
 from tune_vfl.statistics.intervals import WIDEST
 
 if TYPE_CHECKING:
     from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import Outcome
 
+NEARLY_DONE = 0.9
+"""The share of the steps after which an undefended model is looked at for the first time."""
+STILL_LEARNING = 0.005
+"""A utility that moves by as much over the last steps was not trained to the end."""
 FEWEST_SEEDS = 3
 FEWEST_OF_A_CLASS = 20
 """Test rows of the rarest class below which a utility moves by its single rows."""
@@ -62,7 +65,7 @@ def checks_of_undefended(outcome: Outcome, sure: Certainty, guess: float) -> Ite
     yield Check(name="useful", ok=low > guess, says=says)
     if outcome.utility and len(outcome.utility_before_end) == len(outcome.utility.values):
         late = float(np.mean(outcome.utility.values) - np.mean(outcome.utility_before_end))
-        says = f"the undefended utility moved by {late:+.4f} over the last {1 - WHEN:.0%} of the steps"
+        says = f"the undefended utility moved by {late:+.4f} over the last {1 - NEARLY_DONE:.0%} of the steps"
         hint = "" if abs(late) < STILL_LEARNING else "; train longer, or with a smaller learning rate"
         yield Check(name="trained", ok=abs(late) < STILL_LEARNING, says=says + hint)
     leakage = outcome.objectives[1]

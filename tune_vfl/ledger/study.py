@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.errors import SelectionError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.selecting import select as select_point
+from tune_vfl.ledger.trust import NONE, Trust, trust_of
 from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
@@ -74,10 +75,12 @@ class Study:
 
         Returns:
             A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the
-            seeds, and ``attacks``, the success of each by name.
+            seeds and 90% intervals, ``leakage_worst_seed``, ``gain_kept`` (the share of what the federation adds to the
+            label party's own model; null where it adds nothing), and ``attacks``, the success of each by name.
         """
-        confirmed = self.record().confirmed
-        points = [self._point(t, confirmed, attack) for t in self.front_trials(attack)]
+        record = self.record()
+        trust = trust_of(record)
+        points = [self._point(t, record.confirmed, attack, trust) for t in self.front_trials(attack)]
         return sorted(points, key=lambda p: (-p["utility"], p["number"]))
 
     def hypervolume(self) -> float:
@@ -95,6 +98,7 @@ class Study:
         from tune_vfl.machine.places import resolve_uri
 
         record = self.record()
+        trust = trust_of(record)
         return {
             "schema": STUDY_SCHEMA,
             "study": self.name,
@@ -102,9 +106,10 @@ class Study:
             "trials": record.by_outcome(),
             "hypervolume": self.hypervolume(),
             "reference_point": list(record.reference_point),
-            "baseline": _baseline(record),
+            "baseline": _baseline(record, trust),
             "front": self.frontier(),
             "knee": self.knee(),
+            "checks": [check.model_dump() for check in trust.checks],
             "mlflow": {"experiment": self.name, "tracking_uri": resolve_uri(record.spec.tracking)},
         }
 
@@ -154,9 +159,13 @@ class Study:
         return Measured(metric=metric, **numbers, confirmed=Again(**kept))
 
     def _point(
-        self, trial: TrialRecord, confirmed: Mapping[int, ConfirmedPoint], attack: str | None = None
+        self,
+        trial: TrialRecord,
+        confirmed: Mapping[int, ConfirmedPoint],
+        attack: str | None = None,
+        trust: Trust = NONE,
     ) -> dict[str, Any]:
-        outcome = trial.outcome
+        outcome, sure = trial.outcome, trust.trials.get(trial.number)
         again = confirmed.get(trial.number)
         spread = outcome.leakage_std if attack is None else outcome.attacks[attack].advantage_std
         return {
@@ -166,6 +175,8 @@ class Study:
             "leakage": _leakage(trial, attack),
             "utility_std": outcome.utility.std if outcome.utility else 0.0,
             "leakage_std": spread or 0.0,
+            **({} if sure is None else sure.numbers()),
+            **({} if trust.alone is None else {"gain_kept": trust.alone.kept(_utility(trial))}),
             "attacks": {name: score.mean for name, score in outcome.attacks.items()},
             "measure": self._ledger.study.measure,
             "confirmed": again is not None,
@@ -181,7 +192,7 @@ def _leakage(trial: TrialRecord, attack: str | None) -> float:
     return trial.outcome.objectives[1] if attack is None else trial.outcome.attacks[attack].advantage
 
 
-def _baseline(record: StudyRecord) -> dict[str, Any] | None:
+def _baseline(record: StudyRecord, trust: Trust) -> dict[str, Any] | None:
     """Return the undefended model's numbers; its outcome alone when it has none."""
     outcome = record.baseline
     if outcome is None:
@@ -196,6 +207,8 @@ def _baseline(record: StudyRecord) -> dict[str, Any] | None:
         "leakage": leakage,
         "utility_std": outcome.utility.std if outcome.utility else 0.0,
         "leakage_std": outcome.leakage_std or 0.0,
+        **({} if trust.baseline is None else trust.baseline.numbers()),
+        **({} if trust.alone is None else {"alone": trust.alone.utility, "alone_interval": list(trust.alone.interval)}),
         "attacks": {name: score.mean for name, score in outcome.attacks.items()},
         "measure": record.measure,
     }
