@@ -61,7 +61,8 @@ def again(record: StudyRecord, number: int) -> str:
         return ""
     if point.outcome != "ok":
         return f"Measured again with fresh seeds it ended as {point.outcome}: {point.reason}."
-    utility, leakage = _span(point.utility, point.utility_interval), _span(point.leakage, point.leakage_interval)
+    utility = words.span(point.utility, point.utility_interval)
+    leakage = words.span(point.leakage, point.leakage_interval)
     found = f"{words.metric(record.cell.metric)} {utility} and leakage {leakage}"
     goes = "" if point.confirmed else " It does not stay on the front: choose one that does."
     return f"On fresh seeds it has {found}.{goes}"

@@ -176,6 +176,10 @@ def _note(record: StudyRecord, now: Standing) -> str:
         "",
         "Paste one of these into the search field of the runs table:",
         "",
-        *(f"- {what}: `` {query} ``" for what, query in FILTERS.items() if record.confirmation or CONFIRMED not in query),
+        *(
+            f"- {what}: `` {query} ``"
+            for what, query in FILTERS.items()
+            if record.confirmation or CONFIRMED not in query
+        ),
     ]
     return "\n".join(lines)
