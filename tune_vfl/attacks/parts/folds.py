@@ -63,8 +63,8 @@ class Labeled:
     @property
     def apart(self) -> Tensor:
         """``(*trials, REPEATS, A, A)`` bool: rows that are in different folds of a repeat."""
-        held_out = self.held_out.unflatten(-2, (REPEATS, -1))
-        return held_out.transpose(-1, -2) @ held_out == 0
+        by_repeat = self.held_out.view(*self.y.shape[:-1], REPEATS, -1, self.y.shape[-1])
+        return torch.matmul(by_repeat.transpose(-1, -2), by_repeat) == 0
 
     def said_of_held_out(self, logits: Tensor) -> Tensor:
         """Return what is said of each row by the fit without it: log probabilities ``(*trials, ..., REPEATS, K, A)``.
@@ -73,7 +73,8 @@ class Labeled:
             logits: ``(*trials, ..., R, K, A)`` of all rows under the fits without each fold.
         """
         mask = self._among(self.held_out, logits.dim() - self.places.dim() - 1).unsqueeze(-2)
-        own = (logits * mask).unflatten(-3, (REPEATS, -1)).sum(-3)
+        heard = logits * mask
+        own = heard.view(*heard.shape[:-3], REPEATS, -1, *heard.shape[-2:]).sum(-3)
         return own - own.logsumexp(-2, keepdim=True)
 
     def log_loss(self, said: Tensor) -> Tensor:
