@@ -53,16 +53,11 @@ class AttackScore(Score):
         floor: the best success that needs no VFL: the larger of the guess and ``r_lower`` (mean over seeds).
         floors: one a seed; empty in an outcome of measure 1.
         guess: the best constant guess: AUC 0.5, or the majority share; 0 for a reconstruction.
-<<<<<<< HEAD
-        r_lower: the same attack on an untrained bottom model, where it needs no gradients.
+        r_lower: the same attack on an untrained bottom model, where it reads one; noise stands in for gradients.
         variant: the variant that the success belongs to; ``chosen`` where the attacker's own validation picks one of
             several, another one in another seed.
         candidates: success by seed of everything that the attacker may commit to: its variants, those among which it
             can choose as ``chosen``; empty in an outcome of measure 1.
-=======
-        r_lower: the same attack on an untrained bottom model, where it reads one; noise stands in for gradients.
-        variant: the variant that the success belongs to.
->>>>>>> f60689b (Gradient completion: least squares screen, a blend, tests, its table)
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.
         upper_bound: the attacker could not have picked this variant, or uses an oracle.
         weak_attack: success below ``r_lower``: the attack is too weak to say anything about the defense.
