@@ -15,7 +15,7 @@ from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.gradient_completion import MOMENTS
 from tune_vfl.attacks.parts.blocks import WIDEST, Block, log_norms, rows_of
 from tune_vfl.attacks.parts.folds import FOLDS, REPEATS, SHARPER, Labeled
-from tune_vfl.attacks.parts.heads import LinearHead, NearestHead, fit_alike
+from tune_vfl.attacks.parts.heads import STRENGTHS, LinearHead, NearestHead, fit_alike
 from tune_vfl.attacks.parts.kmeans import unit
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import measure_references
@@ -176,7 +176,7 @@ def test_a_linear_head_on_fewer_columns_than_rows_and_on_more_is_a_logistic_regr
         x = block.at(torch.arange(200)).double().numpy()
         # Which strength was chosen is not told: one of them it must be.
         away = []
-        for strength in (0.01, 0.1, 1.0, 10.0):
+        for strength in STRENGTHS:
             twin = LogisticRegression(C=strength, tol=1e-8, max_iter=5000).fit(x[:24], y.numpy())
             away.append(np.abs(twin.predict_proba(x) - head.scores().numpy()).max())
         assert min(away) < 0.05

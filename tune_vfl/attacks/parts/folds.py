@@ -98,19 +98,22 @@ class Labeled:
         moments = centered.transpose(-1, -2) @ centered
         eye = torch.eye(moments.shape[-1], device=columns.device)
         root = torch.linalg.cholesky(moments + penalties.view(-1, 1, 1) * eye)
-        half = torch.linalg.solve_triangular(root, centered.transpose(-1, -2), upper=False)
-        fit = half.transpose(-1, -2) @ half + 1 / rows
+        half = torch.linalg.solve_triangular(root, centered.transpose(-1, -2), upper=False).transpose(-1, -2)
+        half = pad(half, (0, 1), value=rows**-0.5)  # P = half half', the last column being the intercept's
         target = self._among(self.targets, 2)
-        residual = target - fit @ target
+        residual = target - half @ (half.transpose(-1, -2) @ target)
         places = self.places[..., : self.places.shape[-2] // REPEATS, :]
-        heads, folds, size = fit.shape[len(lead) : -2], *places.shape[-2:]
+        heads, (folds, size) = half.shape[len(lead) : -2], places.shape[-2:]
         at = self._among(places, 2).expand(*lead, *heads, folds, size)
-        pairs = (at.unsqueeze(-1) * (rows + 1) + at.unsqueeze(-2)).flatten(-3)
-        inside = pad(fit, (0, 1, 0, 1)).flatten(-2).gather(-1, pairs).view(*at.shape, size)
-        flat = at.flatten(-2).unsqueeze(-1).expand(*lead, *heads, folds * size, k)
-        left = pad(residual, (0, 0, 0, 1)).gather(-2, flat).view(*at.shape, k)
-        truth = pad(target, (0, 0, 0, 1)).expand(*lead, *heads, rows + 1, k).gather(-2, flat).view(*at.shape, k)
-        without = torch.cholesky_solve(left, torch.linalg.cholesky(torch.eye(size, device=fit.device) - inside))
+        flat = at.flatten(-2).unsqueeze(-1)
+
+        def by_fold(x: Tensor) -> Tensor:
+            whole = pad(x, (0, 0, 0, 1)).expand(*lead, *heads, rows + 1, x.shape[-1])
+            return whole.gather(-2, flat.expand(*flat.shape[:-1], x.shape[-1])).view(*at.shape, x.shape[-1])
+
+        mine, left, truth = by_fold(half), by_fold(residual), by_fold(target)
+        outside = torch.eye(size, device=half.device) - mine @ mine.transpose(-1, -2)
+        without = torch.cholesky_solve(left, torch.linalg.cholesky(outside))
         logits = (k * (truth - without)).transpose(-1, -2).contiguous()
         truth = truth.transpose(-1, -2)
         own, real = (logits * truth).sum(-2), truth.sum(-2)

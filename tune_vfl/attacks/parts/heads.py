@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from tune_vfl.attacks.parts.blocks import Block
     from tune_vfl.attacks.parts.folds import Labeled
 
-STRENGTHS = (0.01, 0.1, 1.0, 10.0)
+STRENGTHS = (0.01, 0.3, 10.0)
 NEIGHBORS = 5
 SHORTLIST = 2
 """Of heads alike, so many get the folds of a logistic regression."""
 SHARPNESS = 10.0
 """How much the blend prefers heads: by how many times, in logs, for a log loss that is less by 1."""
 _RAREST = 1e-6
-_STEPS = 15
+_STEPS = 12
 _CHUNK = 4096
 
 
