@@ -82,6 +82,7 @@ UNDEFENDED = {name: Trial(name) for name in ATTACKS.names()} | {
     "active": Trial("active", variants=ATTACKER_MODELS),
     "direct": DIRECT,
     "grad_cluster": Trial("grad_cluster", "digits"),
+    "gradient_completion": Trial("gradient_completion", "digits", seeds=3),
     "bli": Trial("bli", "digits", NO_TOP),
     "embedding_extension": Trial("embedding_extension", variants=ATTACKER_MODELS),
 }
