@@ -1,7 +1,8 @@
 """From outcomes and records to blocks: utilities ``(N, S)`` and signed advantages ``(K, N, S)``.
 
 The K attacks of a block are everything that an attacker may commit to: each attack's candidates are attacks of their
-own, because the choice among them is made by the statistics, on other seeds than those that are scored.
+own, because the choice among them is made by the statistics, on other seeds than those that are scored. So is the
+choice among several passive parties, each of which is an attacker with its own floor.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Name = tuple[str, str]
-"""An attack and one of its candidates."""
+"""An attack, by one of several passive parties where there are several, and one of its candidates."""
 
 
 class Block(NamedTuple):
@@ -43,7 +44,7 @@ def names_of(outcomes: Iterable[Outcome], records: Iterable[SeedRecord] = ()) ->
     """Return the attacks with their candidates, all that occur, in the order in which they do."""
     found: dict[Name, None] = {}
     for outcome in outcomes:
-        found.update({(a, c): None for a, score in outcome.attacks.items() for c in candidates_of(score)})
+        found.update({(a, c): None for a, score in outcome.attackers.items() for c in candidates_of(score)})
     for record in records:
         found.update({(a, c): None for a, seen in record.attacks.items() for c in seen.candidates})
     return list(found)
@@ -57,7 +58,7 @@ def searched(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Block:
         names: from :func:`names_of`.
     """
     utility = [o.utility.values if o.utility else [] for o in outcomes]
-    gains = [[_gain(o.attacks[a], c) for o in outcomes] for a, c in names]
+    gains = [[_gain(o.attackers[a], c) for o in outcomes] for a, c in names]
     return Block(np.asarray(utility, dtype=np.float64), np.asarray(gains, dtype=np.float64))
 
 
@@ -93,7 +94,8 @@ def steady(record: SeedRecord, outcome: Outcome, names: Sequence[Name]) -> list[
         outcome: of the same setting in the search.
         names: from :func:`names_of`.
     """
-    return [_steady_gain(record, outcome.attacks[a], a, c) for a, c in names]
+    scores = outcome.attackers
+    return [_steady_gain(record, scores[a], a, c) for a, c in names]
 
 
 def _steady_gain(record: SeedRecord, score: AttackScore, attack: str, candidate: str) -> float:

@@ -127,8 +127,8 @@ class References(Strict):
     """What a trial's attacks are compared with. It is measured once a model, for every setting of the defense.
 
     Attributes:
-        r_lower: by attack, its success on an untrained bottom model, one value a seed; only for attacks that need no
-            gradients.
+        r_lower: by attack, or by ``ATTACK/PARTY`` with several passive parties, its success on an untrained bottom
+            model, one value a seed; only for attacks that read one.
     """
 
     r_lower: dict[str, list[float]] = Field(default_factory=dict)
