@@ -104,6 +104,10 @@ class Outcome(BaseModel):
         utility: the dataset's own metric on true test labels through the defense's decoder.
         utility_variance: how far each seed's utility would move on other test rows, from the rows alone; empty where
             the metric has no formula.
+        rows_shared: how much of that the spread over seeds lacks: 1 where all seeds share their test rows, else the
+            share of the rows that a seed tests on; 0 in an outcome of measure 1.
+        rarest_in_test: the fewest test rows that a class has with any seed; None in an outcome of measure 1.
+        utility_before_end: each seed's utility when 90% of the steps were done; only of the undefended model.
         attacks: every attack's score by name.
         leakage: the largest mean advantage over the attacks, 0 when none was asked for; None unless ``ok``.
         leakage_std: that attack's ``advantage_std``.
@@ -118,6 +122,9 @@ class Outcome(BaseModel):
     reason: str = ""
     utility: Score | None = None
     utility_variance: list[float] = Field(default_factory=list)
+    rows_shared: float = 0.0
+    rarest_in_test: int | None = None
+    utility_before_end: list[float] = Field(default_factory=list)
     attacks: dict[str, AttackScore] = Field(default_factory=dict)
     leakage: float | None = None
     leakage_std: float | None = None

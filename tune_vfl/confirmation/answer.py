@@ -11,6 +11,7 @@ import numpy as np
 
 from tune_vfl.confirmation.checks import checks_of, rows_of
 from tune_vfl.confirmation.values import Block, fresh, names_of, searched
+from tune_vfl.evaluation.certainty import Name
 from tune_vfl.ledger.confirmations import (
     FIRST_SEED,
     UNDEFENDED,
@@ -39,7 +40,6 @@ from tune_vfl.statistics.rejects import FEWEST_SEEDS
 
 if TYPE_CHECKING:
     from tune_vfl.confirmation.contest import Contest
-    from tune_vfl.confirmation.values import Name
     from tune_vfl.ledger.records import TrialRecord
     from tune_vfl.outcome import Outcome
     from tune_vfl.statistics import Bounds, Estimate, Plan

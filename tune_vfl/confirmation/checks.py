@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tune_vfl.ledger.confirmations import Check
+from tune_vfl.evaluation.checks import Check
 from tune_vfl.statistics import undecided
 
 if TYPE_CHECKING:

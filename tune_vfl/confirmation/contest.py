@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tune_vfl.confirmation.values import Name, names_of, searched, steady
+from tune_vfl.confirmation.values import names_of, searched, steady
 from tune_vfl.errors import StudyError
+from tune_vfl.evaluation.certainty import Name
 from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, Place, SeedRecord
 from tune_vfl.metrics import pareto
 from tune_vfl.statistics import Plan, candidates, differences, dominance, leakage_differences, membership, plan, totals
