@@ -53,6 +53,21 @@ def _section(record: StudyRecord, found: Confirmation) -> Section:
     )
 
 
+def again(record: StudyRecord, number: int) -> str:
+    """Say in a sentence what a confirmation found of one setting; empty where it was not part of one."""
+    points = record.confirmation.points if record.confirmation else ()
+    point = next((p for p in points if p.number == number), None)
+    if point is None:
+        return ""
+    if point.outcome != "ok":
+        return f"Measured again with fresh seeds it ended as {point.outcome}: {point.reason}."
+    utility = words.span(point.utility, point.utility_interval)
+    leakage = words.span(point.leakage, point.leakage_interval)
+    found = f"{words.metric(record.cell.metric)} {utility} and leakage {leakage}"
+    goes = "" if point.confirmed else " It does not stay on the front: choose one that does."
+    return f"On fresh seeds it has {found}.{goes}"
+
+
 def _stays(found: Confirmation) -> str:
     front = [p for p in found.points if p.on_front]
     stay = sum(p.confirmed for p in front)

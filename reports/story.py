@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from reports import words
+from reports.confirmed import again
 from reports.frontier import FrontierInfo, Point, frontier_info
 from tune_vfl.spec.cell import is_ordinary
 
@@ -86,7 +87,7 @@ def _answer(record: StudyRecord, info: FrontierInfo) -> str:
     if info.undefended is None:
         ends = f"{info.metric} {words.score(knee.utility)} at leakage {words.score(knee.leakage)}"
         return f"{share} {choice}: {ends}; the undefended model was not measured."
-    return f"{share} {choice}: {_cost(info, knee)}"
+    return f"{share} {choice}: {_cost(info, knee)} {again(record, knee.number)}".rstrip()
 
 
 def _nothing_recommended(info: FrontierInfo) -> str:

@@ -64,6 +64,15 @@ class CellTrainable(PackTrainable):
         return references, fmean(guessed(task)[: len(cell.seeds)])
 
     @classmethod
+    def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:
+        """Measure R_lower of every attack that has one, with the cell's own seeds."""
+        cls.prepare_worker()
+        from tune_vfl.evaluation.measuring import references_of
+        from tune_vfl.evaluation.task import Task
+
+        return references_of(Task.open(cell))
+
+    @classmethod
     def most_per_pack(cls, cell: Cell) -> int:
         """Return how many trials' recordings fit into memory, 1 where model or defense does not stack."""
         from tune_vfl.evaluation.packs import trials_that_fit

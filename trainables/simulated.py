@@ -85,6 +85,11 @@ class SimulatedTrainable(PackTrainable):
         return References(), GUESS
 
     @classmethod
+    def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:
+        """Nothing to measure."""
+        return References()
+
+    @classmethod
     def most_per_pack(cls, cell: Cell) -> int:
         """Everything stacks."""
         return 64

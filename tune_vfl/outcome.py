@@ -51,7 +51,7 @@ class Score(BaseModel):
 
 
 class AttackScore(Score):
-    """How well one attack did: its best variant's success over the seeds.
+    """How well one attack did: the success over the seeds of the variant it chooses itself, else of its best one.
 
     With several passive parties it is the score of the one whose advantage is largest, and variants are called by party
     and variant, such as ``bank/logreg``.
@@ -65,7 +65,7 @@ class AttackScore(Score):
         floor: the best success that needs no VFL: the larger of the guess and ``r_lower`` (mean over seeds).
         floors: one a seed; empty in an outcome of measure 1.
         guess: the best constant guess: AUC 0.5, or the majority share; 0 for a reconstruction.
-        r_lower: the same attack on an untrained bottom model, where it needs no gradients.
+        r_lower: the same attack on an untrained bottom model, where it reads one; noise stands in for gradients.
         variant: the variant that the success belongs to; ``chosen`` where the attacker's own validation picks one of
             several, another one in another seed.
         candidates: success by seed of everything that the attacker may commit to: its variants, those among which it

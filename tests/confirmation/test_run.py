@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -27,14 +28,6 @@ from tune_vfl.search import load_study
 from tune_vfl.search.runner import Work
 
 pytestmark = pytest.mark.usefixtures("home")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _ray() -> Any:
-    yield
-    import ray
-
-    ray.shutdown()
 
 
 def go(seeds: int = 3, **options: Any) -> Confirmed:
@@ -78,11 +71,22 @@ def wait_for_records(count: int, process: subprocess.Popen[str]) -> None:
         assert process.poll() is None, process.communicate()
         if len(kept()) >= count:
             return
-        time.sleep(0.1)
+        time.sleep(0.5)
     pytest.fail("the driver did not get going")
 
 
-def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_path: Path) -> None:
+def interrupt_after(count: int) -> None:
+    """Press Ctrl-C in this process once more records than ``count`` are kept."""
+
+    def press() -> None:
+        while len(kept()) <= count:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+
+
+def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_path: Path, capfd: Any) -> None:
     scales = SCALES[::2]
     searched(scales=scales).close()
     assert load_study("study").frontier()[0]["confirmed"] is False
@@ -93,12 +97,11 @@ def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_
     after_kill = kept()
     assert load_study("study").record().confirmation is None, "half a confirmation is none"
 
-    driver = start_driver(tmp_path / "second")
-    wait_for_records(len(after_kill) + 1, driver)
-    os.killpg(driver.pid, signal.SIGINT)
-    out, err = driver.communicate(timeout=180)
-    assert (driver.returncode, out.strip()) == (0, "stopped"), err
-    assert re.search(r"at least \d+ trainings are owed: 'tune-vfl confirm study'", err)
+    interrupt_after(len(after_kill))
+    stopped = go(sleep=0.3, journal=str(tmp_path / "second"))
+    assert stopped.answer is None
+    assert stopped.owed > 0
+    assert re.search(r"at least \d+ trainings are owed: 'tune-vfl confirm study'", capfd.readouterr().err)
     after_stop = kept()
     places = {(0.0 if n == UNDEFENDED else scales[n], seed) for n, seed in after_kill}
     second = trained(tmp_path / "second")

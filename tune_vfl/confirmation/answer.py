@@ -70,7 +70,7 @@ def answer_of(
         baseline=table.undefended(),
         lines=tuple(table.lines()),
         gap=_gap(points),
-        checks=tuple(checks_of(contest.record, points, facts)),
+        checks=tuple(checks_of(contest.record, points, facts, by_rows=table.by_rows)),
     )
 
 
@@ -121,6 +121,11 @@ class _Table:
         outcomes = [t.outcome for t in contest.points]
         self._names: list[Name] = names_of(outcomes, [r for records in self._records for r in records])
         self._known: dict[int, _Measured] = {}
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether every record says how far its utility would move on other test rows."""
+        return all(r.variance is not None for records in self._records for r in records)
 
     def points(self) -> list[ConfirmedPoint]:
         """Return all settings that took part."""
