@@ -118,7 +118,7 @@ class _Attempt:
         better = other.found.mismatch.mean(-1) < self.found.mismatch.mean(-1)
 
         def choose(mine: Tensor, others: Tensor) -> Tensor:
-            return torch.where(better.view(*better.shape, *[1] * (mine.dim() - better.dim())), others, mine)
+            return torch.where(better.view((*better.shape, *[1] * (mine.dim() - better.dim()))), others, mine)
 
         pairs = zip(self._parts(), other._parts(), strict=True)
         rows, mismatch, *error = (choose(mine, others) for mine, others in pairs)

@@ -17,7 +17,7 @@ from tune_vfl.protocol.granted import Pairs
 _log = logging.getLogger(__name__)
 
 FOLDS = 4
-STRENGTHS = (1e-4, 1e-2, 1e-1, 1.0)
+STRENGTHS = (1e-4, 1e-2, 1.0, 100.0)
 """Weights of the ridge, a secret's mean squared distance from what was to be expected in units of its own spread."""
 DRAWS = 32
 """Guesses that tell what is to be expected of a secret."""
