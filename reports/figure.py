@@ -37,6 +37,7 @@ def draw_frontier(infos: Sequence[FrontierInfo]) -> Figure:
     )
     _frame(axes, canvas, infos)
     _guess(axes, layout)
+    _alone(axes, layout)
     for layer in layout.layers:
         _layer(axes, layer, canvas, fill=len(infos) == 1)
     _undefended(axes, layout)
@@ -101,6 +102,21 @@ def _guess(axes: Axes, layout: Layout) -> None:
     axes.annotate(text, where, (-4, 5), textcoords="offset points", ha="right", color=SOFT, fontsize=size)
 
 
+def _alone(axes: Axes, layout: Layout) -> None:
+    """Draw the line of the label party's own model, where it is in view."""
+    if layout.alone_y is None or layout.alone_utility is None:
+        return
+    axes.axhline(layout.alone_utility, color=SOFT, linestyle=(0, (6, 3)), linewidth=1.2)
+    where, size = (layout.canvas.limits.x[1], layout.alone_utility), _points(layout.canvas.font * 0.9)
+    text = f"the label party alone, {layout.alone_utility:.3g}"
+    axes.annotate(text, where, (-4, 5), textcoords="offset points", ha="right", color=SOFT, fontsize=size)
+
+
+def _errors(marks: Sequence[tuple[float, tuple[float, float]]]) -> list[list[float]]:
+    """Return how far bars reach below and above their marks; a mark may lie beyond an end of its interval."""
+    return [[max(0.0, at - low) for at, (low, _) in marks], [max(0.0, high - at) for at, (_, high) in marks]]
+
+
 def _layer(axes: Axes, layer: Layer, canvas: Canvas, *, fill: bool) -> None:
     info, color, marker = layer.info, layer.color, _MARKERS[layer.shape]
     behind = [p for p in info.points if not p.on_front]
@@ -125,8 +141,8 @@ def _layer(axes: Axes, layer: Layer, canvas: Canvas, *, fill: bool) -> None:
     axes.errorbar(
         xs,
         ys,
-        xerr=[p.leakage_std for p in info.front],
-        yerr=[p.utility_std for p in info.front],
+        xerr=_errors([(p.leakage, p.leakage_span) for p in info.front]),
+        yerr=_errors([(p.utility, p.utility_span) for p in info.front]),
         fmt="none",
         ecolor=color,
         elinewidth=1.0,
@@ -148,8 +164,8 @@ def _undefended(axes: Axes, layout: Layout) -> None:
         axes.errorbar(
             [known.leakage],
             [known.utility],
-            xerr=[known.leakage_std],
-            yerr=[known.utility_std],
+            xerr=_errors([(known.leakage, known.leakage_span)]),
+            yerr=_errors([(known.utility, known.utility_span)]),
             fmt="x",
             color=INK,
             markersize=8,
@@ -184,8 +200,7 @@ def _title(axes: Axes, infos: Sequence[FrontierInfo]) -> None:
     size = _points(16)
     if len(infos) == 1:
         info = infos[0]
-        seeds = words.count(info.seeds, "seed")
-        counts = f"{len(info.front)} of {words.count(len(info.points), 'setting')} on the front, bars: std of {seeds}"
+        counts = f"{len(info.front)} of {words.count(len(info.points), 'setting')} on the front, bars: {info.bars}"
         if len(info.moved) == 1:
             counts += f", labels: {info.moved[0]}"
         axes.set_title(info.title, loc="left", color=INK, fontsize=size, weight="bold", pad=12)

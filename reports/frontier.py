@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports import words
 from tune_vfl.ledger.standing import standing
+from tune_vfl.ledger.trust import NONE, Trust, trust_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
 
@@ -21,7 +23,8 @@ class Point(NamedTuple):
     Attributes:
         number: its number; ``params``: its parameters.
         label: the parameters that the search varies, in short; where it varies only one, the value without a name.
-        utility, leakage: means over the seeds; ``*_std``: their standard deviations.
+        utility, leakage: means over the seeds; ``*_std``: their standard deviations; ``*_span``: the ends of their
+            bars, 90% intervals where there are any, else one standard deviation to either side.
         on_front, is_knee: whether it is on the front, and whether it is the front's knee.
         weak: the attacks that did worse on it than on an untrained model, and so say nothing about the defense.
     """
@@ -33,18 +36,22 @@ class Point(NamedTuple):
     leakage: float
     utility_std: float
     leakage_std: float
+    utility_span: tuple[float, float]
+    leakage_span: tuple[float, float]
     on_front: bool
     is_knee: bool
     weak: tuple[str, ...]
 
 
 class Undefended(NamedTuple):
-    """The undefended model, under the same attacks: means over the seeds, and ``*_std``, their standard deviations."""
+    """The undefended model, under the same attacks; fields as those of :class:`Point`."""
 
     utility: float
     leakage: float
     utility_std: float
     leakage_std: float
+    utility_span: tuple[float, float]
+    leakage_span: tuple[float, float]
 
 
 class FrontierInfo(NamedTuple):
@@ -60,6 +67,7 @@ class FrontierInfo(NamedTuple):
         hypervolume: the area that the front dominates, bounded by (guess_utility, leakage 1).
         seeds: how many seeds a point is the mean of.
         moved: the parameters that the search varies.
+        trust: intervals, checks, and what the label party reaches alone.
     """
 
     study: str
@@ -73,6 +81,12 @@ class FrontierInfo(NamedTuple):
     hypervolume: float
     seeds: int
     moved: tuple[str, ...]
+    trust: Trust = NONE
+
+    @property
+    def bars(self) -> str:
+        """What the bars of its points are."""
+        return "90% intervals" if self.trust.trials else f"std of {words.count(self.seeds, 'seed')}"
 
 
 class Limits(NamedTuple):
@@ -84,10 +98,10 @@ class Limits(NamedTuple):
 
 def frontier_info(record: StudyRecord) -> FrontierInfo:
     """Compute the frontier of a study; an empty or unfinished study gives an empty or partial one."""
-    now = standing(record.trials, record.reference_point)
+    now, trust = standing(record.trials, record.reference_point), trust_of(record)
     moved = moving_params(record)
     points = tuple(
-        _point(t, moved, on_front=now.ranks[t.number] == 0, is_knee=t.number == now.knee)
+        _point(t, moved, trust, on_front=now.ranks[t.number] == 0, is_knee=t.number == now.knee)
         for t in sorted(record.ok, key=lambda t: t.number)
     )
     return FrontierInfo(
@@ -97,11 +111,12 @@ def frontier_info(record: StudyRecord) -> FrontierInfo:
         points=points,
         front=tuple(sorted((p for p in points if p.on_front), key=lambda p: (p.leakage, p.number))),
         knee=next((p for p in points if p.is_knee), None),
-        undefended=_undefended(record.baseline),
+        undefended=_undefended(record.baseline, trust),
         guess_utility=record.reference_point[0],
         hypervolume=now.hypervolume,
         seeds=len(record.cell.seeds),
         moved=tuple(moved),
+        trust=trust,
     )
 
 
@@ -111,7 +126,7 @@ def moving_params(record: StudyRecord) -> list[str]:
     return [n for n in names if n not in record.cell.fixed]
 
 
-def _point(trial: TrialRecord, moved: Sequence[str], *, on_front: bool, is_knee: bool) -> Point:
+def _point(trial: TrialRecord, moved: Sequence[str], trust: Trust, *, on_front: bool, is_knee: bool) -> Point:
     outcome = trial.outcome
     utility, leakage = outcome.objectives
     return Point(
@@ -122,6 +137,7 @@ def _point(trial: TrialRecord, moved: Sequence[str], *, on_front: bool, is_knee:
         leakage=leakage,
         utility_std=outcome.utility.std if outcome.utility else 0.0,
         leakage_std=outcome.leakage_std or 0.0,
+        **_spans(outcome, trust.trials.get(trial.number)),
         on_front=on_front,
         is_knee=is_knee,
         weak=tuple(name for name, score in outcome.attacks.items() if score.weak_attack),
@@ -132,12 +148,22 @@ def _is_one(trial: TrialRecord, moved: Sequence[str]) -> bool:
     return len(moved) == 1 and moved[0] in trial.params
 
 
-def _undefended(baseline: Outcome | None) -> Undefended | None:
+def _spans(outcome: Outcome, sure: Certainty | None) -> dict[str, tuple[float, float]]:
+    utility, leakage = outcome.objectives
+    spread = outcome.utility.std if outcome.utility else 0.0, outcome.leakage_std or 0.0
+    known = (sure.utility_interval, sure.leakage_interval) if sure else (None, None)
+    return {
+        "utility_span": known[0] or (utility - spread[0], utility + spread[0]),
+        "leakage_span": known[1] or (leakage - spread[1], leakage + spread[1]),
+    }
+
+
+def _undefended(baseline: Outcome | None, trust: Trust) -> Undefended | None:
     if baseline is None or baseline.outcome != "ok":
         return None
     utility, leakage = baseline.objectives
     spread = baseline.utility.std if baseline.utility else 0.0
-    return Undefended(utility, leakage, spread, baseline.leakage_std or 0.0)
+    return Undefended(utility, leakage, spread, baseline.leakage_std or 0.0, **_spans(baseline, trust.baseline))
 
 
 def staircase(front: Sequence[Point], right: float) -> list[tuple[float, float]]:
@@ -160,20 +186,18 @@ def staircase(front: Sequence[Point], right: float) -> list[tuple[float, float]]
 def limits(infos: Sequence[FrontierInfo]) -> Limits:
     """Return the part of the plane that shows every point of these studies with its bars, and leakage from 0.
 
-    The line of the guess is shown where that leaves the points at least half of the height.
+    The lines of the guess and of the label party alone are shown where that leaves the points half of the height.
     """
-    marks = [(p.leakage, p.leakage_std, p.utility, p.utility_std) for i in infos for p in i.points]
-    marks += [
-        (u.leakage, u.leakage_std, u.utility, u.utility_std) for u in (i.undefended for i in infos) if u is not None
-    ]
+    marks: list[Point | Undefended] = [p for i in infos for p in i.points]
+    marks += [i.undefended for i in infos if i.undefended is not None]
     if not marks:
         return Limits((0.0, 1.0), (0.0, 1.0))
-    right = max(x + std for x, std, _, _ in marks)
-    bottom = min(y - std for *_, y, std in marks)
-    top = max(y + std for *_, y, std in marks)
-    guess = min((i.guess_utility for i in infos), default=bottom)
-    if guess < bottom and bottom - guess <= top - bottom:
-        bottom = guess
+    right = max(m.leakage_span[1] for m in marks)
+    bottom = min(m.utility_span[0] for m in marks)
+    top = max(m.utility_span[1] for m in marks)
+    for line in [i.trust.alone.utility for i in infos if i.trust.alone] + [i.guess_utility for i in infos]:
+        if line < bottom and bottom - line <= top - bottom:
+            bottom = line
     height = max(top - bottom, 0.01)
     # Room on the left too: a point without leakage must not be cut in half by the axis.
     width = min(1.0, max(right, 0.1))

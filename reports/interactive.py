@@ -27,8 +27,8 @@ def interactive(infos: Sequence[FrontierInfo]) -> Any:
             _trace(info, behind, name=f"{info.study}: dominated", mode="markers", opacity=0.4, marker=look)
         )
         bars = {
-            "error_x": {"type": "data", "array": [p.leakage_std for p in info.front], "thickness": 1},
-            "error_y": {"type": "data", "array": [p.utility_std for p in info.front], "thickness": 1},
+            "error_x": _errors([(p.leakage, p.leakage_span) for p in info.front]),
+            "error_y": _errors([(p.utility, p.utility_span) for p in info.front]),
         }
         line = {"shape": "hv", "color": look["color"], "width": 1.5}
         front = {"mode": "lines+markers", "line": line, "marker": {**look, "size": 10}, **bars}
@@ -41,8 +41,15 @@ def interactive(infos: Sequence[FrontierInfo]) -> Any:
             )
     for guess in {i.guess_utility for i in infos}:
         figure.add_hline(y=guess, line_dash="dot", annotation_text="the best guess")
+    for alone in {i.trust.alone.utility for i in infos if i.trust.alone}:
+        figure.add_hline(y=alone, line_dash="dash", annotation_text="the label party alone")
     figure.update_layout(template="plotly_white", xaxis_title="leakage", yaxis_title="utility")
     return figure
+
+
+def _errors(marks: Sequence[tuple[float, tuple[float, float]]]) -> dict[str, Any]:
+    below, above = [max(0.0, at - low) for at, (low, _) in marks], [max(0.0, high - at) for at, (_, high) in marks]
+    return {"type": "data", "array": above, "arrayminus": below, "symmetric": False, "thickness": 1}
 
 
 def _trace(info: FrontierInfo, points: Sequence[Point], **look: Any) -> Any:

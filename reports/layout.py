@@ -62,6 +62,7 @@ class Layout(NamedTuple):
         undefended: the pixels of the undefended models; a model that studies share is there once.
         guess_y: the pixel of the line of the best guess; None when it lies below the view.
         guess_utility: the utility of that guess; None when the studies have different ones.
+        alone_y, alone_utility: the same of the label party's own model; None also where it is not in view.
     """
 
     canvas: Canvas
@@ -70,6 +71,8 @@ class Layout(NamedTuple):
     undefended: list[tuple[float, float]]
     guess_y: float | None
     guess_utility: float | None
+    alone_y: float | None = None
+    alone_utility: float | None = None
 
 
 def lay_out(infos: Sequence[FrontierInfo], width: float = 860, height: float = 520, font: float = 13) -> Layout:
@@ -98,8 +101,12 @@ def lay_out(infos: Sequence[FrontierInfo], width: float = 860, height: float = 5
     value = guesses.pop() if len(guesses) == 1 else None
     shown = value is not None and canvas.limits.y[0] <= value <= canvas.limits.y[1]
     guess_y = canvas.y(value) if shown and value is not None else None
-    labels = place(_wishes(canvas, layers, undefended), plot, _obstacles(canvas, layers, undefended, guess_y))
-    return Layout(canvas, layers, labels, undefended, guess_y, value)
+    own = {i.trust.alone.utility if i.trust.alone else None for i in infos}
+    alone = own.pop() if len(own) == 1 else None
+    alone_y = canvas.y(alone) if alone is not None and canvas.limits.y[0] <= alone <= canvas.limits.y[1] else None
+    lines = [y for y in (guess_y, alone_y) if y is not None]
+    labels = place(_wishes(canvas, layers, undefended), plot, _obstacles(canvas, layers, undefended, lines))
+    return Layout(canvas, layers, labels, undefended, guess_y, value, alone_y, alone)
 
 
 def text_width(text: str, font: float) -> float:
@@ -138,9 +145,9 @@ def _ends_first(front: Sequence[Point]) -> list[Point]:
 
 
 def _obstacles(
-    canvas: Canvas, layers: Sequence[Layer], undefended: Sequence[tuple[float, float]], guess_y: float | None
+    canvas: Canvas, layers: Sequence[Layer], undefended: Sequence[tuple[float, float]], lines: Sequence[float]
 ) -> list[Box]:
-    """Return what labels must not cover: points, the undefended models, the front's steps, the line of the guess."""
+    """Return what labels must not cover: points, the undefended models, the front's steps, the lines across."""
     fronts = [canvas.at(p) for layer in layers for p in layer.info.front]
     boxes = [*boxes_around(fronts, canvas.font * 0.45), *boxes_around(undefended, canvas.font * 0.55)]
     rest = [canvas.at(p) for layer in layers for p in layer.info.points if not p.on_front]
@@ -148,6 +155,6 @@ def _obstacles(
     for layer in layers:
         for (x1, y1), (x2, y2) in zip(layer.steps, layer.steps[1:], strict=False):
             boxes.append(Box(min(x1, x2) - 1, min(y1, y2) - 1, abs(x2 - x1) + 2, abs(y2 - y1) + 2))
-    line = canvas.plot.y + canvas.plot.height if guess_y is None else guess_y
-    boxes.append(Box(canvas.plot.x, line - canvas.font * 1.5, canvas.plot.width, canvas.font * 1.7))
+    for line in lines or [canvas.plot.y + canvas.plot.height]:
+        boxes.append(Box(canvas.plot.x, line - canvas.font * 1.5, canvas.plot.width, canvas.font * 1.7))
     return boxes

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from reports import words
+from reports.confirmed import sections
 from reports.figure import save_frontier
 from reports.layout import COLORS, SHAPES
 from reports.story import Story, answers, options, story
@@ -23,7 +24,9 @@ from tune_vfl.machine.version import VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.ledger.trust import Trust
     from tune_vfl.outcome import AttackScore, Outcome
 
 
@@ -108,6 +111,7 @@ def render(records: Sequence[StudyRecord], stories: Sequence[Story]) -> str:
         headline=answers(stories),
         single=stories[0] if len(stories) == 1 else None,
         stories=stories,
+        confirmed=sections(records),
         records=records,
         specs=[spec_text(r) for r in records],
         colors=COLORS,
@@ -131,7 +135,8 @@ def front_rows(records: Sequence[StudyRecord], stories: Sequence[Story]) -> dict
     for record, written in zip(records, stories, strict=True):
         outcomes = {t.number: t.outcome for t in record.ok}
         if written.info.undefended and record.baseline:
-            undefended.append({"study": record.name, **_texts(record.baseline)})
+            sure = written.info.trust.baseline
+            undefended.append({"study": record.name, **_texts(record.baseline, sure, written.info.trust)})
         rows += [
             {
                 "study": record.name,
@@ -140,7 +145,7 @@ def front_rows(records: Sequence[StudyRecord], stories: Sequence[Story]) -> dict
                 "setting": words.setting(p.params, written.info.moved),
                 "knee": p.is_knee,
                 "weak": ", ".join(p.weak),
-                **_texts(outcomes[p.number]),
+                **_texts(outcomes[p.number], written.info.trust.trials.get(p.number), written.info.trust),
             }
             for p in written.info.front
         ]
@@ -159,11 +164,14 @@ def _outcomes(record: StudyRecord) -> list[Outcome]:
     return [t.outcome for t in record.ok] + ([record.baseline] if record.baseline else [])
 
 
-def _texts(outcome: Outcome) -> Mapping[str, Any]:
-    utility = outcome.utility
+def _texts(outcome: Outcome, sure: Certainty | None, trust: Trust) -> Mapping[str, Any]:
+    utility, leakage = outcome.utility, outcome.leakage
+    kept = trust.alone.kept(utility.mean) if trust.alone and utility else None
     return {
-        "utility": words.score(utility.mean, utility.std) if utility else "–",
-        "leakage": words.score(outcome.leakage, outcome.leakage_std),
+        "utility": words.span(utility.mean, sure.utility_interval if sure else None, utility.std) if utility else "–",
+        "kept": "–" if kept is None else f"{kept:.0%}",
+        "leakage": words.span(leakage, sure.leakage_interval if sure else None, outcome.leakage_std),
+        "worst": words.score(sure.leakage_worst_seed) if sure else "–",
         "attacks": {name: _attack(score) for name, score in outcome.attacks.items()},
     }
 

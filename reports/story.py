@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from reports import words
+from reports.confirmed import again
 from reports.frontier import FrontierInfo, Point, frontier_info
 from tune_vfl.spec.cell import is_ordinary
 
@@ -26,6 +27,7 @@ class Story(NamedTuple):
     Attributes:
         info: its frontier.
         asked: what was asked; ``answer``: the answer in a sentence or two.
+        failing: the checks that do not hold, a sentence each; while there are any, nothing is recommended.
         warnings: facts without which a reader would be misled.
         remarks: how to read the numbers, and what the methods noted.
         commands: ``(what it does, command line)``.
@@ -34,6 +36,7 @@ class Story(NamedTuple):
     info: FrontierInfo
     asked: str
     answer: str
+    failing: list[str]
     warnings: list[str]
     remarks: list[str]
     commands: list[tuple[str, str]]
@@ -42,10 +45,12 @@ class Story(NamedTuple):
 def story(record: StudyRecord) -> Story:
     """Put a study into words."""
     info = frontier_info(record)
+    failing = [check.says[:1].upper() + check.says[1:] + "." for check in info.trust.failing]
     return Story(
         info=info,
         asked=_asked(record),
-        answer=_answer(record, info),
+        answer=_nothing_recommended(info) if failing and info.knee else _answer(record, info),
+        failing=failing,
         warnings=[*_unfinished(record), *_useless(info), *_weak(record, info), *_blind(record), *_chance(record)],
         remarks=[*_retrained(record, info), *_upper_bounds(record), *_notes(record)],
         commands=commands(record),
@@ -82,7 +87,12 @@ def _answer(record: StudyRecord, info: FrontierInfo) -> str:
     if info.undefended is None:
         ends = f"{info.metric} {words.score(knee.utility)} at leakage {words.score(knee.leakage)}"
         return f"{share} {choice}: {ends}; the undefended model was not measured."
-    return f"{share} {choice}: {_cost(info, knee)}"
+    return f"{share} {choice}: {_cost(info, knee)} {again(record, knee.number)}".rstrip()
+
+
+def _nothing_recommended(info: FrontierInfo) -> str:
+    share = f"{len(info.front)} of {words.count(len(info.points), 'measured setting')} are on the front"
+    return f"Nothing is recommended while a check fails. {share}."
 
 
 def _cost(info: FrontierInfo, knee: Point) -> str:
@@ -93,6 +103,10 @@ def _cost(info: FrontierInfo, knee: Point) -> str:
     brings = f"takes leakage from {known.leakage:.3f} to {knee.leakage:.3f}"
     if gain <= 0:
         brings = f"does not lower leakage ({known.leakage:.3f} undefended, {knee.leakage:.3f} with it)"
+    sure = info.trust.trials.get(knee.number)
+    if gain > 0 and sure is not None and sure.leakage_interval is not None:
+        low, high = sure.leakage_interval
+        brings += f" (90% interval {low:.3f} to {high:.3f}, before it is confirmed)"
     return f"it {costs} ({knee.utility:.3f} against {known.utility:.3f} undefended) and {brings}."
 
 
@@ -199,6 +213,7 @@ def commands(record: StudyRecord) -> list[tuple[str, str]]:
     """Return what a reader can type next."""
     study = shlex.quote(record.name)
     return [
+        ("measure the front again, with fresh seeds", f"tune-vfl confirm {study} --seeds 10"),
         ("export the knee for other code", f"tune-vfl export {study} --select knee -o best.json"),
         ("print this front", f"tune-vfl frontier {study} --format csv"),
         ("spend more trials", f"tune-vfl resume {study} --trials {2 * record.spec.budget.trials}"),

@@ -25,6 +25,7 @@ def frontier_svg(infos: Sequence[FrontierInfo], width: float = 860, height: floa
         ),
         *_axes(canvas, _utility_name(infos)),
         *_guess(layout),
+        *_alone(layout),
         *(line for k, layer in enumerate(layout.layers) for line in _steps(layer, canvas, fill=len(infos) == 1, k=k)),
         *_undefended(layout),
         *(line for k, layer in enumerate(layout.layers) for line in _points(layer, canvas, k)),
@@ -88,6 +89,16 @@ def _guess(layout: Layout) -> list[str]:
     return [line, f'<text class="note" {text}>{name}</text>']
 
 
+def _alone(layout: Layout) -> list[str]:
+    """Draw the line of the label party's own model, where it is in view."""
+    if layout.alone_y is None or layout.alone_utility is None:
+        return []
+    box, canvas, y = layout.canvas.plot, layout.canvas, layout.alone_y
+    line = f'<line class="guess" x1="{box.x:.1f}" x2="{box.x + box.width:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    text = f'x="{box.x + box.width - 4:.1f}" y="{y - canvas.font * 0.5:.1f}" text-anchor="end"'
+    return [line, f'<text class="note" {text}>the label party alone, {layout.alone_utility:.3g}</text>']
+
+
 def _steps(layer: Layer, canvas: Canvas, *, fill: bool, k: int) -> list[str]:
     if len(layer.steps) < 2:
         return []
@@ -108,8 +119,8 @@ def _undefended(layout: Layout) -> list[str]:
         size = layout.canvas.font * 0.5
         tip = [
             "undefended model",
-            f"{info.metric} {words.score(reference.utility, reference.utility_std)}",
-            f"leakage {words.score(reference.leakage, reference.leakage_std)}",
+            f"{info.metric} {words.span(reference.utility, reference.utility_span)}",
+            f"leakage {words.span(reference.leakage, reference.leakage_span)}",
         ]
         lines += _bars(layout.canvas, reference)
         arm = f"{2 * size:.1f}"
@@ -146,8 +157,8 @@ def tip(info: FrontierInfo, point: Point) -> list[str]:
     lines = [
         f"{info.study}, trial {point.number}: {standing}",
         words.setting(point.params),
-        f"{info.metric} {words.score(point.utility, point.utility_std)}",
-        f"leakage {words.score(point.leakage, point.leakage_std)}",
+        f"{info.metric} {words.span(point.utility, point.utility_span)}",
+        f"leakage {words.span(point.leakage, point.leakage_span)}",
     ]
     return [*lines, f"attack too weak: {', '.join(point.weak)}"] if point.weak else lines
 
@@ -157,12 +168,11 @@ def _tip(lines: Sequence[str]) -> str:
 
 
 def _bars(canvas: Canvas, mean: Point | Undefended, kind: str = "plain") -> list[str]:
-    """Draw one standard deviation over the seeds, cut at the edge of the plot."""
+    """Draw the bars, cut at the edge of the plot."""
     (low_x, high_x), (low_y, high_y) = canvas.limits
-    x, y, dx, dy = mean.leakage, mean.utility, mean.leakage_std, mean.utility_std
-    left, right = canvas.x(max(low_x, x - dx)), canvas.x(min(high_x, x + dx))
-    top, bottom = canvas.y(min(high_y, y + dy)), canvas.y(max(low_y, y - dy))
-    across, down = canvas.x(x), canvas.y(y)
+    left, right = canvas.x(max(low_x, mean.leakage_span[0])), canvas.x(min(high_x, mean.leakage_span[1]))
+    top, bottom = canvas.y(min(high_y, mean.utility_span[1])), canvas.y(max(low_y, mean.utility_span[0]))
+    across, down = canvas.x(mean.leakage), canvas.y(mean.utility)
     return [f'<path class="bar {kind}" d="M{left:.1f} {down:.1f}H{right:.1f}M{across:.1f} {top:.1f}V{bottom:.1f}"/>']
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from reports import words
+from reports.confirmed import confirmed_frame
 from tune_vfl.ledger.standing import standing
 from tune_vfl.outcome import OUTCOMES, Outcome
 from tune_vfl.spec.cell import qualified
@@ -108,12 +109,14 @@ def _columns(rows: Sequence[Mapping[str, Any]], least: Sequence[str]) -> list[st
 
 
 def tables(records: Sequence[StudyRecord]) -> dict[str, pd.DataFrame]:
-    """Return every table by name."""
+    """Return every table by name; that of confirmations only where a study has one."""
+    confirmed = {"confirmed": confirmed_frame(records)} if any(r.confirmation for r in records) else {}
     return {
         "front": front_frame(records),
         "trials": trials_frame(records),
         "outcomes": outcomes_frame(records),
         "attacks": attacks_frame(records),
+        **confirmed,
     }
 
 

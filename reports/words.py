@@ -46,6 +46,13 @@ def score(value: float | None, std: float | None = None, digits: int = 3) -> str
     return f"{value:.{digits}f}" + (f" ± {std:.{digits}f}" if std is not None else "")
 
 
+def span(value: float | None, interval: tuple[float, float] | None, std: float | None = None) -> str:
+    """Return a mean with its 90% interval in parentheses, or with its standard deviation where there is none."""
+    if value is None or interval is None:
+        return score(value, std)
+    return f"{score(value)} ({score(interval[0])} to {score(interval[1])})"
+
+
 def setting(params: Mapping[str, Any], only: Sequence[str] | None = None) -> str:
     """Return parameters as ``scale=0.00316, k=3``; with ``only``, those of these names."""
     names = [n for n in params if only is None or n in only]

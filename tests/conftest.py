@@ -22,6 +22,7 @@ OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE
 # that its tests share, and two Rays at once would take the cores from each other's clocks.
 IN_ONE_WORKER = {
     "tests/cli/test_verbs_on_a_study.py": "ray",
+    "tests/confirmation/test_run.py": "ray",
     "tests/samples/test_upgrade.py": "ray",
     "tests/search/test_run.py": "ray",
     "tests/search/test_watch.py": "ray",

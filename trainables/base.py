@@ -79,6 +79,11 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
 
     @classmethod
     @abstractmethod
+    def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:
+        """Measure what attacks are compared with, with the cell's own seeds, as a confirmation needs them."""
+
+    @classmethod
+    @abstractmethod
     def most_per_pack(cls, cell: Cell) -> int:
         """Return how many trials can be evaluated in one pass: 1 where nothing stacks."""
 

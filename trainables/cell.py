@@ -10,7 +10,6 @@ from trainables.base import PackTrainable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.evaluation.task import Task
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec.cell import Cell, References
 
@@ -49,13 +48,29 @@ class CellTrainable(PackTrainable):
 
     @classmethod
     def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:
-        """Measure R_lower of every attack that has one, and what a constant guess scores on the test labels."""
+        """Measure R_lower of every attack that has one, the label party's own model, and what a constant guess scores.
+
+        With the seeds of the undefended model, of which the first are the study's.
+        """
+        cls.prepare_worker()
+        from statistics import fmean
+
+        from tune_vfl.evaluation.alone import alone, guessed
+        from tune_vfl.evaluation.measuring import references_of
+        from tune_vfl.evaluation.task import Task
+
+        task = Task.open(cell.model_copy(update={"seeds": cell.seeds_of_undefended}))
+        references = references_of(task).model_copy(update={"alone": alone(task)})
+        return references, fmean(guessed(task)[: len(cell.seeds)])
+
+    @classmethod
+    def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:
+        """Measure R_lower of every attack that has one, with the cell's own seeds."""
         cls.prepare_worker()
         from tune_vfl.evaluation.measuring import references_of
         from tune_vfl.evaluation.task import Task
 
-        task = Task.open(cell)
-        return references_of(task), guess_utility(task)
+        return references_of(Task.open(cell))
 
     @classmethod
     def most_per_pack(cls, cell: Cell) -> int:
@@ -65,20 +80,3 @@ class CellTrainable(PackTrainable):
 
         task = Task.open(cell)
         return trials_that_fit(task) if task.stacks else 1
-
-
-def guess_utility(task: Task) -> float:
-    """Return the utility of always answering with the training labels' shares, a mean over the seeds."""
-    import numpy as np
-
-    from tune_vfl.evaluation.training import split_of
-    from tune_vfl.metrics.utility import utility
-    from tune_vfl.protocol.members import Pack
-
-    cell, values = task.cell, []
-    for seed in cell.seeds:
-        split = split_of(task, Pack((seed,), None))
-        shares = np.bincount(split.y_train.reshape(-1).numpy(), minlength=cell.num_classes) / split.y_train.numel()
-        labels = split.y_test.reshape(-1).numpy()
-        values.append(utility(cell.metric, np.tile(shares, (len(labels), 1)), labels))
-    return float(np.mean(values))

@@ -38,7 +38,7 @@ class Simulation(Strict):
         memory,
             or takes its worker process with it.
         exit_once: a file; the first trial that does not find it makes it and takes its worker with it.
-        journal: a file; every trial that starts appends its parameters as a line.
+        journal: a file; every trial that starts appends its parameters and seeds as a line.
     """
 
     parameter: str = "scale"
@@ -85,6 +85,11 @@ class SimulatedTrainable(PackTrainable):
         return References(), GUESS
 
     @classmethod
+    def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:
+        """Nothing to measure."""
+        return References()
+
+    @classmethod
     def most_per_pack(cls, cell: Cell) -> int:
         """Everything stacks."""
         return 64
@@ -94,7 +99,7 @@ def simulate(simulation: Simulation, cell: Cell, params: Mapping[str, Any]) -> O
     """Return one trial's outcome. The undefended model is the curve at t = 0."""
     if simulation.journal:
         with Path(simulation.journal).open("a", encoding="utf-8") as journal:
-            journal.write(f"{dict(params)}\n")
+            journal.write(f"{dict(params)} {list(cell.seeds)}\n")
     nap(simulation.sleep)
     t = 0.0 if cell.defense == "none" else simulation.position(params)
     _misbehave(simulation, t)

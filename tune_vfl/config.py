@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from tune_vfl.defenses.base import DEFENSES, Defense, defense_params
 from tune_vfl.errors import ConfigError, SpecError
@@ -19,8 +19,35 @@ from tune_vfl.spec.cell import Cell, Mode
 CONFIG_SCHEMA: Literal["tune-vfl/config/1"] = "tune-vfl/config/1"
 
 
+class Again(Strict):
+    """What a confirmation adds: the chance that the setting stays on the front, 90% intervals, what the search said.
+
+    Attributes:
+        seeds: how many fresh seeds it has had.
+        stays: the chance that it is on the front.
+        utility_interval, leakage_interval: of 90%.
+        leakage_upper_90: the one-sided bound by which it is exported.
+        searched: utility and leakage as the search measured them.
+    """
+
+    seeds: int
+    stays: float
+    utility_interval: tuple[float, float]
+    leakage_interval: tuple[float, float]
+    leakage_upper_90: float
+    searched: dict[str, float]
+
+
 class Measured(Strict):
-    """What the search measured at this setting: means and standard deviations over the seeds."""
+    """What was measured at this setting, over the seeds.
+
+    Attributes:
+        metric: of the utility.
+        utility, leakage: means; those of the confirmation where there is one, else those of the search.
+        utility_std, leakage_std: standard deviations over the search's seeds.
+        attacks: each one's success in the search.
+        confirmed: what a confirmation found; None, and not written, where there is none.
+    """
 
     metric: str
     utility: float
@@ -28,6 +55,12 @@ class Measured(Strict):
     leakage: float
     leakage_std: float
     attacks: dict[str, float]
+    confirmed: Again | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_not_there(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        return {k: v for k, v in plain.items() if k != "confirmed" or v is not None}
 
 
 class DefenseSetting(Strict):

@@ -42,7 +42,7 @@ class Score(BaseModel):
 
 
 class AttackScore(Score):
-    """How well one attack did: its best variant's success over the seeds.
+    """How well one attack did: the success over the seeds of the variant it chooses itself, else of its best one.
 
     Attributes:
         advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1]; where less than .1 is left above the
@@ -53,7 +53,7 @@ class AttackScore(Score):
         floor: the best success that needs no VFL: the larger of the guess and ``r_lower`` (mean over seeds).
         floors: one a seed; empty in an outcome of measure 1.
         guess: the best constant guess: AUC 0.5, or the majority share; 0 for a reconstruction.
-        r_lower: the same attack on an untrained bottom model, where it needs no gradients.
+        r_lower: the same attack on an untrained bottom model, where it reads one; noise stands in for gradients.
         variant: the variant that the success belongs to; ``chosen`` where the attacker's own validation picks one of
             several, another one in another seed.
         candidates: success by seed of everything that the attacker may commit to: its variants, those among which it
@@ -88,6 +88,10 @@ class Outcome(BaseModel):
         utility: the dataset's own metric on true test labels through the defense's decoder.
         utility_variance: how far each seed's utility would move on other test rows, from the rows alone; empty where
             the metric has no formula.
+        rows_shared: how much of that the spread over seeds lacks: 1 where all seeds share their test rows, else the
+            share of the rows that a seed tests on; 0 in an outcome of measure 1.
+        rarest_in_test: the fewest test rows that a class has with any seed; None in an outcome of measure 1.
+        utility_before_end: each seed's utility when 90% of the steps were done; only of the undefended model.
         attacks: every attack's score by name.
         leakage: the largest mean advantage over the attacks, 0 when none was asked for; None unless ``ok``.
         leakage_std: that attack's ``advantage_std``.
@@ -102,6 +106,9 @@ class Outcome(BaseModel):
     reason: str = ""
     utility: Score | None = None
     utility_variance: list[float] = Field(default_factory=list)
+    rows_shared: float = 0.0
+    rarest_in_test: int | None = None
+    utility_before_end: list[float] = Field(default_factory=list)
     attacks: dict[str, AttackScore] = Field(default_factory=dict)
     leakage: float | None = None
     leakage_std: float | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import sqlite3
 
 import pandas as pd
@@ -128,6 +130,35 @@ def test_export_is_what_load_config_reads(searched, run, tmp_path):
     best = json.loads(searched[2])["front"][0]
     assert config.defense.params["scale"] == pytest.approx(best["params"]["scale"])
     assert json.loads(out) == json.loads(target.read_text())
+
+
+def test_a_confirmation_is_shown_wherever_the_study_is(searched, run, tmp_path, monkeypatch):
+    import ray
+
+    from tune_vfl import load_config
+
+    shutil.copytree(searched[0] / "home", tmp_path / "home")  # the other tests tell of a study that is not confirmed
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "home"))
+    code, out, err = run("confirm", "tiny", "--seeds", 2, "--json")
+    ray.shutdown()
+    assert code == 0, err
+    answer = json.loads(out)
+    assert answer["seeds"] == [1000, 1001]
+    assert answer["baseline"]["seeds"] == 10
+    assert all(p["outcome"] == "ok" and 0 <= p["stays"] <= 1 for p in answer["points"])
+    stay = {p["number"]: p for p in answer["points"] if p["confirmed"]}
+    front = json.loads(run("frontier", "tiny", "--json")[1])
+    assert {p["number"] for p in front if p["confirmed"]} == {n for n, p in stay.items() if p["on_front"]}
+    assert run("export", "tiny", "--select", "max-utility", "-o", tmp_path / "best.json")[0] == 0
+    chosen = load_config(tmp_path / "best.json")
+    assert chosen.trial in stay
+    assert chosen.measured.utility == stay[chosen.trial]["utility"]
+    assert chosen.measured.confirmed.stays == stay[chosen.trial]["stays"]
+    assert run("report", "tiny", "-o", tmp_path / "report")[0] == 0
+    assert "<h2>What stays</h2>" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    with contextlib.closing(sqlite3.connect(tmp_path / "home" / "mlflow.db")) as database:
+        tagged = database.execute("SELECT count(*) FROM tags WHERE key = 'tune_vfl.confirmed' AND value = 'true'")
+        assert tagged.fetchone() == (len(stay),)
 
 
 @pytest.mark.parametrize("select", ["leakage<=-1", "utility>=2", "best", "leakage<=", "__import__('os')"])

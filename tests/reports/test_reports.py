@@ -12,11 +12,13 @@ import pandas as pd
 import pytest
 
 from reports import labels, words
+from reports.confirmed import sections
 from reports.frontier import frontier_info, limits, staircase, ticks
 from reports.layout import lay_out
 from reports.page import write_report
 from reports.story import story
 from reports.tables import attacks_frame, front_frame, outcomes_frame, tables, to_latex, to_markdown, trials_frame
+from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.errors import StudyError
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import parse
@@ -349,3 +351,62 @@ def test_the_plotly_figure_holds_every_point():
     info = frontier_info(made_up_study())
     figure = interactive([info])
     assert sum(len(t.x) for t in figure.data) == len(info.points) + 1
+
+
+def test_a_confirmation_has_a_section_and_a_table_of_its_own(tmp_path):
+    record = replace(made_up_study(), confirmation=made_up_confirmation())
+    page = write_report([record], tmp_path / "out")
+    text = page.read_text(encoding="utf-8")
+    assert "<h2>What stays</h2>" in text
+    section = text.partition("<h2>What stays</h2>")[2].partition("</section>")[0]
+    assert "1 of 3 points of the front stay: measured again with 10 fresh seeds" in section
+    assert "looked 0.020 AUC better than that, and 0.050 less leaky." in section
+    assert "utility on the search&#39;s own rows" in section
+    assert "No reserve: few rows: &lt;the seeds&gt; are fresh." in section
+    assert "0.910 (0.900 to 0.920)" in section
+    assert "0.300 (0.200 to 0.400)" in section
+    assert section.count('<tr class="goes">') == 2
+    assert ">diverged<" in section
+    assert "Trials 10 and 13 cannot be told apart (scale 0.001 to 0.003)" in section
+    frame = pd.read_csv(page.parent / "tables" / "confirmed.csv")
+    assert frame["number"].tolist() == [10, 11, 12]
+    assert frame["confirmed"].tolist() == [True, False, False]
+    assert frame["searched_utility"].tolist() == [0.93, 0.93, 0.8]
+    assert frame["leakage_low"].tolist()[:2] == [0.2, 0.2]
+    assert frame["utility"].isna().tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (10, "On fresh seeds it has AUC 0.910 (0.900 to 0.920) and leakage 0.300 (0.200 to 0.400)."),
+        (11, "leakage 0.300 (0.200 to 0.400). It does not stay on the front: choose one that does."),
+        (12, "Measured again with fresh seeds it ended as diverged: NaN."),
+        (13, ""),
+    ],
+)
+def test_the_answer_says_what_the_knee_is_on_fresh_seeds(number, says):
+    record = replace(made_up_study(), confirmation=made_up_confirmation())
+    told = story(record).answer
+    knee = frontier_info(record).knee.number
+    points = [p.model_copy(update={"number": knee if p.number == number else 99}) for p in record.confirmation.points]
+    moved = record.confirmation.model_copy(update={"points": tuple(points)})
+    answer = story(replace(record, confirmation=moved)).answer
+    assert answer.endswith(says)
+    assert answer.startswith(story(made_up_study()).answer)
+    assert ("fresh seeds" in answer) == bool(says)
+    assert told
+
+
+def test_a_confirmation_on_a_reserve_says_how_many_rows_it_had(tmp_path):
+    record = replace(made_up_study(), confirmation=made_up_confirmation(reserve=921, gap={}))
+    section = sections([record])[0]
+    assert section.says.endswith("utility on 921 rows that no search has seen.")
+    assert sections([made_up_study()]) == []
+
+
+def test_studies_of_different_measures_are_not_laid_side_by_side(tmp_path):
+    old = replace(made_up_study(name="old"), measure=1)
+    with pytest.raises(StudyError, match=r"old has measure 1, test-study has measure 2.*--name NEW"):
+        write_report([old, made_up_study()], tmp_path / "out")
+    assert "1: every row was searched on" in write_report([old], tmp_path / "one").read_text(encoding="utf-8")

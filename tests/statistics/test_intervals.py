@@ -167,11 +167,11 @@ def test_satterthwaite():
 
 
 def test_equal_numbers_have_no_width():
-    for settings in (1, 3, 7):
-        flat = np.full((settings, 3), 0.7)
-        assert levels(flat).half_width() == pytest.approx(np.zeros(settings))
-        assert differences(flat).half_width() == pytest.approx(np.zeros((settings, settings)))
-        assert levels_by_undefended(flat, np.full(10, 0.7)).half_width() == pytest.approx(np.zeros(settings))
+    for count in (1, 3, 7):
+        flat = np.full((count, 3), 0.7)
+        assert levels(flat).half_width() == pytest.approx(np.zeros(count))
+        assert differences(flat).half_width() == pytest.approx(np.zeros((count, count)))
+        assert levels_by_undefended(flat, np.full(10, 0.7)).half_width() == pytest.approx(np.zeros(count))
 
 
 @pytest.mark.parametrize("estimate", [levels, differences, shrink])

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
 from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.machine import places
@@ -90,6 +91,34 @@ def test_a_trial_looks_as_the_interface_says():
     assert content.tags[payload.TRIAL] == str(trial.number)
     assert content.tags[payload.OUTCOME] == "ok"
     assert (content.status, content.finished - content.started) == ("FINISHED", 1000)
+
+
+def test_a_confirmation_tags_the_runs_and_adds_what_was_measured_again(home):
+    record = made_up_study()
+    recorder = Recorder("test-study")
+    recorder.sync(record)
+    assert all(payload.CONFIRMED not in run.data.tags for run in trial_runs().values())
+    confirmed = replace(record, confirmation=made_up_confirmation())
+    recorder.sync(confirmed)
+    runs = trial_runs()
+    assert {n for n, run in runs.items() if run.data.tags[payload.CONFIRMED] == "true"} == {10}
+    assert {run.data.tags[payload.CONFIRMED] for run in runs.values()} == {"true", "false"}
+    measured = {k: v for k, v in runs[10].data.metrics.items() if k.startswith("confirmed.")}
+    assert measured == {
+        "confirmed.utility": 0.91,
+        "confirmed.utility.low": 0.9,
+        "confirmed.utility.high": 0.92,
+        "confirmed.leakage": 0.3,
+        "confirmed.leakage.low": 0.2,
+        "confirmed.leakage.high": 0.4,
+        "confirmed.stays": 0.91,
+        "confirmed.seeds": 10.0,
+    }
+    assert not any(k.startswith("confirmed.") for k in runs[12].data.metrics), "a lost point has no numbers"
+    assert runs[10].data.metrics["utility"] == record.trials[10].outcome.utility.mean, "the search's stay what they are"
+    before = frozen()
+    Recorder("test-study").sync(confirmed)
+    assert frozen() == before
 
 
 @pytest.mark.parametrize("kind", ["diverged", "infeasible", "timeout", "oom", "error"])

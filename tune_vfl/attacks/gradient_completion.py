@@ -10,7 +10,8 @@ from pydantic import Field
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.blocks import Block, blocks_of
 from tune_vfl.attacks.parts.completion import in_chunks
-from tune_vfl.attacks.parts.heads import Head, Labeled, LinearHead, NearestHead, fit_alike
+from tune_vfl.attacks.parts.folds import Labeled
+from tune_vfl.attacks.parts.heads import Blend, Head, LinearHead, NearestHead, fit_alike
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.granted import WHOLE_TRAINING
 from tune_vfl.protocol.view import Answer
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tune_vfl.protocol.view import Moment, View
 
 MOMENTS: dict[str, Moment] = {"epoch0": "epoch0", "last": "last", "mean": WHOLE_TRAINING}
-SHOWN = 4096
+SHOWN = 500
 """Rows, evenly spread, on which heads that are only shown are scored; the choice is scored on all."""
 
 
@@ -39,8 +40,9 @@ class GradientCompletion(Attack[GradientCompletionParams]):
     It reads the gradients of the first epoch, when the top model has not yet learned the rows and what comes back
     differs by class above all; of the last epoch; and each row's mean over all epochs, in which noise drawn anew
     averages out. Of each it takes the gradients, their directions and the logs of their lengths, with its features and
-    embeddings or without. The head that says held-out labeled rows best is its choice and its answer,
-    ``gradient_completion``; the others are variants beside it.
+    embeddings or without; all of these together; the nearest directions; and a blend of what these heads say. The head
+    that says held-out labeled rows best is its choice and its answer, ``gradient_completion``; the others are variants
+    beside it, of 500 rows.
     """
 
     summary = "complete received gradients of three moments, features and embeddings with heads trained on a few labels"
@@ -69,12 +71,13 @@ class GradientCompletion(Attack[GradientCompletionParams]):
         if rows <= known:
             raise SpecError(f"attack {view.attack!r} got labels for all {rows} training rows; lower aux_per_class")
         heads = _fitted(view, labeled)
-        choice = torch.stack([head.loss for head in heads]).argmin(0)
+        blend = Blend(heads, labeled)
+        choice = torch.stack([head.loss for head in (blend, *heads)]).argmin(0)
         shown = torch.arange(rows) if rows <= SHOWN else torch.arange(SHOWN) * rows // SHOWN
         hidden = ~torch.zeros(*view.lead, rows, dtype=torch.bool).scatter(-1, labeled.ids, True)
-        best, answers = view.features.train.new_zeros(()), {}
-        for place, head in enumerate(heads):
-            scores = head.scores()
+        said = [head.scores() for head in heads]
+        best, answers = torch.zeros(()), {}
+        for place, (head, scores) in enumerate(zip((blend, *heads), (blend.of(said), *said), strict=True)):
             best = torch.where((choice == place)[..., None, None], scores, best)
             answers[head.name] = _answer(scores, hidden, shown)
         return {self.choice: _answer(best, hidden, torch.arange(rows)), **answers}

@@ -55,7 +55,9 @@ def confirm(
 def _show(answer: Confirmation) -> None:
     on_front = [p for p in answer.points if p.on_front]
     stay = sum(p.confirmed for p in on_front)
-    emit(f"{answer.name}: {stay} of {len(on_front)} points of the front stay, on {len(answer.seeds)} fresh seeds")
+    joined = sum(p.confirmed for p in answer.points) - stay
+    join = f", {joined} {'neighbor joins' if joined == 1 else 'neighbors join'} them" if joined else ""
+    emit(f"{answer.name}: {stay} of {len(on_front)} points of the front stay{join}, on {len(answer.seeds)} fresh seeds")
     rows = [_row(p) for p in answer.points]
     undefended = answer.baseline
     if undefended.outcome == "ok":
@@ -70,8 +72,9 @@ def _show(answer: Confirmation) -> None:
         if len(line.numbers) > 1:
             emit(f"cannot be told apart: trials {', '.join(map(str, line.numbers))} ({_range(line)})")
     if answer.gap:
-        gap = answer.gap
-        emit(f"the search's front looked better by {gap['utility']:.4f} in utility, {gap['leakage']:.4f} in leakage")
+        utility, leakage = answer.gap["utility"], answer.gap["leakage"]
+        looked = f"{abs(utility):.4f} {'better' if utility >= 0 else 'worse'} in utility and {abs(leakage):.3f} "
+        emit(f"the search's front looked {looked}{'less' if leakage >= 0 else 'more'} leaky, on average")
     for check in answer.checks:
         if not check.ok:
             say(f"note: {check.says}")

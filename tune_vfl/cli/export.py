@@ -27,6 +27,9 @@ def export(
 ) -> None:
     """Export the best setting; `tune_vfl.load_config(FILE)` reads it without Ray or MLflow.
 
+    Of a study that was confirmed, a setting that stayed is chosen, by its numbers on fresh seeds; a condition such as
+    "leakage<=0.2" must then hold with 90% confidence.
+
     The file holds the training and the model of that trial too, also where they were searched.
 
     Example: `tune-vfl export kdk-bank --select "leakage<=0.2" -o best.json`
@@ -41,4 +44,6 @@ def export(
         emit_json(written)
     else:
         emit(f"trial {written['trial']}: {written['defense']['name']} {cell(written['defense']['params'])}")
+        if "confirmed" not in written["measured"]:
+            say(f"note: not confirmed: `tune-vfl confirm {study}` measures the front again with fresh seeds")
         say(f"wrote {out}")

@@ -11,6 +11,7 @@ import numpy as np
 
 from tune_vfl.confirmation.checks import checks_of, rows_of
 from tune_vfl.confirmation.values import Block, fresh, names_of, searched
+from tune_vfl.evaluation.certainty import Name
 from tune_vfl.ledger.confirmations import (
     FIRST_SEED,
     UNDEFENDED,
@@ -39,7 +40,6 @@ from tune_vfl.statistics.rejects import FEWEST_SEEDS
 
 if TYPE_CHECKING:
     from tune_vfl.confirmation.contest import Contest
-    from tune_vfl.confirmation.values import Name
     from tune_vfl.ledger.records import TrialRecord
     from tune_vfl.outcome import Outcome
     from tune_vfl.statistics import Bounds, Estimate, Plan
@@ -70,7 +70,7 @@ def answer_of(
         baseline=table.undefended(),
         lines=tuple(table.lines()),
         gap=_gap(points),
-        checks=tuple(checks_of(contest.record, points, facts)),
+        checks=tuple(checks_of(contest.record, points, facts, by_rows=table.by_rows)),
     )
 
 
@@ -121,6 +121,11 @@ class _Table:
         outcomes = [t.outcome for t in contest.points]
         self._names: list[Name] = names_of(outcomes, [r for records in self._records for r in records])
         self._known: dict[int, _Measured] = {}
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether every record says how far its utility would move on other test rows."""
+        return all(r.variance is not None for records in self._records for r in records)
 
     def points(self) -> list[ConfirmedPoint]:
         """Return all settings that took part."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tune_vfl.ledger.confirmations import Check
+from tune_vfl.evaluation.checks import Check
 from tune_vfl.statistics import undecided
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.spec.cell import Cell
-
-# The metrics whose spread over test rows has a formula, see tune_vfl.evaluation.row_variance.
-_BY_ROWS = ("accuracy", "top5")
 
 
 class RowFacts(NamedTuple):
@@ -47,21 +44,30 @@ def rows_of(cell: Cell) -> RowFacts:
     return RowFacts(reserve, why_no_reserve(dataset), 1.0 if shared else dataset.test_share)
 
 
-def checks_of(record: StudyRecord, points: Sequence[ConfirmedPoint], facts: RowFacts) -> Iterator[Check]:
-    """Yield the checks; every one, whether it holds or not."""
+def checks_of(
+    record: StudyRecord, points: Sequence[ConfirmedPoint], facts: RowFacts, *, by_rows: bool
+) -> Iterator[Check]:
+    """Yield the checks; every one, whether it holds or not.
+
+    Args:
+        record: the study.
+        points: what was found.
+        facts: which rows were measured on.
+        by_rows: whether the spread of the utility over test rows is known, and in its intervals.
+    """
     owed = record.running + record.waiting
     says = f"{owed} trials of the search are still owed: its front may move" if owed else "the search is finished"
     yield Check(name="finished", ok=not owed, says=says)
     fresh = f"utility is measured on {facts.reserve} rows that no search has seen"
     only_seeds = f"{facts.why_none}: the seeds are fresh, the rows are not"
     yield Check(name="reserve", ok=facts.reserve > 0, says=fresh if facts.reserve else only_seeds)
-    known = record.cell.metric in _BY_ROWS or (record.cell.metric == "auc" and record.cell.num_classes == 2)
     other = "intervals of utility hold for other rows of this source too"
-    own = f"intervals of utility hold for these rows: the spread of {record.cell.metric} over rows has no formula here"
-    yield Check(name="rows", ok=known, says=other if known else own)
+    own = f"intervals of utility hold for these rows: the spread of {record.cell.metric} over rows is not known"
+    yield Check(name="rows", ok=by_rows, says=other if by_rows else own)
     lost = [str(p.number) for p in points if p.outcome != "ok"]
     gone = f"no number for trial {', '.join(lost)}: {'; '.join(dict.fromkeys(p.reason for p in points if p.reason))}"
     yield Check(name="measured", ok=not lost, says=gone if lost else "every setting was measured")
     wide = [p.number for p in points if p.confirmed and p.leakage_interval and undecided(*p.leakage_interval)]
-    says = f"the leakage of trial {', '.join(map(str, wide))} is undecided: half of its interval is more than .25"
+    which = f"trial{'s' if len(wide) > 1 else ''} {', '.join(map(str, wide))}"
+    says = f"the leakage of {which} is undecided: half of its interval is more than .25"
     yield Check(name="decided", ok=not wide, says=says if wide else "no interval is too wide to choose by")

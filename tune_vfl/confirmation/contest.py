@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tune_vfl.confirmation.values import Name, names_of, searched, steady
+from tune_vfl.confirmation.values import names_of, searched, steady
 from tune_vfl.errors import StudyError
+from tune_vfl.evaluation.certainty import Name
 from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, Place, SeedRecord
 from tune_vfl.metrics import pareto
+from tune_vfl.spec.cell import UNDEFENDED_SEEDS
 from tune_vfl.statistics import Plan, candidates, differences, dominance, leakage_differences, membership, plan, totals
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
-
-LEAST_UNDEFENDED = 10
-"""Seeds of the undefended model: few settings' seeds say what seeds do to all of them, its own say it better."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Contest:
         """Return what is to be run next: each setting with the seeds that it should have and has not."""
         wanted = {t.number: int(n) for t, n in zip(self.points, now.wanted, strict=True)}
         gone = {number for (number, _), record in held.items() if record.outcome != "ok"} | set(failed)
-        wanted = {UNDEFENDED: max(LEAST_UNDEFENDED, self.most), **wanted}
+        wanted = {UNDEFENDED: max(UNDEFENDED_SEEDS, self.most), **wanted}
         return [
             (number, seed)
             for number, count in wanted.items()

@@ -201,7 +201,7 @@ class _Run:
 
 
 def _measured(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> References:
-    return trainable.measure(Cell.model_validate_json(cell), options)[0]
+    return trainable.references(Cell.model_validate_json(cell), options)
 
 
 def _evaluated(trainable: type[PackTrainable], pack: Mapping[str, Any]) -> list[dict[str, Any]]:

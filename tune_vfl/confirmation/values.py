@@ -6,25 +6,20 @@ own, because the choice among them is made by the statistics, on other seeds tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tune_vfl.ledger.confirmations import candidates_of
+from tune_vfl.evaluation.certainty import Name, advantages_of, candidates_of, one_of
 from tune_vfl.statistics import advantage, chosen_floor
 from tune_vfl.statistics.advantages import LEAST_HEADROOM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from tune_vfl.ledger.confirmations import SeedRecord
     from tune_vfl.outcome import AttackScore, Outcome
     from tune_vfl.statistics.arrays import Floats
-
-T = TypeVar("T")
-
-Name = tuple[str, str]
-"""An attack and one of its candidates."""
 
 
 class Block(NamedTuple):
@@ -57,13 +52,7 @@ def searched(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Block:
         names: from :func:`names_of`.
     """
     utility = [o.utility.values if o.utility else [] for o in outcomes]
-    gains = [[_gain(o.attacks[a], c) for o in outcomes] for a, c in names]
-    return Block(np.asarray(utility, dtype=np.float64), np.asarray(gains, dtype=np.float64))
-
-
-def _gain(score: AttackScore, candidate: str) -> Floats:
-    floors = score.floors or [score.floor] * len(score.values)
-    return advantage(_one_of(candidates_of(score), candidate), floors).by_seed
+    return Block(np.asarray(utility, dtype=np.float64), advantages_of(outcomes, names))
 
 
 def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Block:
@@ -80,7 +69,7 @@ def _fresh_gain(records: Sequence[SeedRecord], attack: str, candidate: str) -> F
     seen = [r.attacks[attack] for r in records]
     lower = [s.r_lower for s in seen if s.r_lower is not None]
     floors = chosen_floor([s.guess for s in seen], lower if len(lower) == len(seen) else None)
-    return advantage([_one_of(s.candidates, candidate) for s in seen], floors).by_seed
+    return advantage([one_of(s.candidates, candidate) for s in seen], floors).by_seed
 
 
 def steady(record: SeedRecord, outcome: Outcome, names: Sequence[Name]) -> list[float]:
@@ -100,9 +89,4 @@ def _steady_gain(record: SeedRecord, score: AttackScore, attack: str, candidate:
     seen = record.attacks[attack]
     lower = seen.r_lower if score.r_lower is not None and score.r_lower > score.guess else None
     floor = seen.guess if lower is None else lower
-    return (_one_of(seen.candidates, candidate) - floor) / max(1 - score.floor, LEAST_HEADROOM)
-
-
-def _one_of(candidates: Mapping[str, T], name: str) -> T:
-    # A candidate that is not defined here is replaced by another of the same attack: a copy changes no choice.
-    return candidates[name] if name in candidates else next(iter(candidates.values()))
+    return (one_of(seen.candidates, candidate) - floor) / max(1 - score.floor, LEAST_HEADROOM)

@@ -10,8 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tune_vfl.evaluation.answer import evaluate, evaluate_spec, setting_of
     from tune_vfl.evaluation.measuring import measure_references
-    from tune_vfl.evaluation.packs import evaluate, evaluate_pack, evaluate_spec, setting_of
+    from tune_vfl.evaluation.packs import evaluate_pack
 
 __all__ = ["evaluate", "evaluate_pack", "evaluate_spec", "measure_references", "setting_of"]
 
@@ -19,5 +20,5 @@ __all__ = ["evaluate", "evaluate_pack", "evaluate_spec", "measure_references", "
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "measuring" if name == "measure_references" else "packs"
+    home = {"measure_references": "measuring", "evaluate_pack": "packs"}.get(name, "answer")
     return getattr(import_module(f"{__name__}.{home}"), name)

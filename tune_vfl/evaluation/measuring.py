@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
@@ -88,6 +89,12 @@ def _scored(answer: Answer | Reconstruction, run: Run) -> Numbers:
 def guess_of(task: Task) -> float:
     """Return the success of the best constant guess on the training labels."""
     return guess_success(split_of(task, Pack(task.cell.seeds, 1)).y_train, task.cell.num_classes)
+
+
+def rarest_in_test(task: Task) -> int:
+    """Return how many test rows the rarest class has, with the seed that leaves it the fewest."""
+    rows = split_of(task, Pack(task.cell.seeds, 1)).y_test
+    return int(torch.stack([(rows == k).sum(-1) for k in range(task.dataset.num_classes)]).min())
 
 
 def references_of(task: Task) -> References:

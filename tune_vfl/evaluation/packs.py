@@ -10,25 +10,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tune_vfl.data.reserve import reserve_rows, why_no_reserve
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.attempts import together_or_alone
 from tune_vfl.evaluation.grants.base import keepers_for
-from tune_vfl.evaluation.measuring import guess_of, measure_pack, references_once
-from tune_vfl.evaluation.resolving import open_task
+from tune_vfl.evaluation.measuring import guess_of, measure_pack, rarest_in_test, references_once
 from tune_vfl.evaluation.summarizing import summarize
 from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
 from tune_vfl.evaluation.task import Task
-from tune_vfl.machine.runtime import device_for
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import IN_MEMORY_BYTES
-from tune_vfl.spec import MEASURE, Cell, References, RowsUsed, Strict, StudySpec, parse
+from tune_vfl.spec import Cell, References, Strict
 from tune_vfl.spec.cell import is_ordinary
-from tune_vfl.spec.raw import apply_settings
-
-EVALUATION_SCHEMA = "tune-vfl/evaluation/1"
 
 Settings = Mapping[str, Any]
 
@@ -154,7 +148,7 @@ class _Bench:
             return Outcome(outcome="diverged", reason=reason, seconds=seconds)
         scores: dict[str, AttackScore] = {}
         for attack in self.task.attacks:
-            lower = self.references.r_lower.get(attack.name)
+            lower = self.references.of(attack.name, len(cell.seeds))
             columns = variants_of(table, attack.name)
             summary = summarize(attack, columns, num_classes=cell.num_classes, guess=self.guess, r_lower=lower)
             if summary is None:
@@ -167,6 +161,9 @@ class _Bench:
             outcome="ok",
             utility=Score.of(cell.metric, table["utility",]),
             utility_variance=[v for v in table["utility_variance",] if math.isfinite(v)],
+            rows_shared=self.task.rows_shared,
+            rarest_in_test=rarest_in_test(self.task),
+            utility_before_end=[v for v in below(table, "before_end").get("utility", []) if math.isfinite(v)],
             attacks=scores,
             leakage=worst.advantage if worst else 0.0,
             leakage_std=worst.advantage_std if worst else 0.0,
@@ -182,88 +179,3 @@ def trials_that_fit(task: Task) -> int:
     size = {"members": len(task.cell.seeds), "rows": len(task.dataset.y), "width": width}
     per_trial = sum(keeper.bytes_needed(task.attacks, **size) for keeper in keepers_for(task.attacks))
     return max(1, IN_MEMORY_BYTES // per_trial) if per_trial else 64
-
-
-def evaluate_spec(spec: StudySpec, *, rows: RowsUsed = "all") -> dict[str, Any]:
-    """Evaluate one cell without a search and return the ``tune-vfl/evaluation/1`` answer.
-
-    Args:
-        spec: its defense's ``params`` are the setting; ``budget.seeds`` says how many seeds.
-        rows: ``all``, or ``selection`` for what a search would measure.
-
-    Raises:
-        SpecError: with every problem; a domain is one, since there is no search.
-    """
-    if spec.searched:
-        raise SpecError(
-            [
-                f"{name}: evaluate measures one setting, got the domain {d}; give a value"
-                for name, d in spec.searched.items()
-            ]
-        )
-    task = open_task(spec, rows=rows)
-    cell, device = task.cell, device_for(spec.resources.gpu)
-    (outcome,) = together_or_alone(
-        lambda some: evaluate_task(task, some, device=device), [{}], minutes=cell.trial_minutes
-    )
-    answer = outcome.model_dump()
-    return {
-        "schema": EVALUATION_SCHEMA,
-        "dataset": cell.dataset.name,
-        "measure": MEASURE,
-        "rows": cell.rows,
-        "data": _data_of(task),
-        "model": cell.model.name,
-        "mode": cell.mode,
-        "defense": {"name": cell.defense, "params": setting_of(cell, {})},
-        "training": cell.training.model_dump(),
-        "seeds": list(cell.seeds),
-        **answer,
-    }
-
-
-def _data_of(task: Task) -> dict[str, Any]:
-    """Return how many rows there are, how many of them searches leave alone, and what a reader must know."""
-    missing = why_no_reserve(task.dataset)
-    notes = [*task.dataset.notes, *([missing] if missing and task.cell.rows != "all" else [])]
-    return {"rows": len(task.dataset.y), "reserve": len(reserve_rows(task.dataset)), "notes": notes}
-
-
-def setting_of(cell: Cell, params: Settings) -> dict[str, Any]:
-    """Return a trial's full parameters: the defaults, the trial's, and the cell's fixed ones over them."""
-    return defense_params(cell.defense, {**params, **cell.fixed}, num_classes=cell.num_classes).model_dump()
-
-
-def evaluate(
-    dataset: str | Mapping[str, Any],
-    *,
-    defense: str = "none",
-    params: Settings | None = None,
-    attacks: Sequence[str | Mapping[str, Any]] = ("default",),
-    seeds: int = 3,
-    settings: Iterable[str] = (),
-    rows: RowsUsed = "all",
-) -> dict[str, Any]:
-    """Evaluate one (dataset, defense, attacks) at one setting of the defense; what the verb ``evaluate`` prints.
-
-    Args:
-        dataset: a name, or a mapping of name and options.
-        defense: its name.
-        params: its parameters; the ones not given take their defaults.
-        attacks: names, or mappings of name and parameters; ``default`` is the portfolio of a competent adversary.
-        seeds: how many seeds, from 0.
-        settings: ``PATH=VALUE`` settings on the spec, such as ``training.epochs=50``.
-        rows: ``all``, or ``selection``, what a search uses: without the reserve, where the data set has one.
-
-    Raises:
-        SpecError: with every problem.
-        DataError: when the data cannot be read.
-    """
-    raw = {
-        "study": "evaluate",
-        "dataset": dataset,
-        "defense": {"name": defense, "params": dict(params or {})},
-        "attacks": list(attacks),
-        "budget": {"trials": 1, "seeds": seeds},
-    }
-    return evaluate_spec(parse(apply_settings(raw, settings)), rows=rows)

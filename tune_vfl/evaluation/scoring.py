@@ -107,6 +107,9 @@ def _measure(scores: Array, y: NDArray[np.int64], num_classes: int, *, flip: boo
     by_class = scores.ndim == 2
     if num_classes == 2:
         measured["leak_auc"] = metric.leak_auc(scores, y, flip=flip)
+        column = metric.positive_score(scores)
+        turned = flip and metric.leak_auc(column, y, flip=False) < 0.5
+        measured["at_1_percent_fpr"] = metric.success_at_one_percent(-column if turned else column, y)
     if num_classes == 2 and (by_class or not flip):
         measured["f1"] = metric.f1(scores, y)
     if by_class or not flip:

@@ -67,7 +67,7 @@ def summarize(
         variants={v: {**Score.of(name, c["success"]).model_dump(), **_finite(_beside(c))} for v, c in defined.items()},
         upper_bound=_is_upper_bound(attack, best, candidates),
         weak_attack=lower is not None and score.mean < lower,
-        extra=_beside(columns),
+        extra={**_beside(columns), **_told(candidates)},
     )
 
 
@@ -94,6 +94,12 @@ def standing(attack: Attack[Strict], variants: Mapping[str, Numbers]) -> dict[st
 def best_of(variants: Mapping[str, Numbers]) -> tuple[str, Numbers]:
     """Return the variant with the largest mean success, and its columns."""
     return max(variants.items(), key=lambda item: float(np.mean(item[1]["success"])))
+
+
+def _told(candidates: Mapping[str, Numbers]) -> dict[str, float]:
+    """Return the mean success of what the attacker would choose by its own validation, where it has any."""
+    found = [c["success"] for c in candidates.values() if "validation" in c]
+    return {CHOSEN: float(np.mean(found[0]))} if found else {}
 
 
 def _beside(columns: Numbers) -> dict[str, float]:

@@ -9,6 +9,7 @@ from typing import Any
 from tune_vfl.attacks.base import Attack, build_attack
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
+from tune_vfl.data.reserve import reserve_rows
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.models.base import Architecture, ModelOptions, build_architecture
 from tune_vfl.spec import Cell, Strict
@@ -55,6 +56,16 @@ class Task:
         same_model = cell.model is self.cell.model
         architecture = self.architecture if same_model else build_architecture(cell.model)
         return replace(self, cell=cell, architecture=architecture), rest
+
+    @property
+    def rows_shared(self) -> float:
+        """How much of the spread over other test rows the spread over seeds lacks.
+
+        1 where all seeds share their test rows, official ones or the reserve; else the share of rows that one tests on,
+        because the rest of it is in the spread over seeds already.
+        """
+        shared = self.dataset.test_rows is not None or (self.cell.rows == "report" and len(reserve_rows(self.dataset)))
+        return 1.0 if shared else self.dataset.test_share
 
     @property
     def defense(self) -> type[Defense]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +15,7 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import split as split_for_seed
 from tune_vfl.defenses.base import Defense
+from tune_vfl.evaluation.before_end import BeforeEnd
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.row_variance import row_variance
@@ -113,7 +115,10 @@ def train_pack(
     parts = [hook for a in attacks if a.capabilities.acts for hook in a.hooks(recipe, view_of(a, before))]
     keepers = {kind: kind(attacks, recipe, split.y_train.shape[-1]) for kind in keepers_for(attacks)}
     ready = time.perf_counter()
-    loop = SplitTraining(network, Rows(split, pack), recipe, [defense, *parts, *keepers.values()], pack.lead)
+    near = [BeforeEnd(recipe.epochs * -(-split.y_train.shape[-1] // recipe.batch_size))] if undefended(task) else []
+    loop = SplitTraining(network, Rows(split, pack), recipe, [defense, *parts, *near, *keepers.values()], pack.lead)
+    for hook in near:
+        hook.look = lambda: scores_before_end(loop, defense, split, pack)
     for keeper in keepers.values():
         keeper.begin(loop)
     loop.run(deadline=deadline)
@@ -123,7 +128,33 @@ def train_pack(
     seconds = {"setup": ready - start, "train": time.perf_counter() - ready}
     run = replace(before, network=network.cpu(), keepers=keepers)
     fill(run, defense, scores, loop.diverged.cpu(), seconds)
+    if near and near[0].scores is not None:
+        run.table["before_end", "utility"] = utilities(run, near[0].scores)
     return run
+
+
+def undefended(task: Task) -> bool:
+    """Say whether the task trains the model that a search's settings are laid beside."""
+    return task.cell.defense == "none"
+
+
+def scores_before_end(loop: SplitTraining, defense: Defense, split: Split, pack: Pack) -> Tensor:
+    """Return :func:`scores_on_test_rows` of a network that goes on training afterwards."""
+    loop.network.eval()
+    scores = scores_on_test_rows(loop, defense, split, pack)
+    loop.network.train()
+    return scores
+
+
+def utilities(run: Run, scores: Tensor) -> list[float]:
+    """Return each member's utility of ``(*trials, n_test, K)`` class scores; NaN for scores that are not finite."""
+    by_member = scores.reshape(-1, *scores.shape[-2:]).double().numpy()
+    labels = run.y_test.reshape(len(by_member), -1).numpy()
+    metric = run.task.cell.metric
+    finite = np.isfinite(by_member).all((1, 2))
+    return [
+        utility(metric, s, y) if sound else float("nan") for s, y, sound in zip(by_member, labels, finite, strict=True)
+    ]
 
 
 def untrained(task: Task, pack: Pack, attacks: Sequence[Attack[Strict]] = (), start: int = 0) -> Run:

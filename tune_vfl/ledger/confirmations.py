@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tune_vfl.outcome import AttackScore, Outcome, OutcomeName
+from tune_vfl.evaluation.certainty import candidates_of
+from tune_vfl.evaluation.checks import Check
+from tune_vfl.outcome import Outcome, OutcomeName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,14 +152,6 @@ class Line(_Plain):
     leakage: tuple[float, float]
 
 
-class Check(_Plain):
-    """Something that a reader must know before trusting the numbers."""
-
-    name: str
-    ok: bool
-    says: str
-
-
 class Confirmation(_Plain):
     """The answer of a confirmation.
 
@@ -225,11 +219,6 @@ def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Seq
         )
         for i, seed in enumerate(seeds)
     }
-
-
-def candidates_of(score: AttackScore) -> dict[str, list[float]]:
-    """Return what an attacker may commit to, success by seed; of an outcome that does not say so, its best variant."""
-    return dict(score.candidates) or {score.variant: list(score.values)}
 
 
 class Confirmations:

@@ -257,6 +257,7 @@ class Ledger:
             waiting=max(0, int(min(self.budget, self.most())) - counted - running),
             measure=self.study.measure,
             confirmation=self.confirmations.answer,
+            alone=tuple(self.references.alone) if self.references else (),
         )
 
     def most(self) -> float:

@@ -50,6 +50,8 @@ class StudyRecord:
         trials: finished trials by number, preempted ones included.
         running, waiting: trials in flight, and trials still owed.
         measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`.
+        alone: the utility of the label party's own model, a value a seed of the undefended one; empty where it was not
+            measured.
         confirmation: what its last confirmation found; None without one.
     """
 
@@ -62,6 +64,7 @@ class StudyRecord:
     waiting: int = 0
     measure: int = MEASURE
     confirmation: Confirmation | None = None
+    alone: tuple[float, ...] = ()
 
     @property
     def name(self) -> str:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.errors import SelectionError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.selecting import select as select_point
+from tune_vfl.ledger.trust import NONE, Trust, trust_of
 from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tune_vfl.config import Measured
     from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -73,10 +75,12 @@ class Study:
 
         Returns:
             A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the
-            seeds, and ``attacks``, the success of each by name.
+            seeds and 90% intervals, ``leakage_worst_seed``, ``gain_kept`` (the share of what the federation adds to the
+            label party's own model; null where it adds nothing), and ``attacks``, the success of each by name.
         """
-        confirmed = self.record().confirmed
-        points = [self._point(t, confirmed, attack) for t in self.front_trials(attack)]
+        record = self.record()
+        trust = trust_of(record)
+        points = [self._point(t, record.confirmed, attack, trust) for t in self.front_trials(attack)]
         return sorted(points, key=lambda p: (-p["utility"], p["number"]))
 
     def hypervolume(self) -> float:
@@ -94,6 +98,7 @@ class Study:
         from tune_vfl.machine.places import resolve_uri
 
         record = self.record()
+        trust = trust_of(record)
         return {
             "schema": STUDY_SCHEMA,
             "study": self.name,
@@ -101,14 +106,18 @@ class Study:
             "trials": record.by_outcome(),
             "hypervolume": self.hypervolume(),
             "reference_point": list(record.reference_point),
-            "baseline": _baseline(record),
+            "baseline": _baseline(record, trust),
             "front": self.frontier(),
             "knee": self.knee(),
+            "checks": [check.model_dump() for check in trust.checks],
             "mlflow": {"experiment": self.name, "tracking_uri": resolve_uri(record.spec.tracking)},
         }
 
     def export(self, select: str = "knee", path: str | Path | None = None) -> Any:
         """Choose a setting from the front and write it for other code.
+
+        Where the study was confirmed, the choice is among the settings that stayed, by what they were found to be on
+        fresh seeds, and the file says so.
 
         Args:
             select: ``knee``, ``max-utility``, ``min-leakage`` or a condition such as ``leakage<=0.2``.
@@ -122,24 +131,41 @@ class Study:
             SelectionError: when no point can be chosen.
             UnwritableError: when the file cannot be written.
         """
-        from tune_vfl.config import Measured, export_config, save_config
+        from tune_vfl.config import export_config, save_config
 
-        trial = select_point(self.front_trials(), select)
+        record = self.record()
+        stayed = [t for t in record.ok if t.number in record.confirmed]
+        trial = select_point(stayed or self.front_trials(), select, record.confirmed)
         cell, params = self._ledger.cell.with_params(trial.params)
-        point, metric = self._point(trial, self.record().confirmed), trial.outcome.utility
-        numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
-        measured = Measured(metric=metric.metric if metric else cell.metric, **numbers)
         config = export_config(
-            cell, study=self.name, trial=trial.number, select=select, params=params, measured=measured
+            cell, study=self.name, trial=trial.number, select=select, params=params, measured=self._measured(trial)
         )
         if path is not None:
             save_config(config, Path(path))
         return config
 
+    def _measured(self, trial: TrialRecord) -> Measured:
+        """Return a trial's numbers for an export: those of the confirmation where there is one."""
+        from tune_vfl.config import Again, Measured
+
+        metric = trial.outcome.utility.metric if trial.outcome.utility else self._ledger.cell.metric
+        point = self._point(trial, {})
+        numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
+        again = self.record().confirmed.get(trial.number)
+        if again is None:
+            return Measured(metric=metric, **numbers)
+        numbers |= {"utility": again.utility, "leakage": again.leakage}
+        kept = again.model_dump(include=set(Again.model_fields))
+        return Measured(metric=metric, **numbers, confirmed=Again(**kept))
+
     def _point(
-        self, trial: TrialRecord, confirmed: Mapping[int, ConfirmedPoint], attack: str | None = None
+        self,
+        trial: TrialRecord,
+        confirmed: Mapping[int, ConfirmedPoint],
+        attack: str | None = None,
+        trust: Trust = NONE,
     ) -> dict[str, Any]:
-        outcome = trial.outcome
+        outcome, sure = trial.outcome, trust.trials.get(trial.number)
         again = confirmed.get(trial.number)
         spread = outcome.leakage_std if attack is None else outcome.attacks[attack].advantage_std
         return {
@@ -149,6 +175,8 @@ class Study:
             "leakage": _leakage(trial, attack),
             "utility_std": outcome.utility.std if outcome.utility else 0.0,
             "leakage_std": spread or 0.0,
+            **({} if sure is None else sure.numbers()),
+            **({} if trust.alone is None else {"gain_kept": trust.alone.kept(_utility(trial))}),
             "attacks": {name: score.mean for name, score in outcome.attacks.items()},
             "measure": self._ledger.study.measure,
             "confirmed": again is not None,
@@ -164,7 +192,7 @@ def _leakage(trial: TrialRecord, attack: str | None) -> float:
     return trial.outcome.objectives[1] if attack is None else trial.outcome.attacks[attack].advantage
 
 
-def _baseline(record: StudyRecord) -> dict[str, Any] | None:
+def _baseline(record: StudyRecord, trust: Trust) -> dict[str, Any] | None:
     """Return the undefended model's numbers; its outcome alone when it has none."""
     outcome = record.baseline
     if outcome is None:
@@ -179,6 +207,8 @@ def _baseline(record: StudyRecord) -> dict[str, Any] | None:
         "leakage": leakage,
         "utility_std": outcome.utility.std if outcome.utility else 0.0,
         "leakage_std": outcome.leakage_std or 0.0,
+        **({} if trust.baseline is None else trust.baseline.numbers()),
+        **({} if trust.alone is None else {"alone": trust.alone.utility, "alone_interval": list(trust.alone.interval)}),
         "attacks": {name: score.mean for name, score in outcome.attacks.items()},
         "measure": record.measure,
     }

@@ -71,6 +71,30 @@ def _oriented(scores: Floats, y: Labels, flip: bool) -> float:
     return max(area, 1 - area) if flip else area
 
 
+def success_at_one_percent(scores: Floats, y: Labels) -> float:
+    """Share of the positives that an attacker finds while it wrongly accuses at most 1% of the negatives.
+
+    An AUC is an average over all thresholds; what a few sure guesses reveal shows only here. Between two thresholds
+    the curve is a straight line, as it is for ties.
+
+    Args:
+        scores: ``(n,)``, or ``(n, 2)`` class scores; larger is more positive.
+        y: ``(n,)`` 0 or 1.
+
+    Returns:
+        A number in [0, 1], .01 on noise; NaN without both classes or with a score that is not finite.
+    """
+    column = positive_score(scores)
+    positives = int((y == 1).sum())
+    if positives in (0, len(y)) or not np.isfinite(column).all():
+        return float("nan")
+    order = np.argsort(-column, kind="stable")
+    last_of_tie = np.append(column[order][1:] != column[order][:-1], True)
+    found = np.append(0, np.cumsum(y[order] == 1)[last_of_tie]) / positives
+    accused = np.append(0, np.cumsum(y[order] != 1)[last_of_tie]) / (len(y) - positives)
+    return float(np.interp(0.01, accused, found))
+
+
 def predictions(scores: Floats) -> Labels:
     """Predicted labels ``(n,)``, -1 where there is none.
 

@@ -204,8 +204,8 @@ def _searcher_of(session: str) -> LedgerSearcher:
 
 
 def undefended(cell: Cell) -> Cell:
-    """Return the cell without its defense: the baseline."""
-    changes: dict[str, Any] = {"defense": "none", "fixed": {}}
+    """Return the cell without its defense, and with more seeds: the baseline."""
+    changes: dict[str, Any] = {"defense": "none", "fixed": {}, "seeds": cell.seeds_of_undefended}
     if DEFENSES[cell.defense].capabilities.head == "scalar":
         changes["model"] = cell.model.model_copy(update={"head": "auto"})
     return cell.model_copy(update=changes)

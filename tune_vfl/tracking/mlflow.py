@@ -177,17 +177,17 @@ class Recorder:
         begun = time.monotonic()
         if not exact and begun < self._next_update_at:
             return
-        now = self._standing()
+        record, now = self._study(), self._standing()
         for key, held in runs.held.items():
             if key[0] != "trial":
                 continue
-            wanted = payload.front_tags(key[1], now)
-            moved = any(held.tags.get(name) != wanted[name] for name in (payload.PARETO, payload.KNEE))
-            if exact or moved:
-                confirmed, metrics = payload.confirmed_content(self._study(), key[1])
-                runs.add(key, {**wanted, **confirmed}, metrics)
+            confirmed, metrics = payload.confirmed_content(record, key[1])
+            wanted = {**payload.front_tags(key[1], now), **confirmed}
+            told = (payload.PARETO, payload.KNEE, *confirmed)
+            if exact or any(held.tags.get(name) != wanted[name] for name in told):
+                runs.add(key, wanted, metrics)
         self._grow(runs)
-        runs.put(SUMMARY_KEY, payload.summary_content(self._study(), now))
+        runs.put(SUMMARY_KEY, payload.summary_content(record, now))
         spent = time.monotonic() - begun
         self._next_update_at = begun + max(_FRONT_EVERY, _SHARE * spent)
 

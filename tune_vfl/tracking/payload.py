@@ -28,7 +28,7 @@ NOTE = "mlflow.note.content"
 FILTERS = {
     "the front": f"tags.`{PARETO}` = 'true'",
     "the knee": f"tags.`{KNEE}` = 'true'",
-    "what a confirmation found on the front": f"tags.`{CONFIRMED}` = 'true'",
+    "the points that a confirmation kept": f"tags.`{CONFIRMED}` = 'true'",
     "all trials": f"tags.`{TRIAL}` != ''",
     "trials that failed": f"tags.`{TRIAL}` != '' AND tags.`{OUTCOME}` != 'ok'",
     "leakage at most 0.2": f"tags.`{OUTCOME}` = 'ok' AND metrics.leakage <= 0.2",
@@ -176,6 +176,10 @@ def _note(record: StudyRecord, now: Standing) -> str:
         "",
         "Paste one of these into the search field of the runs table:",
         "",
-        *(f"- {what}: `` {query} ``" for what, query in FILTERS.items()),
+        *(
+            f"- {what}: `` {query} ``"
+            for what, query in FILTERS.items()
+            if record.confirmation or CONFIRMED not in query
+        ),
     ]
     return "\n".join(lines)

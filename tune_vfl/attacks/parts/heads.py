@@ -1,76 +1,37 @@
 """Heads that say classes of rows from blocks of columns, fitted to a few labeled rows and compared on those alone.
 
-The comparison is the attacker's own: the mean log loss on rows that were held out, folds by repeats. Accuracy would tie
-on twenty rows.
+The comparison is the attacker's own: the mean log loss of labeled rows that were held out, five folds, three times
+over. Accuracy would tie on twenty rows. Least squares, whose folds have a closed form, say which strength suits a head
+and which heads are worth the folds of a logistic regression.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot, pad
+from torch.nn.functional import pad
 
-from tune_vfl.attacks.parts.logistic import fit_logistic, logits_of
-from tune_vfl.protocol.folds import folds_of
+from tune_vfl.attacks.parts.logistic import fit_logistic
 from tune_vfl.protocol.members import gather_rows
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.parts.blocks import Block
-    from tune_vfl.protocol.view import Auxiliary
-    from tune_vfl.seeds import Stream
+    from tune_vfl.attacks.parts.folds import Labeled
 
-FOLDS, REPEATS = 5, 3
-STRENGTHS = (0.01, 0.1, 1.0, 10.0)
+STRENGTHS = (0.01, 0.3, 10.0)
 NEIGHBORS = 5
-_STEPS = 20
+SHORTLIST = 2
+"""Of heads alike, so many get the folds of a logistic regression."""
+SHARPNESS = 10.0
+"""How much the blend prefers heads: by how many times, in logs, for a log loss that is less by 1."""
+_RAREST = 1e-6
+_STEPS = 12
 _CHUNK = 4096
-
-
-@dataclass(frozen=True, eq=False)
-class Labeled:
-    """The labeled rows and the folds that they are held out in.
-
-    Attributes:
-        ids: ``(*trials, A)`` positions in the training split.
-        y: ``(*trials, A)`` labels.
-        held_out: ``(*trials, R, A)`` 1 where a row is held out of a fold, of all repeats one after the other.
-        num_classes: K.
-    """
-
-    ids: Tensor
-    y: Tensor
-    held_out: Tensor
-    num_classes: int
-
-    @classmethod
-    def draw(cls, known: Auxiliary, stream: Stream, num_classes: int) -> Labeled:
-        """Draw the folds."""
-        rows = known.ids.shape[-1]
-        count = min(FOLDS, rows)
-        y = known.labels.unsqueeze(-2)
-        folds = folds_of(y.expand(*y.shape[:-2], REPEATS, rows), stream.uniform(REPEATS, rows), count)
-        held_out = torch.stack([folds == f for f in range(count)], -2).flatten(-3, -2).float()
-        return cls(known.ids, known.labels, held_out, num_classes)
-
-    def log_loss(self, log_shares: Tensor) -> Tensor:
-        """Return the mean loss of held-out rows ``(*trials, ...)``.
-
-        Args:
-            log_shares: ``(*trials, ..., R, A, K)`` log probabilities that the fits without each fold give.
-        """
-        extra = log_shares.dim() - self.held_out.dim() - 1
-        y, held_out = (_after_trials(x, len(self.y.shape) - 1, extra) for x in (self.y.unsqueeze(-2), self.held_out))
-        said = log_shares.gather(-1, y.unsqueeze(-1).expand(*log_shares.shape[:-1], 1)).squeeze(-1)
-        return -(said * held_out).sum((-1, -2)) / (REPEATS * self.y.shape[-1])
-
-
-def _after_trials(x: Tensor, lead: int, extra: int) -> Tensor:
-    return x.view(*x.shape[:lead], *[1] * extra, *x.shape[lead:])
 
 
 class Head(ABC):
@@ -78,10 +39,12 @@ class Head(ABC):
 
     Attributes:
         name: of the variant.
-        loss: ``(*trials,)`` its log loss on held-out labeled rows.
+        said: ``(*trials, REPEATS, K, A)`` log probabilities of the labeled rows, each by the fit without it.
+        loss: ``(*trials,)`` the log loss of these; infinite where it was not on the shortlist.
     """
 
     name: str
+    said: Tensor
     loss: Tensor
 
     @abstractmethod
@@ -90,7 +53,7 @@ class Head(ABC):
 
 
 class LinearHead(Head):
-    """A logistic regression on blocks, of the strength that held-out rows are said best with.
+    """A logistic regression on blocks.
 
     Args:
         name: of the variant.
@@ -100,7 +63,7 @@ class LinearHead(Head):
 
     def __init__(self, name: str, blocks: Sequence[Block], labeled: Labeled) -> None:
         self.name, self._blocks = name, blocks
-        held = [block.at(labeled.ids) for block in blocks]
+        held = [block.at(labeled.ids).nan_to_num() for block in blocks]
         self._widths = [x.shape[-1] for x in held]
         self._held = torch.cat(held, -1)
         self._root: Tensor | None = None
@@ -108,15 +71,15 @@ class LinearHead(Head):
         if self._held.shape[-1] > rows:
             # A ridge-penalized model's coefficients lie in the span of the labeled rows: the root of their products
             # is the same model with as many columns as rows.
-            products = (self._held @ self._held.transpose(-1, -2)).double().nan_to_num()
+            products = (self._held @ self._held.transpose(-1, -2)).double()
             tiny = 1e-6 * products.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-6)
             diagonal = torch.eye(rows, dtype=torch.float64, device=products.device) * tiny[..., None, None]
             self._root = torch.linalg.cholesky(products + diagonal)
-        self.columns = self._held.nan_to_num() if self._root is None else self._root.to(self._held.dtype)
+        self.columns = self._held if self._root is None else self._root.to(self._held.dtype)
 
-    def take(self, coefficients: Tensor, loss: Tensor) -> None:
-        """Take the coefficients ``(*trials, width + 1, K)`` that were found for :attr:`columns`, and their loss."""
-        self.loss = loss
+    def take(self, coefficients: Tensor, said: Tensor, loss: Tensor) -> None:
+        """Take the coefficients ``(*trials, >= width + 1, K)`` found for :attr:`columns`, the intercept last."""
+        self.said, self.loss = said, loss
         self._intercept = coefficients[..., -1:, :]
         found = coefficients[..., : self.columns.shape[-1], :]
         if self._root is not None:
@@ -128,29 +91,77 @@ class LinearHead(Head):
         """Return class probabilities of all rows of the training split, ``(*trials, N, K)``."""
         parts = zip(self._blocks, self._coefficients, strict=True)
         logits = sum((block.logits(mine) for block, mine in parts), start=self._intercept)
-        return logits.softmax(-1).nan_to_num()
+        return shares_of(logits).nan_to_num()
+
+
+def shares_of(logits: Tensor) -> Tensor:
+    """Return the softmax along the last axis; for few classes torch's own takes several times as long."""
+    raised = (logits - logits.amax(-1, keepdim=True)).exp_()
+    return raised / raised.sum(-1, keepdim=True)
 
 
 def fit_alike(heads: Sequence[LinearHead], labeled: Labeled) -> None:
-    """Fit heads, all in one pass: of as many columns as the widest has."""
+    """Fit heads in one pass, and measure those of them that least squares find best."""
     widest = max(head.columns.shape[-1] for head in heads)
     columns = torch.stack([pad(h.columns, (0, widest - h.columns.shape[-1])) for h in heads], -3)
-    lead = labeled.y.dim() - 1
-    y = _after_trials(labeled.y, lead, 1).expand(columns.shape[:-1])
-    weights = torch.cat([1 - labeled.held_out, torch.ones_like(labeled.held_out[..., :1, :])], -2)
-    weights = _after_trials(weights, lead, 1).expand(*columns.shape[:-2], *weights.shape[-2:])
     strengths = torch.tensor(STRENGTHS, device=columns.device)
-    fitted = fit_logistic(columns, y, weights, strengths, num_classes=labeled.num_classes, steps=_STEPS)
-    logits = logits_of(columns[..., None, None, :, :], fitted[..., :-1, :, :])
-    loss = labeled.log_loss(logits.log_softmax(-1))  # (*trials, heads, strengths)
-    best = loss.argmin(-1)
-    whole = fitted[..., -1, :, :]
-    at = best[..., None, None, None].expand(*best.shape, 1, *whole.shape[-2:])
-    chosen = whole.gather(-3, at).squeeze(-3)
+    screened, strength = labeled.ridge_loss(columns, labeled.num_classes / strengths).min(-1)
+    listed = screened.topk(min(SHORTLIST, len(heads)), dim=-1, largest=False).indices
+    at = listed[..., None, None].expand(*listed.shape, *columns.shape[-2:])
+    chosen = strengths[strength].unsqueeze(-1)
+    heard = _said_of_held_out(columns.gather(-3, at), labeled, chosen.gather(-2, listed.unsqueeze(-1)))
+    losses = torch.full_like(screened, torch.inf).scatter(-1, listed, labeled.log_loss(heard))
+    places = listed[..., None, None, None].expand(heard.shape)
+    said = heard.new_zeros(*screened.shape, *heard.shape[-3:]).scatter(-4, places, heard)
+    whole = _fit(columns, labeled, torch.ones_like(labeled.y).unsqueeze(-2).float(), chosen)
     for i, head in enumerate(heads):
-        mine = chosen[..., i, :, :]
-        width = head.columns.shape[-1]
-        head.take(torch.cat([mine[..., :width, :], mine[..., -1:, :]], -2), loss[..., i, :].amin(-1))
+        head.take(whole[..., i, 0, 0, :, :], said[..., i, :, :, :], losses[..., i])
+
+
+def _said_of_held_out(columns: Tensor, labeled: Labeled, strengths: Tensor) -> Tensor:
+    """Return what logistic regressions of strengths ``(*trials, H, 1)`` say: ``(*trials, H, REPEATS, K, A)``."""
+    fitted = _fit(columns, labeled, 1 - labeled.held_out, strengths)
+    weights = fitted.transpose(-1, -2)
+    logits = weights[..., :-1] @ columns.transpose(-1, -2)[..., None, None, :, :] + weights[..., -1:]
+    return labeled.said_of_held_out(logits).squeeze(-4)
+
+
+def _fit(columns: Tensor, labeled: Labeled, weights: Tensor, strengths: Tensor) -> Tensor:
+    """Fit heads ``(*trials, H, A, width)`` with row weights ``(*trials, F, A)`` that they share."""
+    lead = labeled.y.dim() - 1
+    y, weights = (x.unsqueeze(lead).expand(*columns.shape[:-2], *x.shape[lead:]) for x in (labeled.y, weights))
+    return fit_logistic(columns, y, weights, strengths, num_classes=labeled.num_classes, steps=_STEPS)
+
+
+class Blend(Head):
+    """The weighted mean of what heads say, in logs; those that say held-out rows better weigh more.
+
+    Args:
+        heads: of which at least one was measured.
+        labeled: what they were fitted to.
+    """
+
+    name = "blend"
+
+    def __init__(self, heads: Sequence[Head], labeled: Labeled) -> None:
+        self._heads = heads
+        self._weights = (-SHARPNESS * torch.stack([head.loss for head in heads])).softmax(0)
+        self.said = self._mean([head.said for head in heads]).log_softmax(-2)
+        self.loss = labeled.log_loss(self.said)
+
+    def scores(self) -> Tensor:
+        """Return class probabilities of all rows of the training split, ``(*trials, N, K)``."""
+        return self.of([head.scores() for head in self._heads])
+
+    def of(self, scores: Sequence[Tensor]) -> Tensor:
+        """Return :meth:`scores` from those of its heads ``(*trials, N, K)``, in order."""
+        return shares_of(self._mean([s.clamp(min=_RAREST).log() for s in scores]))
+
+    def _mean(self, logs: Sequence[Tensor]) -> Tensor:
+        zero = torch.zeros_like(logs[0])
+        for weight, log in zip(self._weights, logs, strict=True):
+            zero += weight.view(*weight.shape, *[1] * (log.dim() - weight.dim())) * log
+        return zero
 
 
 class NearestHead(Head):
@@ -165,11 +176,12 @@ class NearestHead(Head):
     def __init__(self, name: str, directions: Tensor, labeled: Labeled) -> None:
         self.name, self._directions = name, directions
         self._near = gather_rows(directions, labeled.ids)
-        self._classes = one_hot(labeled.y, labeled.num_classes).to(directions.dtype)
+        self._classes = labeled.targets
         cosines = self._near @ self._near.transpose(-1, -2)
-        # A row that is held out is nobody's neighbor in that fold.
-        kept = cosines.unsqueeze(-3).masked_fill(labeled.held_out.unsqueeze(-2) > 0, -2.0)
-        self.loss = labeled.log_loss(_shares(kept, self._classes.unsqueeze(-3)).log())
+        # Rows that are held out together are no neighbors.
+        kept = torch.where(labeled.apart, cosines.unsqueeze(-3), -2.0)
+        self.said = _shares(kept, self._classes.unsqueeze(-3)).log().transpose(-1, -2)
+        self.loss = labeled.log_loss(self.said)
 
     def scores(self) -> Tensor:
         """Return class probabilities of all rows of the training split, ``(*trials, N, K)``."""
@@ -184,7 +196,7 @@ def _shares(cosines: Tensor, classes: Tensor) -> Tensor:
         cosines: ``(..., n, A)`` with each labeled row.
         classes: ``(..., A, K)`` one-hot.
     """
-    count, k = min(NEIGHBORS, cosines.shape[-1]), classes.shape[-1]
-    last = cosines.topk(count, -1).values[..., -1:]
+    rank = max(cosines.shape[-1] - NEIGHBORS, 0)
+    last = torch.from_numpy(np.partition(cosines.numpy(), rank, axis=-1)[..., rank, None])
     near = (cosines >= last - 1e-5).to(classes.dtype)
-    return (near @ classes + 1 / k) / (near.sum(-1, keepdim=True) + 1)
+    return (near @ classes + 1 / classes.shape[-1]) / (near.sum(-1, keepdim=True) + 1)

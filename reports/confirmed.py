@@ -1,0 +1,151 @@
+"""What a report says of a confirmation: what the search saw, what fresh seeds and rows say, and what stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+
+from reports import words
+from tune_vfl.spec.cell import qualified
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint, Line, UndefendedModel
+    from tune_vfl.ledger.records import StudyRecord
+
+
+class Section(NamedTuple):
+    """The words about one study's confirmation.
+
+    Attributes:
+        study: its name.
+        says: what came of it, in a sentence or two.
+        rows: a mapping a setting, texts by column, by falling utility; ``goes`` says that it did not stay.
+        undefended: the row of the undefended model; None without numbers.
+        lines: settings that cannot be told apart, a sentence each.
+        cautions: what a reader must know.
+    """
+
+    study: str
+    says: str
+    rows: list[dict[str, Any]]
+    undefended: dict[str, Any] | None
+    lines: list[str]
+    cautions: list[str]
+
+
+def sections(records: Sequence[StudyRecord]) -> list[Section]:
+    """Return a section for each study that was confirmed."""
+    return [_section(record, record.confirmation) for record in records if record.confirmation is not None]
+
+
+def _section(record: StudyRecord, found: Confirmation) -> Section:
+    fixed = set(record.cell.fixed)
+    return Section(
+        study=record.name,
+        says=" ".join([_stays(found), *_gap(found, words.metric(record.cell.metric))]),
+        rows=[_row(p, [n for n in p.params if n not in fixed]) for p in found.points],
+        undefended=_undefended(found.baseline),
+        lines=[_apart(line) for line in found.lines if len(line.numbers) > 1],
+        cautions=[check.says[:1].upper() + check.says[1:] + "." for check in found.checks if not check.ok],
+    )
+
+
+def again(record: StudyRecord, number: int) -> str:
+    """Say in a sentence what a confirmation found of one setting; empty where it was not part of one."""
+    points = record.confirmation.points if record.confirmation else ()
+    point = next((p for p in points if p.number == number), None)
+    if point is None:
+        return ""
+    if point.outcome != "ok":
+        return f"Measured again with fresh seeds it ended as {point.outcome}: {point.reason}."
+    utility = words.span(point.utility, point.utility_interval)
+    leakage = words.span(point.leakage, point.leakage_interval)
+    found = f"{words.metric(record.cell.metric)} {utility} and leakage {leakage}"
+    goes = "" if point.confirmed else " It does not stay on the front: choose one that does."
+    return f"On fresh seeds it has {found}.{goes}"
+
+
+def _stays(found: Confirmation) -> str:
+    front = [p for p in found.points if p.on_front]
+    stay = sum(p.confirmed for p in front)
+    came = sum(p.confirmed for p in found.points if not p.on_front)
+    joined = f", and {words.count(came, 'neighbor joins', 'neighbors join')} them" if came else ""
+    where = f"{words.count(found.reserve, 'row')} that no search has seen" if found.reserve else "the search's own rows"
+    return (
+        f"{stay} of {words.count(len(front), 'point')} of the front stay{joined}: "
+        f"measured again with {words.count(len(found.seeds), 'fresh seed')}, utility on {where}."
+    )
+
+
+def _gap(found: Confirmation, metric: str) -> list[str]:
+    if not found.gap:
+        return []
+    utility, leakage = found.gap["utility"], found.gap["leakage"]
+    better, less = ("better" if utility >= 0 else "worse"), ("less" if leakage >= 0 else "more")
+    looked = f"{abs(utility):.3f} {metric} {better} than that, and {abs(leakage):.3f} {less} leaky"
+    return [f"On average the search's front looked {looked}."]
+
+
+def _row(point: ConfirmedPoint, moved: Sequence[str]) -> dict[str, Any]:
+    return {
+        "number": point.number,
+        "setting": words.setting(point.params, moved),
+        "seeds": point.seeds,
+        "goes": not point.confirmed,
+        "on_front": point.on_front,
+        "stays": point.outcome if point.stays is None else f"{point.stays:.2f}",
+        "searched_utility": words.score(point.searched["utility"]),
+        "utility": words.span(point.utility, point.utility_interval),
+        "searched_leakage": words.score(point.searched["leakage"]),
+        "leakage": words.span(point.leakage, point.leakage_interval),
+        "attack": point.attack,
+    }
+
+
+def _undefended(model: UndefendedModel) -> dict[str, Any] | None:
+    if model.outcome != "ok":
+        return None
+    utility, leakage = (
+        words.span(model.utility, model.utility_interval),
+        words.span(model.leakage, model.leakage_interval),
+    )
+    return {"seeds": model.seeds, "utility": utility, "leakage": leakage}
+
+
+def _apart(line: Line) -> str:
+    params = ", ".join(f"{name} {' to '.join(words.number(v) for v in vs)}" for name, vs in line.params.items())
+    (low, high), (least, most) = line.utility, line.leakage
+    return (
+        f"Trials {words.listed([str(n) for n in line.numbers])} cannot be told apart ({params}): "
+        f"utility {words.score(low)} to {words.score(high)}, leakage {words.score(least)} to {words.score(most)}."
+    )
+
+
+def confirmed_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
+    """Return a row per setting that took part in a confirmation, by falling utility within a study."""
+    rows = []
+    for record in records:
+        for p in record.confirmation.points if record.confirmation else ():
+            low, high = p.utility_interval or (None, None)
+            least, most = p.leakage_interval or (None, None)
+            numbers = {
+                "on_front": p.on_front,
+                "confirmed": p.confirmed,
+                "stays": p.stays,
+                "seeds": p.seeds,
+                "utility": p.utility,
+                "utility_low": low,
+                "utility_high": high,
+                "leakage": p.leakage,
+                "leakage_low": least,
+                "leakage_high": most,
+                "leakage_upper_90": p.leakage_upper_90,
+                "leakage_worst_seed": p.leakage_worst_seed,
+            }
+            params = {qualified(k): v for k, v in p.params.items()}
+            searched = {f"searched_{name}": value for name, value in p.searched.items()}
+            rows.append({"study": record.name, "number": p.number, **params, **numbers, **searched})
+    return pd.DataFrame(rows)

@@ -1,0 +1,168 @@
+"""``tune-vfl confirm`` that cannot go on, and what it prints; whole confirmations are in tests/confirmation."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.helpers.contests import played, searched
+from tune_vfl.confirmation import Confirmed
+from tune_vfl.confirmation.answer import answer_of
+from tune_vfl.confirmation.contest import Contest
+from tune_vfl.ledger.confirmations import ConfirmedPoint
+from tune_vfl.service import confirming
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Run
+    from tune_vfl.ledger.confirmations import Confirmation
+    from tune_vfl.ledger.ledger import Ledger
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def test_a_study_that_is_not_there_is_named_with_the_nearest(run: Run) -> None:
+    code, out, err = run("confirm", "study")
+    assert (code, out) == (2, "")
+    assert "no study 'study': there is no ledger" in err
+    searched("study-1").close()
+    code, out, err = run("confirm", "study")
+    assert (code, out) == (2, "")
+    assert "Did you mean 'study-1'?" in err
+
+
+def test_a_study_without_a_result_has_nothing_to_confirm(run: Run) -> None:
+    from tests.helpers.ledgers import open_ledger
+
+    open_ledger("empty").close()
+    code, out, err = run("confirm", "empty")
+    assert (code, out) == (2, "")
+    assert "study 'empty' has nothing to confirm: none of its trials ended ok" in err
+    assert "tune-vfl resume empty" in err
+
+
+@pytest.mark.parametrize("seeds", [0, -3, "many"])
+def test_no_seeds_are_a_usage_error(run: Run, seeds: Any) -> None:
+    code, out, err = run("confirm", "study", "--seeds", seeds)
+    assert (code, out) == (2, "")
+    assert "--seeds" in err
+
+
+def test_a_study_of_another_measure_is_refused(run: Run) -> None:
+    ledger = searched()
+    ledger._set("measure", 1)
+    ledger.close()
+    code, out, err = run("confirm", "study")
+    assert (code, out) == (2, "")
+    assert "study 'study' has measure 1" in err
+    assert "--name NEW" in err
+
+
+def answered(ledger: Ledger, *, noise: float = 0.02) -> Confirmation:
+    """Confirm without Ray, and keep the answer."""
+    contest = Contest.of(ledger.record(), 4)
+    held = played(contest, noise=noise)
+    answer = answer_of(contest, contest.plan(held), held)
+    ledger.confirmations.set_answer(answer)
+    return answer
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> Confirmed:
+    """What a confirmation ended with, which the verb is made to get."""
+    ledger = searched()
+    ended = Confirmed(answered(ledger))
+    ledger.close()
+    monkeypatch.setattr(confirming, "confirm_study", lambda *_, **__: ended)
+    return ended
+
+
+def test_it_answers_in_its_schema(run: Run, ended: Confirmed) -> None:
+    code, out, _ = run("confirm", "study", "--json")
+    assert code == 0
+    assert out.count("\n") == 1
+    answer = json.loads(out)
+    assert ended.answer is not None
+    assert answer == ended.answer.plain()
+    assert (answer["schema"], answer["name"], answer["measure"]) == ("tune-vfl/confirmation/1", "study", 2)
+    assert answer["seeds"] == [1000, 1001, 1002, 1003]
+    told = {"study", "dataset", "defense", "number", "params", "utility", "utility_interval", "leakage", "stays"}
+    told |= {"leakage_interval", "leakage_untuned", "searched"}
+    assert all(told <= set(point) for point in answer["points"])
+    for point in (*answer["points"], answer["baseline"]):
+        assert point["utility_interval"][0] <= point["utility"] <= point["utility_interval"][1]
+        assert 0 <= point["leakage_interval"][0] <= point["leakage_interval"][1] <= 1
+    assert {c["name"] for c in answer["checks"]} == {"finished", "reserve", "rows", "measured", "decided"}
+
+
+def test_it_prints_a_table_what_is_merged_and_what_to_know(run: Run, ended: Confirmed) -> None:
+    code, out, err = run("confirm", "study")
+    assert code == 0
+    assert ended.answer is not None
+    stay = sum(p.confirmed and p.on_front for p in ended.answer.points)
+    assert f"study: {stay} of 12 points of the front stay, on 4 fresh seeds" in out, "there is no neighbor to join"
+    assert "no defense" in out
+    assert "note: no reserve: breast_cancer has 569 rows" in err
+    for line in ended.answer.lines:
+        shared = f"cannot be told apart: trials {', '.join(map(str, line.numbers))}"
+        assert (shared in out) == (len(line.numbers) > 1)
+
+
+def test_stopped_is_130_and_what_could_not_be_measured_is_3(
+    run: Run, ended: Confirmed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirming, "confirm_study", lambda *_, **__: Confirmed(None, {}, 7))
+    code, out, _ = run("confirm", "study", "--json")
+    assert (code, out) == (130, "")
+    failed = Confirmed(ended.answer, {3: "RuntimeError: broken"})
+    monkeypatch.setattr(confirming, "confirm_study", lambda *_, **__: failed)
+    code, out, _ = run("confirm", "study", "--json")
+    assert code == 3
+    assert json.loads(out)["name"] == "study"
+
+
+def test_frontier_and_status_say_which_points_are_confirmed(run: Run) -> None:
+    ledger = searched()
+    front = json.loads(run("frontier", "study", "--json")[1])
+    assert not any(point["confirmed"] for point in front)
+    answer = answered(ledger)
+    ledger.close()
+    front = json.loads(run("frontier", "study", "--json")[1])
+    stay = {p.number: p for p in answer.points if p.confirmed}
+    assert {p["number"] for p in front if p["confirmed"]} == {n for n, p in stay.items() if p.on_front}
+    point = next(p for p in front if p["confirmed"])
+    assert point["confirmation"]["leakage"] == stay[point["number"]].leakage
+    assert point["confirmation"]["utility_interval"] == list(stay[point["number"]].utility_interval or ())
+    assert json.loads(run("status", "study", "--json")[1])["front"] == front
+
+
+def test_an_export_prefers_what_was_confirmed_and_says_so(run: Run, tmp_path: Path) -> None:
+    ledger = searched(noise=0.0)
+    code, _, err = run("export", "study", "--select", "leakage<=0.5", "-o", tmp_path / "before.json")
+    assert code == 0
+    assert "note: not confirmed: `tune-vfl confirm study`" in err
+    before = json.loads((tmp_path / "before.json").read_text(encoding="utf-8"))
+    assert "confirmed" not in before["measured"]
+    answer = answered(ledger, noise=0.0)
+    lowered = [_with_bound(p, 0.6) if p.number == before["trial"] else p for p in answer.points]
+    ledger.confirmations.set_answer(answer.model_copy(update={"points": tuple(lowered)}))
+    ledger.close()
+    code, _, err = run("export", "study", "--select", "leakage<=0.5", "-o", tmp_path / "after.json")
+    assert code == 0
+    assert "not confirmed" not in err
+    after = json.loads((tmp_path / "after.json").read_text(encoding="utf-8"))
+    assert after["trial"] == before["trial"] + 1, "the next one: the bound of the first is above"
+    chosen = next(p for p in answer.points if p.number == after["trial"])
+    assert after["measured"]["utility"] == chosen.utility
+    assert after["measured"]["confirmed"]["leakage_upper_90"] <= 0.5
+    assert after["measured"]["confirmed"]["searched"] == chosen.searched
+    code, _, err = run("export", "study", "--select", "leakage<=0.0 and utility>=0.9", "-o", tmp_path / "none.json")
+    assert code == 2
+    assert "leakage must be below with 90% confidence" in err
+
+
+def _with_bound(point: ConfirmedPoint, bound: float) -> ConfirmedPoint:
+    return point.model_copy(update={"leakage_upper_90": bound})

@@ -1,0 +1,171 @@
+"""Confirmations over Ray with the simulated trainable: from a search to an answer, with faults, kill -9 and resume."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.contests import SCALES, searched
+from trainables.simulated import SimulatedTrainable
+from tune_vfl.confirmation import Confirmed, confirm
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger.confirmations import UNDEFENDED
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.search import load_study
+from tune_vfl.search.runner import Work
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def go(seeds: int = 3, **options: Any) -> Confirmed:
+    return confirm("study", seeds=seeds, work=Work(SimulatedTrainable, {"noise": 0.02, **options}))
+
+
+def trained(journal: Path) -> Counter[tuple[float, int]]:
+    """How often each setting was trained with each seed; the undefended model's scale is 0."""
+    lines = [re.fullmatch(r"(\{.*\}) (\[.*\])", line) for line in journal.read_text().splitlines()]
+    read = [(ast.literal_eval(line[1]), ast.literal_eval(line[2])) for line in lines if line]
+    return Counter((params.get("scale", 0.0), seed) for params, seeds in read for seed in seeds)
+
+
+def kept() -> dict[Any, Any]:
+    ledger = Ledger.open("study")
+    ledger.close()
+    return ledger.confirmations.records()
+
+
+DRIVER = """
+    import sys
+    from trainables.simulated import SimulatedTrainable
+    from tune_vfl.confirmation import confirm
+    from tune_vfl.search.runner import Work
+
+    options = {"noise": 0.02, "sleep": 0.3, "journal": sys.argv[1]}
+    ended = confirm("study", seeds=3, work=Work(SimulatedTrainable, options))
+    print("stopped" if ended.answer is None else "done")
+"""
+
+
+def start_driver(journal: Path) -> subprocess.Popen[str]:
+    code = textwrap.dedent(DRIVER)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", code, str(journal)], text=True, start_new_session=True, **pipes)
+
+
+def wait_for_records(count: int, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 300
+    while time.monotonic() < end:
+        assert process.poll() is None, process.communicate()
+        if len(kept()) >= count:
+            return
+        time.sleep(0.5)
+    pytest.fail("the driver did not get going")
+
+
+def interrupt_after(count: int) -> None:
+    """Press Ctrl-C in this process once more records than ``count`` are kept."""
+
+    def press() -> None:
+        while len(kept()) <= count:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+
+
+def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_path: Path, capfd: Any) -> None:
+    scales = SCALES[::2]
+    searched(scales=scales).close()
+    assert load_study("study").frontier()[0]["confirmed"] is False
+    driver = start_driver(tmp_path / "first")
+    wait_for_records(6, driver)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    after_kill = kept()
+    assert load_study("study").record().confirmation is None, "half a confirmation is none"
+
+    interrupt_after(len(after_kill))
+    stopped = go(sleep=0.3, journal=str(tmp_path / "second"))
+    assert stopped.answer is None
+    assert stopped.owed > 0
+    assert re.search(r"at least \d+ trainings are owed: 'tune-vfl confirm study'", capfd.readouterr().err)
+    after_stop = kept()
+    places = {(0.0 if n == UNDEFENDED else scales[n], seed) for n, seed in after_kill}
+    second = trained(tmp_path / "second")
+    assert not places & set(second), "what the killed run had kept is not trained again"
+    assert sum(second.values()) == len(after_stop) - len(after_kill), "Ctrl-C loses nothing that was begun"
+
+    ended = go(journal=str(tmp_path / "third"))
+    assert ended.answer is not None
+    assert not ended.failed
+    third = trained(tmp_path / "third")
+    assert max(third.values()) == 1
+    assert sum(third.values()) == len(kept()) - len(after_stop)
+    assert {p: r for p, r in kept().items() if p in after_stop} == after_stop, "nothing kept was changed"
+
+    again = go(journal=str(tmp_path / "none"))
+    assert not (tmp_path / "none").exists(), "a confirmation that has everything only answers"
+    assert again.answer == ended.answer
+    confirmed = {p["number"] for p in load_study("study").frontier() if p["confirmed"]}
+    assert confirmed == {p.number for p in ended.answer.points if p.confirmed and p.on_front}
+    assert load_study("study").record().confirmation == ended.answer
+
+
+def test_more_seeds_add_to_those_that_there_are(tmp_path: Path) -> None:
+    searched().close()
+    first = go(2)
+    before = set(kept())
+    more = go(3, journal=str(tmp_path / "more"))
+    assert first.answer is not None
+    assert more.answer is not None
+    assert more.answer.seeds == (1000, 1001, 1002)
+    assert sum(trained(tmp_path / "more").values()) == len(kept()) - len(before)
+
+
+def test_a_worker_that_dies_costs_a_retry_and_a_setting_that_kills_workers_is_left_out(
+    tmp_path: Path, capfd: Any
+) -> None:
+    searched().close()
+    ended = go(exit_once=str(tmp_path / "died"), exit_above=0.95)
+    assert ended.answer is not None
+    last = len(SCALES) - 1
+    assert set(ended.failed) == {last}
+    assert "its worker process died 3 times" in ended.failed[last]
+    assert {n for n, _ in kept()} >= {UNDEFENDED, 0, 1}
+    assert next(p for p in ended.answer.points if p.number == last).outcome == "error"
+    assert f"confirm study: trial {last} could not be measured" in capfd.readouterr().err
+    repaired = go()
+    assert repaired.answer is not None
+    assert not repaired.failed, "what could not be measured is tried again the next time"
+    assert next(p for p in repaired.answer.points if p.number == last).outcome == "ok"
+
+
+def test_what_raises_is_left_out_and_what_diverges_is_kept_as_that() -> None:
+    searched().close()
+    ended = go(raise_above=0.95, diverge_above=0.8)
+    assert ended.answer is not None
+    ends = {p.number: p.outcome for p in ended.answer.points}
+    last = len(SCALES) - 1
+    assert ends[last] == "error"
+    assert ends[last - 1] == "diverged"
+    assert set(ended.failed) == {last}
+    assert not any(n == last for n, _ in kept())
+
+
+def test_a_study_that_is_being_run_is_not_confirmed_beside_that() -> None:
+    searched().close()
+    with storage_at().lock("study"), pytest.raises(StudyError, match="being run by another process"):
+        go()

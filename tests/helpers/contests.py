@@ -1,0 +1,54 @@
+"""Contests of simulated studies, run in this process without Ray: what a confirmation does between two workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.helpers.ledgers import open_ledger
+from trainables.simulated import Simulation, simulate
+from tune_vfl.confirmation.contest import Contest
+from tune_vfl.confirmation.jobs import cell_of
+from tune_vfl.ledger.confirmations import records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.ledger.confirmations import Place, SeedRecord
+    from tune_vfl.ledger.ledger import Ledger
+
+Held = dict["Place", "SeedRecord"]
+
+WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
+SCALES = tuple(10 ** (-5 + 4 * k / 11) for k in range(12))
+
+
+def searched(
+    name: str = "study", *, scales: Sequence[float] = SCALES, noise: float = 0.02, seeds: int = 3, **fields: Any
+) -> Ledger:
+    """Return the ledger of a finished study whose trials are these scales."""
+    ledger = open_ledger(name, defense=WIDE, budget={"trials": len(scales), "seeds": seeds}, **fields)
+    for scale in scales:
+        number = ledger.begin({"scale": scale})
+        ledger.tell(number, simulate(Simulation(noise=noise), ledger.cell, {"scale": scale}))
+    return ledger
+
+
+def measure(contest: Contest, place: Place, noise: float = 0.02, **options: Any) -> SeedRecord:
+    """Return what a worker would: one setting with one fresh seed."""
+    number, seed = place
+    cell, params = cell_of(contest.record, number)
+    outcome = simulate(Simulation(noise=noise, **options), cell.model_copy(update={"seeds": (seed,)}), params)
+    return records_of(outcome, (seed,), {})[seed]
+
+
+def played(contest: Contest, held: Held | None = None, *, most: int | None = None, **options: Any) -> Held:
+    """Run what is missing until nothing is, or until ``most`` were run; what is held already is not run again."""
+    held, run = dict(held or {}), 0
+    while places := contest.missing(contest.plan(held), held):
+        for place in places:
+            if run == most:
+                return held
+            assert place not in held
+            held[place] = measure(contest, place, **options)
+            run += 1
+    return held

@@ -1,0 +1,52 @@
+"""What a federation is worth: the utility that the label party reaches by itself, with the same recipe."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import split_of, train_pack
+from tune_vfl.metrics.utility import utility
+from tune_vfl.protocol.members import Pack
+from tune_vfl.spec import Strict
+
+
+def alone(task: Task) -> list[float]:
+    """Return the utility of the label party's own model, a value a seed.
+
+    It trains a bottom model on its own columns and the top model on that, with the cell's recipe and rows. A party with
+    labels only guesses: every row gets the shares of the training labels. A training that diverges guesses too.
+    """
+    guesses = guessed(task)
+    if task.dataset.active is None:
+        return guesses
+    own = _of_the_label_party(task)
+    packs = [Pack(task.cell.seeds, 1)] if own.architecture.stackable else [Pack((s,), None) for s in task.cell.seeds]
+    reached: list[float] = []
+    for pack in packs:
+        table = train_pack(own, [Strict()], pack).table
+        reached += table["utility",]
+    return [value if math.isfinite(value) else guess for value, guess in zip(reached, guesses, strict=True)]
+
+
+def guessed(task: Task) -> list[float]:
+    """Return the utility of always answering with the training labels' shares, a value a seed."""
+    import numpy as np
+
+    cell, values = task.cell, []
+    for seed in cell.seeds:
+        split = split_of(task, Pack((seed,), None))
+        shares = np.bincount(split.y_train.reshape(-1).numpy(), minlength=cell.num_classes) / split.y_train.numel()
+        labels = split.y_test.reshape(-1).numpy()
+        values.append(utility(cell.metric, np.tile(shares, (len(labels), 1)), labels))
+    return values
+
+
+def _of_the_label_party(task: Task) -> Task:
+    """Return the task of a model on the label party's columns, which need no other party's to be joined with."""
+    dataset = task.dataset
+    assert dataset.active is not None  # noqa: S101 - looked at by the caller
+    own = replace(dataset, passive=(dataset.active,), active=None)
+    cell = task.cell.model_copy(update={"defense": "none", "fixed": {}, "attacks": (), "mode": "label_only"})
+    return replace(task, cell=cell, dataset=own, attacks=())

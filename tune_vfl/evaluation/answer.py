@@ -1,0 +1,120 @@
+"""One setting of one defense evaluated without a search: what the verb ``evaluate`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from tune_vfl.data.reserve import reserve_rows, why_no_reserve
+from tune_vfl.defenses.base import defense_params
+from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.alone import guessed
+from tune_vfl.evaluation.attempts import together_or_alone
+from tune_vfl.evaluation.certainty import certainties, intervals_of
+from tune_vfl.evaluation.checks import checks_of_setting, checks_of_undefended
+from tune_vfl.evaluation.packs import Settings, evaluate_task
+from tune_vfl.evaluation.resolving import open_task
+from tune_vfl.evaluation.task import Task
+from tune_vfl.machine.runtime import device_for
+from tune_vfl.outcome import Outcome
+from tune_vfl.spec import Cell, RowsUsed, StudySpec, parse
+from tune_vfl.spec.cell import MEASURE
+from tune_vfl.spec.raw import apply_settings
+
+EVALUATION_SCHEMA = "tune-vfl/evaluation/1"
+
+
+def evaluate_spec(spec: StudySpec, *, rows: RowsUsed = "all") -> dict[str, Any]:
+    """Evaluate one cell without a search and return the ``tune-vfl/evaluation/1`` answer.
+
+    Args:
+        spec: its defense's ``params`` are the setting; ``budget.seeds`` says how many seeds.
+        rows: ``all``, or ``selection`` for what a search would measure.
+
+    Raises:
+        SpecError: with every problem; a domain is one, since there is no search.
+    """
+    if spec.searched:
+        raise SpecError(
+            [
+                f"{name}: evaluate measures one setting, got the domain {d}; give a value"
+                for name, d in spec.searched.items()
+            ]
+        )
+    task = open_task(spec, rows=rows)
+    cell, device = task.cell, device_for(spec.resources.gpu)
+    (outcome,) = together_or_alone(
+        lambda some: evaluate_task(task, some, device=device), [{}], minutes=cell.trial_minutes
+    )
+    return {
+        "schema": EVALUATION_SCHEMA,
+        "dataset": cell.dataset.name,
+        "measure": MEASURE,
+        "rows": cell.rows,
+        "data": _data_of(task),
+        "model": cell.model.name,
+        "mode": cell.mode,
+        "defense": {"name": cell.defense, "params": setting_of(cell, {})},
+        "training": cell.training.model_dump(),
+        "seeds": list(cell.seeds),
+        **outcome.model_dump(),
+        **(_sureness(outcome, task) if outcome.outcome == "ok" else {}),
+    }
+
+
+def _sureness(outcome: Outcome, task: Task) -> dict[str, Any]:
+    """Return how sure the numbers of an ok outcome are, and what a reader must know before trusting them."""
+    (sure,) = certainties([outcome])
+    checks = [*checks_of_setting(outcome, sure)]
+    if task.cell.defense == "none":
+        checks = [*checks_of_undefended(outcome, sure, fmean(guessed(task))), *checks]
+    attacks = {name: score.model_dump() | intervals_of(score) for name, score in outcome.attacks.items()}
+    return {"attacks": attacks, **sure.numbers(), "checks": [check.model_dump() for check in checks]}
+
+
+def _data_of(task: Task) -> dict[str, Any]:
+    """Return how many rows there are, how many of them searches leave alone, and what a reader must know."""
+    missing = why_no_reserve(task.dataset)
+    notes = [*task.dataset.notes, *([missing] if missing and task.cell.rows != "all" else [])]
+    return {"rows": len(task.dataset.y), "reserve": len(reserve_rows(task.dataset)), "notes": notes}
+
+
+def setting_of(cell: Cell, params: Settings) -> dict[str, Any]:
+    """Return a trial's full parameters: the defaults, the trial's, and the cell's fixed ones over them."""
+    return defense_params(cell.defense, {**params, **cell.fixed}, num_classes=cell.num_classes).model_dump()
+
+
+def evaluate(
+    dataset: str | Mapping[str, Any],
+    *,
+    defense: str = "none",
+    params: Settings | None = None,
+    attacks: Sequence[str | Mapping[str, Any]] = ("default",),
+    seeds: int = 3,
+    settings: Iterable[str] = (),
+    rows: RowsUsed = "all",
+) -> dict[str, Any]:
+    """Evaluate one (dataset, defense, attacks) at one setting of the defense; what the verb ``evaluate`` prints.
+
+    Args:
+        dataset: a name, or a mapping of name and options.
+        defense: its name.
+        params: its parameters; the ones not given take their defaults.
+        attacks: names, or mappings of name and parameters; ``default`` is the portfolio of a competent adversary.
+        seeds: how many seeds, from 0.
+        settings: ``PATH=VALUE`` settings on the spec, such as ``training.epochs=50``.
+        rows: ``all``, or ``selection``, what a search uses: without the reserve, where the data set has one.
+
+    Raises:
+        SpecError: with every problem.
+        DataError: when the data cannot be read.
+    """
+    raw = {
+        "study": "evaluate",
+        "dataset": dataset,
+        "defense": {"name": defense, "params": dict(params or {})},
+        "attacks": list(attacks),
+        "budget": {"trials": 1, "seeds": seeds},
+    }
+    return evaluate_spec(parse(apply_settings(raw, settings)), rows=rows)

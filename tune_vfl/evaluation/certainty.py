@@ -1,0 +1,140 @@
+"""How sure the numbers of settings are that share their seeds: intervals of their utility and leakage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from tune_vfl.outcome import AttackScore, Outcome
+from tune_vfl.statistics.advantages import LEAST_HEADROOM, advantage
+from tune_vfl.statistics.intervals import Estimate, levels, levels_by_undefended
+from tune_vfl.statistics.leakage import Bounds, clipped, leakage_bounds, mean_of_maxima
+
+if TYPE_CHECKING:
+    from tune_vfl.statistics.arrays import Floats
+
+T = TypeVar("T")
+
+Name = tuple[str, str]
+"""An attack and one of its candidates."""
+
+Interval = tuple[float, float]
+
+
+class Certainty(NamedTuple):
+    """What surrounds a setting's utility and leakage; intervals are of 90%, and None from a single seed.
+
+    Attributes:
+        utility_interval: over seeds and, where the metric has a formula, over other test rows of the source.
+        leakage_interval: of the largest true advantage over all attacks and their candidates.
+        leakage_upper_90: the one-sided bound by which settings are exported; None from a single seed.
+        leakage_worst_seed: the mean over seeds of each seed's largest advantage.
+        undecided: half of the leakage's interval is more than .25: it recommends nothing.
+        amplified: attacks whose floor leaves less than .1 to gain, with ``1 / (1 - floor)``: what a deviation of the
+            success is multiplied by.
+    """
+
+    utility_interval: Interval | None
+    leakage_interval: Interval | None
+    leakage_upper_90: float | None
+    leakage_worst_seed: float
+    undecided: bool
+    amplified: dict[str, float]
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what an answer carries of it."""
+        return {
+            "utility_interval": None if self.utility_interval is None else list(self.utility_interval),
+            "leakage_interval": None if self.leakage_interval is None else list(self.leakage_interval),
+            "leakage_worst_seed": self.leakage_worst_seed,
+            "undecided": self.undecided,
+        }
+
+
+def intervals_of(score: AttackScore) -> dict[str, Any]:
+    """Return the 90% intervals of one attack's success and advantage, from its own seeds alone; None from one seed."""
+    if len(score.values) < 2 or not score.advantages:
+        return {"interval": None, "advantage_interval": None}
+    low, high = (clipped(end) for end in levels([score.values]).interval())
+    least, most = (clipped(end) for end in levels([score.advantages]).interval())
+    return {"interval": [float(low[0]), float(high[0])], "advantage_interval": [float(least[0]), float(most[0])]}
+
+
+def candidates_of(score: AttackScore) -> dict[str, list[float]]:
+    """Return what an attacker may commit to, success by seed; of an outcome that does not say so, its best variant."""
+    return dict(score.candidates) or {score.variant: list(score.values)}
+
+
+def names_of(outcomes: Iterable[Outcome]) -> list[Name]:
+    """Return the attacks with their candidates, all that occur, in the order in which they do."""
+    found: dict[Name, None] = {}
+    for outcome in outcomes:
+        found.update({(a, c): None for a, score in outcome.attacks.items() for c in candidates_of(score)})
+    return list(found)
+
+
+def advantages_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Floats:
+    """Return signed advantages ``(K, N, S)`` of ok outcomes, by :func:`names_of`."""
+    return np.asarray([[_gain(o.attacks[a], c) for o in outcomes] for a, c in names], dtype=np.float64)
+
+
+def one_of(candidates: Mapping[str, T], name: str) -> T:
+    """Return a candidate; in the place of one that is not defined here another of the same attack."""
+    return candidates[name] if name in candidates else next(iter(candidates.values()))
+
+
+def certainties(outcomes: Sequence[Outcome], undefended: Outcome | None = None) -> list[Certainty]:
+    """Return how sure each of a study's settings is; what is usual for seeds is learned from all of them.
+
+    Args:
+        outcomes: ok ones, with the same seeds and attacks, without the undefended model.
+        undefended: that model with these seeds and more; None where it is not known.
+    """
+    if not outcomes:
+        return []
+    if len(_values(outcomes[0])) < 2:
+        return [Certainty(None, None, None, o.leakage or 0.0, False, _amplified(o)) for o in outcomes]
+    names = names_of(outcomes)
+    gains = advantages_of(outcomes, names)
+    utility = _levels([_values(o) for o in outcomes], undefended)
+    low, high = (clipped(end) for end in utility.interval(rows=[_rows(o) for o in outcomes]))
+    bounds = leakage_bounds(gains) if names else [None] * len(outcomes)
+    return [
+        _certainty(o, (float(low[i]), float(high[i])), bounds[i], gains[:, i] if names else None)
+        for i, o in enumerate(outcomes)
+    ]
+
+
+def _certainty(outcome: Outcome, utility: Interval, bounds: Bounds | None, gains: Floats | None) -> Certainty:
+    if bounds is None or gains is None:
+        return Certainty(utility, None, None, 0.0, False, {})
+    worst = float(clipped(mean_of_maxima(gains)))
+    leakage = bounds.lower, bounds.upper
+    return Certainty(utility, leakage, bounds.upper_90, worst, bounds.undecided, _amplified(outcome))
+
+
+def _values(outcome: Outcome) -> list[float]:
+    return outcome.utility.values if outcome.utility else []
+
+
+def _levels(utilities: Sequence[Sequence[float]], undefended: Outcome | None) -> Estimate:
+    more = [] if undefended is None else _values(undefended)
+    return levels_by_undefended(utilities, more) if len(more) >= len(utilities[0]) else levels(utilities)
+
+
+def _rows(outcome: Outcome) -> float:
+    """Return the variance over other test rows that the spread over seeds lacks; 0 where it is not known."""
+    known = outcome.utility_variance
+    return outcome.rows_shared * float(np.mean(known)) if len(known) == len(_values(outcome)) else 0.0
+
+
+def _amplified(outcome: Outcome) -> dict[str, float]:
+    left = {name: 1 - score.floor for name, score in outcome.attacks.items()}
+    return {name: 1 / room for name, room in left.items() if 0 < room < LEAST_HEADROOM}
+
+
+def _gain(score: AttackScore, candidate: str) -> Floats:
+    floors = score.floors or [score.floor] * len(score.values)
+    return advantage(one_of(candidates_of(score), candidate), floors).by_seed
