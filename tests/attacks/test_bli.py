@@ -14,14 +14,13 @@ from tune_vfl.attacks.bli import Bli, BliParams
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.grants.base import view_of as seen_by
 from tune_vfl.evaluation.grants.parameter_gradient import UntrainedBottom, parameter_gradient
-from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.models.layers import stack_of
-from tune_vfl.protocol.members import Pack
+from tune_vfl.protocol.members import Pack, gather_rows
 from tune_vfl.seeds import Stream
-from tune_vfl.spec import parse
 from tune_vfl.testing.views import make_world
 
 WITHOUT_TOP = "model.top=none"
@@ -49,6 +48,25 @@ def test_the_gradient_of_the_parameters_is_the_sum_over_rows():
         torch.testing.assert_close(weight[member], torch.stack(by_row).sum(0))
         torch.testing.assert_close(bias[member], cut[member].sum(0))
     assert all(p.grad is None for p in bottom.parameters())
+
+
+@pytest.mark.parametrize("pack", [Pack((0,), None), Pack((0, 1), 2)])
+@pytest.mark.parametrize(
+    ("defense", "params"),
+    [("none", {}), ("mixup", {"mix": 3}), ("instahide", {"mix": 2}), ("laplace", {"scale": 1e-3})],
+)
+def test_the_gradient_is_the_one_that_the_first_step_is_made_with(defense: str, params: dict[str, Any], pack: Pack):
+    # One step of plain gradient descent moves every parameter by the gradient times the learning rate.
+    one_step = ["training.batch_size=4000", "training.optimizer=sgd", "training.lr=0.5", "training.momentum=0"]
+    task = Task.open(cell_of("bli", settings=[*one_step, "training.weight_decay=0"], defense=defense))
+    trials = [defense_params(defense, params, num_classes=10)] * (pack.trials or 1)
+    run = train_pack(task, trials, pack, task.attacks)
+    batch = seen_by(task.attacks[0], run).first_batch
+    moved = zip(batch.bottom().parameters(), run.network.bottoms[0].parameters(), batch.gradient, strict=True)
+    for before, after, gradient in moved:
+        torch.testing.assert_close((before - after) / 0.5, gradient, atol=1e-6, rtol=1e-3)
+    own = gather_rows(run.x_train, batch.ids)
+    assert torch.equal(batch.features, own) == (defense in {"none", "laplace"})
 
 
 def test_an_undefended_batch_without_top_model_gives_all_its_labels():
@@ -109,18 +127,7 @@ def test_variants_that_do_not_fit_are_left_out_or_refused():
 
 
 def test_a_made_up_top_model_does_not_name_classes_and_its_scores_are_not_oriented():
-    cell = resolve(
-        parse(
-            {
-                "study": "s",
-                "dataset": "breast_cancer",
-                "defense": {"name": "none"},
-                "attacks": [{"name": "bli", "iterations": 100}],
-                "training": {"epochs": 1},
-                "budget": {"trials": 1, "seeds": 4},
-            }
-        )
-    )
-    (outcome,) = evaluate_pack(cell, [{}])
-    values = outcome.attacks["bli"].values
-    assert min(values) >= 0.5  # of leak AUC, a class or the other way round
+    view = view_of()
+    both = dataclasses.replace(view.first_batch, top=lambda stream: nn.Linear(3, 3))
+    answers = Bli(BliParams(iterations=1)).run(view.holding(parameter_gradient=both))
+    assert {variant: answer.oriented for variant, answer in answers.items()} == {"sum": True, "head": False}

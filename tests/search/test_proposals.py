@@ -33,7 +33,7 @@ def run(ledger, trials, pack=3):
     return points
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "gp"])
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "gp", "grid"])
 def test_published_settings_come_first(sampler):
     points = run(open_ledger(sampler=sampler), 6)
     assert [p["scale"] for p in points[:4]] == [1e-4, 1e-3, 1e-2, 1e-1]

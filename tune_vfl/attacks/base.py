@@ -82,11 +82,12 @@ class TargetRequest:
 
     Attributes:
         rows: rows to reconstruct, at most half of those there are; the same ones for every attack and setting.
-        pairs: other rows that it knows with their embeddings; None takes a sixth of the training rows, at most 10,000.
+        pairs: other rows that it knows with their embeddings; ``threat`` takes as many as the study says, None a sixth
+            of the training rows, at most 10,000.
     """
 
     rows: int
-    pairs: int | None = None
+    pairs: int | Literal["threat"] | None = None
 
 
 class Attack(ABC, Generic[P_co]):

@@ -229,6 +229,18 @@ class Defense(Hooks, Generic[P]):
         """
         return copy.deepcopy(bottom)
 
+    def open_bottom(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
+        """Return a passive party's bottom model for somebody who fits what is secret in it to rows that he knows.
+
+        Args:
+            bottom: trained, as :meth:`wrap_bottom` made it, with no parameter that wants a gradient; it stays as it is.
+            stream: where what is secret starts, drawn as for :meth:`disguised`.
+
+        Returns:
+            A copy. What is secret stands in it as parameters, the only ones that want a gradient; by default nothing.
+        """
+        return copy.deepcopy(bottom)
+
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""
         return {}

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.defenses.parts.passports import Law, PassportLayer, first_linear, last_layer, with_passports
+from tune_vfl.defenses.parts.passports import Law, PassportLayer, first_linear, last_layer, opened, with_passports
 from tune_vfl.errors import SpecError
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
@@ -87,6 +87,10 @@ class Fedpass(Defense[FedpassParams]):
             if isinstance(module, PassportLayer):
                 module.redraw(stream)
         return known
+
+    def open_bottom(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
+        """Return a copy whose passport layers have a scale and a shift of their own, which could be fitted."""
+        return opened(copy.deepcopy(bottom), stream)
 
     def _given_passports(self, root: nn.Module, find: Callable[[nn.Module], str | None], part: str) -> nn.Module:
         name = find(root)

@@ -195,7 +195,7 @@ class FirstBatch:
 
     Attributes:
         ids: ``(*trials, B)`` positions in the training split.
-        features: ``(*trials, B, ...)`` its own.
+        features: ``(*trials, B, ...)`` what it fed to its bottom model: its own rows, mixed where a defense mixes them.
         gradient: for each parameter of the bottom model, in order, the gradient that the received one causes.
         bottom: makes a copy of the bottom model as it was before the first step.
         others: how many other parties send embeddings, the label party included where it has features.

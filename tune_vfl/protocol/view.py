@@ -207,6 +207,17 @@ class View:
         known: Callable[[str], nn.Module] = self.granted("known_bottom")
         return known(f"known_bottom/{restart}")
 
+    def open_bottom(self, draw: int = 0) -> nn.Module:
+        """Return the same model with what a defense keeps secret of it as free parameters (grant ``open_bottom``).
+
+        They alone want a gradient; a model without secrets has none that does.
+
+        Args:
+            draw: where they start is guessed anew for each.
+        """
+        known: Callable[[str], nn.Module] = self.granted("open_bottom")
+        return known(f"open_bottom/{draw}")
+
     @property
     def pairs(self) -> Pairs:
         """Known rows of the passive party and their embeddings (grant ``pairs``)."""

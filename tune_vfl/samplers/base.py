@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tune_vfl.errors import UnknownNameError
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import derive
+from tune_vfl.spaces.space import point_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,14 +47,14 @@ class Sampler(ABC):
 
     @classmethod
     def points(cls, space: Space, budget: int) -> list[dict[str, Any]] | None:
-        """Return all the points it ever tries, for a sampler that works off a list; None where there is no list.
+        """Return the points that it works off, for a sampler with a list of them; None where there is no list.
 
-        A search takes the points of a list in an order that its seed shuffles, without published settings before them,
-        and ends when they are used up.
+        A search takes published settings first, as with any sampler, then the points of the list in an order that its
+        seed shuffles, and ends when they are used up.
 
         Args:
             space: what is searched.
-            budget: the study's number of trials.
+            budget: how many points are wanted.
         """
         return None
 
@@ -81,8 +82,29 @@ def unknown_sampler(name: str) -> list[str]:
 
 
 def listed_points(name: str, space: Space, budget: int) -> list[dict[str, Any]] | None:
-    """Return a sampler's points as :meth:`Sampler.points` does; None too for a plug-in that is not installed here.
+    """Return all that a search with a list of points ever tries: published settings, then the list.
 
-    A ledger is read without the plug-ins that filled it.
+    The list is the shortest one that makes ``budget`` points together with the published settings, of which some may
+    stand on it.
+
+    Args:
+        name: of a sampler.
+        space: what is searched.
+        budget: the study's number of trials.
+
+    Returns:
+        Each point once; None for a sampler without a list, and for a plug-in that is not installed here: a ledger is
+        read without the plug-ins that filled it.
     """
-    return SAMPLERS[name].points(space, budget) if name in SAMPLERS else None
+    if name not in SAMPLERS:
+        return None
+    first = [dict(p.params) for p in space.published]
+    every: dict[str, dict[str, Any]] = {}
+    for wanted in range(max(1, budget - len(first)), budget + 1):
+        listed = SAMPLERS[name].points(space, wanted)
+        if listed is None:
+            return None
+        every = {point_key(p): p for p in [*first, *map(space.typed, listed)]}
+        if len(every) >= budget:
+            break
+    return list(every.values())

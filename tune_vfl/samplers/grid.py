@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 class Grid(Sampler):
     """Every combination of the listed values; a range without listed values gets levels spread over it."""
 
-    summary = "the replication grid of the search space, in shuffled order; ends when it is used up"
+    summary = (
+        "published settings, then the replication grid of the search space in shuffled order; ends when it is used up"
+    )
 
     @classmethod
     def build(cls, seed: int, *, budget: int) -> BaseSampler:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.ledger.trials import params_of
-from tune_vfl.samplers.base import SAMPLERS, sampler_seed
+from tune_vfl.samplers.base import SAMPLERS, listed_points, sampler_seed
 from tune_vfl.spaces.space import point_key
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Proposals:
         start = sampler_seed(spec.sampler.seed, len(held))
         chosen = SAMPLERS[spec.sampler.name]
         self._ledger = ledger
-        self._listed = chosen.points(ledger.space, spec.budget.trials)
+        self._listed = listed_points(chosen.name, ledger.space, spec.budget.trials)
         self._distributions = ledger.space.distributions()
         self._mirror = optuna.create_study(
             directions=["maximize", "minimize"],
@@ -127,13 +127,10 @@ class Proposals:
         )
 
     def _plan(self) -> Iterator[dict[str, Any]]:
-        """Yield the points that come before, or instead of, the sampler's."""
-        ledger = self._ledger
-        if self._listed is None:
-            yield from (dict(p.params) for p in ledger.space.published)
-            return
-        points = [ledger.space.typed(p) for p in self._listed]
-        order = random.Random(sampler_seed(ledger.spec.sampler.seed, 0))  # noqa: S311 - an order, no secret
+        """Yield the points that come before, or instead of, the sampler's: published ones, then a list's, shuffled."""
+        yield from (dict(p.params) for p in self._ledger.space.published)
+        points = list(self._listed or [])
+        order = random.Random(sampler_seed(self._ledger.spec.sampler.seed, 0))  # noqa: S311 - an order, no secret
         order.shuffle(points)
         yield from points
 

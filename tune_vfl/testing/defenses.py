@@ -8,6 +8,7 @@ Tests that a defense's declared capabilities rule out are not made for it; nothi
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -206,6 +207,23 @@ class DefenseContract:
             for tensor in [*known.parameters(), *known.buffers()]:
                 tensor.zero_()
         assert torch.equal(bottom(rows.grad), before)
+
+    def test_an_open_bottom_answers_as_the_guess_that_it_starts_from(self, defense: type[Defense], case: Case) -> None:
+        """With its secrets free, a bottom model starts as the disguised one; only secrets want a gradient."""
+        rows = rows_for(defense, case)
+        made = build(defense, fitting(defense, case), case, rows, 0)
+        bottom = made.wrap_bottom(nn.Sequential(*stack_of([case.d, 5, case.d], nn.ReLU, stream=Stream(0, "bottom"))))
+        before = bottom(rows.grad)
+        frozen = copy.deepcopy(bottom).requires_grad_(False)
+        known = made.open_bottom(frozen, stream=Stream(1, "guess"))
+        guess = made.disguised(bottom, stream=Stream(1, "guess"))
+        torch.testing.assert_close(known(rows.grad), guess(rows.grad), rtol=1e-5, atol=1e-6)
+        secret = any(p.requires_grad for p in known.parameters())
+        assert secret == (not torch.equal(guess(rows.grad), before))
+        with torch.no_grad():
+            for tensor in [*known.parameters(), *known.buffers()]:
+                tensor.zero_()
+        assert torch.equal(frozen(rows.grad), before)
 
     def test_what_is_trained_on_are_rows(self, defense: type[Defense], case: Case) -> None:
         """Whatever stands in for the parties' rows has their shape, and the rows themselves are left alone."""

@@ -24,7 +24,7 @@ from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.layers import select_member, stack_of
 from tune_vfl.models.mlp import Mlp, MlpOptions
 from tune_vfl.protocol.loop import SplitTraining
-from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.protocol.members import Batch, Pack, Rows, gather_rows
 from tune_vfl.protocol.view import Answer, Auxiliary, Features, Moment, Recording, View
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Cell, Named, Strict, Training
@@ -122,6 +122,8 @@ class World:
             keeper.begin(loop)
             for step, (start, stop) in enumerate(epoch.batches):
                 received, ids = epoch.gradients[..., start:stop, :], epoch.ids[..., start:stop]
+                fed = gather_rows(self.features.train, ids)
+                keeper.inputs(Batch([fed], None, self.y_train.gather(-1, ids), ids), loop.rows, epoch=0)
                 keeper.gradient_received(received, party=0, ids=ids, epoch=0, step=step)
             keeper.end(loop)
         return replace(before, keepers=keepers)

@@ -83,6 +83,15 @@ class PassportLayer(nn.Module):
         if self.passports is not None:
             self.passports = self.draw(self.passports.shape[self.mean_range.dim() - 1 :])
 
+    def secrets(self) -> tuple[Tensor, Tensor]:
+        """Return scale and shift as the layer's normalized output meets them: what the passports are all about."""
+        raise NotImplementedError
+
+    @staticmethod
+    def finish(y: Tensor) -> Tensor:
+        """Return what follows on scale and shift; by default nothing."""
+        return y
+
     def scale_and_shift(self, answers: Tensor) -> list[Tensor]:
         """Decode the answers ``(*trials, 2, width)``; each of the two comes back as ``(*trials, 1, width)``."""
         encoded = nn.functional.leaky_relu(answers @ self.encode.transpose(-1, -2), SLOPE)
@@ -101,9 +110,14 @@ class PassportLinear(PassportLayer):
         """Map ``(*trials, B, d_in)`` to ``(*trials, B, d_out)``."""
         # Rows go through the layer before passports do: an attack that records what enters it takes the first input.
         y = self.norm(self.layer(x))
-        scale, shift = self.scale_and_shift(self.layer(self.passports))
-        shifted: Tensor = torch.tanh(scale) * y + torch.tanh(shift)
+        scale, shift = self.secrets()
+        shifted: Tensor = scale * y + shift
         return shifted
+
+    def secrets(self) -> tuple[Tensor, Tensor]:
+        """Return scale and shift ``(*trials, 1, d_out)``, in (-1, 1)."""
+        scale, shift = self.scale_and_shift(self.layer(self.passports))
+        return torch.tanh(scale), torch.tanh(shift)
 
 
 class PassportConv(PassportLayer):
@@ -117,9 +131,24 @@ class PassportConv(PassportLayer):
         if self.passports is None:
             self.passports = self.draw(x.shape[1:])
         y = self.norm(self.layer(x))
-        answers = self.layer(self.passports).mean((-2, -1))
-        scale, shift = (part.view(1, -1, 1, 1) for part in self.scale_and_shift(answers))
-        return torch.relu(scale * y + shift)
+        scale, shift = self.secrets()
+        return self.finish(scale * y + shift)
+
+    def secrets(self) -> tuple[Tensor, Tensor]:
+        """Return scale and shift ``(1, C', 1, 1)``, of any size.
+
+        Raises:
+            ValueError: before the first images, which say how large passports are.
+        """
+        if self.passports is None:
+            raise ValueError("a passport layer that has seen no image yet has neither scale nor shift")
+        scale, shift = self.scale_and_shift(self.layer(self.passports).mean((-2, -1)))
+        return scale.view(1, -1, 1, 1), shift.view(1, -1, 1, 1)
+
+    @staticmethod
+    def finish(y: Tensor) -> Tensor:
+        """ReLU."""
+        return torch.relu(y)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # A fresh layer that has seen no image yet still takes the passports of a saved one.
@@ -127,6 +156,39 @@ class PassportConv(PassportLayer):
         if self.passports is None and saved is not None:
             self.passports = torch.empty_like(saved, device=self.mean_range.device)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class OpenLayer(nn.Module):
+    """A passport layer as somebody knows it who does not know its passports: scale and shift are free parameters.
+
+    Args:
+        known: the layer; weights and norm are shared with it, scale and shift start where its passports put them.
+    """
+
+    def __init__(self, known: PassportLayer) -> None:
+        super().__init__()
+        self.layer, self.norm, self._finish = known.layer, known.norm, known.finish
+        with torch.no_grad():
+            scale, shift = known.secrets()
+        self.scale, self.shift = nn.Parameter(scale), nn.Parameter(shift)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map what the layer maps."""
+        return self._finish(self.scale * self.norm(self.layer(x)) + self.shift)
+
+
+def opened(root: nn.Module, stream: Stream) -> nn.Module:
+    """Put an :class:`OpenLayer` with passports from ``stream`` in the place of each passport layer of ``root``.
+
+    Returns:
+        ``root``, or the new layer where that is all there is of it.
+    """
+    for name in [n for n, module in root.named_modules() if isinstance(module, PassportLayer)]:
+        layer = root.get_submodule(name)
+        assert isinstance(layer, PassportLayer)  # noqa: S101 - found as one
+        layer.redraw(stream)
+        root = _put(root, name, OpenLayer(layer))
+    return root
 
 
 def _names(root: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[str]:

@@ -186,6 +186,11 @@ class Pipeline(Defense[P]):
         known = super().disguised(bottom, stream=stream)
         return reduce(lambda copied, part: part.disguised(copied, stream=stream), self.parts, known)
 
+    def open_bottom(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
+        """Return the bottom model with every stage's secrets free."""
+        known = super().open_bottom(bottom, stream=stream)
+        return reduce(lambda copied, part: part.open_bottom(copied, stream=stream), self.parts, known)
+
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the stages measured."""
         return {name: values for part in self.parts for name, values in part.logged().items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
@@ -37,6 +38,14 @@ class DisguisedBottom(Keeper):
         """Return a copy of the model, with what is secret drawn anew from the stream ``name``."""
         found = self._defense.disguised(self._bottom, stream=Stream(self._seeds, name))
         return found if self._member is None else select_member(found, self._member)
+
+    def opened(self, name: str) -> nn.Module:
+        """Return a copy of the model whose secrets alone are parameters that want a gradient, starting at a guess."""
+        frozen = copy.deepcopy(self._bottom).requires_grad_(False)
+        found = self._defense.open_bottom(frozen, stream=Stream(self._seeds, name))
+        if self._member is None:
+            return found
+        return select_member(found, self._member)
 
     def member(self, index: int) -> Self:
         """Return one member's model."""

@@ -13,12 +13,13 @@ from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.granted import FirstBatch
-from tune_vfl.protocol.members import gather_rows
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack
     from tune_vfl.evaluation.run import Run
+    from tune_vfl.protocol.hooks import RowsById
     from tune_vfl.protocol.loop import SplitTraining
+    from tune_vfl.protocol.members import Batch
     from tune_vfl.spec import Strict
 
 
@@ -42,8 +43,30 @@ class UntrainedBottom(Keeper):
         return alone
 
 
+class FirstRowsFed(Keeper):
+    """Keeps the rows that the first passive party fed to its bottom model in the first step, mixed ones where it mixes.
+
+    Attributes:
+        fed: ``(*trials, B, ...)``, on the CPU.
+    """
+
+    fed: Tensor
+
+    def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
+        """Look at the first batch, after everybody who changes what is fed."""
+        if not hasattr(self, "fed"):
+            self.fed = batch.passive[0].detach().cpu().clone()
+        return batch
+
+    def member(self, index: int) -> Self:
+        """Return one member's rows."""
+        alone = type(self)(self.attacks, self.training, self.rows)
+        alone.fed = self.fed[index]
+        return alone
+
+
 def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tensor, ...]:
-    """Return what a received gradient ``(*trials, B, d)`` for rows ``x`` adds up to in each parameter of a model.
+    """Return what a received gradient ``(*trials, B, d)`` for fed rows ``x`` adds up to in each parameter of a model.
 
     The model is used as in training; embeddings count as sent as they are.
     """
@@ -57,13 +80,13 @@ def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tenso
 class ParameterGradient(Grant):
     """What is left where gradients of single rows are hidden: their sum in the attacker's own parameters."""
 
-    keeps = (ReceivedGradients, UntrainedBottom)
+    keeps = (ReceivedGradients, UntrainedBottom, FirstRowsFed)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> FirstBatch:
         """Return the first batch."""
         seen = run.kept(ReceivedGradients).recordings()["first_batch"]
         bottom, dataset, architecture = run.kept(UntrainedBottom).bottom, run.task.dataset, run.task.architecture
-        x, options = gather_rows(run.x_train, seen.ids), architecture.options
+        x, options = run.kept(FirstRowsFed).fed, architecture.options
         others = len(dataset.passive) - 1 + (dataset.active is not None)
         width = seen.gradients.shape[-1] * (others + 1 if options.aggregation == "concat" else 1)
         outputs = architecture.outputs(dataset.num_classes)

@@ -13,6 +13,7 @@ from tune_vfl.protocol.granted import Received
 from tune_vfl.protocol.loop import overriding
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.seeds import numpy_rng
+from tune_vfl.spec.study import Threat
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack, TargetRequest
@@ -49,13 +50,14 @@ class SentEmbeddings(Keeper):
         return alone
 
 
-def target_rows(request: TargetRequest, rows: int, seed: int) -> tuple[Tensor, Tensor]:
+def target_rows(request: TargetRequest, rows: int, seed: int, threat: Threat | None = None) -> tuple[Tensor, Tensor]:
     """Draw rows to reconstruct and other rows that the attacker knows, from the stream ``reconstruction``.
 
     Args:
         request: how many; attacks that ask for equally many targets get the same ones.
         rows: N, the training rows.
         seed: the seed.
+        threat: what every attacker of the study knows; its defaults where there is no study.
 
     Returns:
         ``(M,)`` and ``(A,)`` positions in the training split, apart from each other.
@@ -63,6 +65,8 @@ def target_rows(request: TargetRequest, rows: int, seed: int) -> tuple[Tensor, T
     order = torch.from_numpy(numpy_rng(seed, "reconstruction").permutation(rows))
     targets = min(request.rows, rows // 2)
     known = min(10_000, rows // 6) if request.pairs is None else request.pairs
+    if known == "threat":
+        known = (threat or Threat()).pairs
     return order[:targets], order[targets : targets + known]
 
 
@@ -72,7 +76,7 @@ def targets_of(attack: Attack[Strict], run: Run) -> tuple[Tensor, Tensor] | None
     if request is None:
         return None
     rows = run.split.y_train.shape[-1]
-    drawn = [target_rows(request, rows, seed) for seed in run.pack.seeds]
+    drawn = [target_rows(request, rows, seed, run.task.cell.threat) for seed in run.pack.seeds]
     if run.pack.trials is None:
         return drawn[0]
     targets, known = zip(*drawn, strict=True)

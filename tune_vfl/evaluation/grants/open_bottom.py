@@ -1,0 +1,28 @@
+"""A passive party's trained bottom model without its secrets, for a label party that fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.grants.known_bottom import DisguisedBottom
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.spec import Strict
+
+
+@grant("open_bottom")
+class OpenBottom(Grant):
+    """The white-box label party's knowledge of the model, with what it does not know as free parameters."""
+
+    keeps = (DisguisedBottom,)
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[str], nn.Module]:
+        """Return what makes a copy, whose free parameters start at a guess from the stream of the given name."""
+        known = run.kept(DisguisedBottom)
+        return lambda name: known.opened(f"attack/{attack.name}/{name}")
