@@ -130,7 +130,8 @@ def best_of(variants: Mapping[str, Numbers]) -> tuple[str, Numbers]:
 
 def _told(candidates: Mapping[str, Numbers]) -> dict[str, float]:
     """Return the mean success of what the attacker would choose by its own validation, where it has any."""
-    return {CHOSEN: float(np.mean(c["success"])) for c in candidates.values() if "validation" in c}
+    found = [c["success"] for c in candidates.values() if "validation" in c]
+    return {CHOSEN: float(np.mean(found[0]))} if found else {}
 
 
 def _beside(columns: Numbers) -> dict[str, float]:
