@@ -45,7 +45,7 @@ class Story(NamedTuple):
 def story(record: StudyRecord) -> Story:
     """Put a study into words."""
     info = frontier_info(record)
-    failing = [check.says[:1].upper() + check.says[1:] + "." for check in info.trust.failing]
+    failing = [check.says[:1].upper() + check.says[1:] + "." for check in info.trust.failing] + _untried(record)
     return Story(
         info=info,
         asked=_asked(record),
@@ -88,6 +88,25 @@ def _answer(record: StudyRecord, info: FrontierInfo) -> str:
         ends = f"{info.metric} {words.score(knee.utility)} at leakage {words.score(knee.leakage)}"
         return f"{share} {choice}: {ends}; the undefended model was not measured."
     return f"{share} {choice}: {_cost(info, knee)} {again(record, knee.number)}".rstrip()
+
+
+def _untried(record: StudyRecord) -> list[str]:
+    """Say which attacks of a competent adversary were not run: by fewer, any defense looks good."""
+    from tune_vfl.attacks.base import ATTACKS
+
+    cell, asked = record.cell, {a.name for a in record.cell.attacks}
+    if record.measure == 1 or asked - set(ATTACKS.names()):
+        return []
+    missing = []
+    for name in ATTACKS:
+        cls = ATTACKS[name]
+        can = cls.capabilities
+        fits = cell.mode in can.modes and (can.classes == "any" or cell.num_classes == 2)
+        if cls.in_default is not None and fits and not can.acts and name not in asked:
+            missing.append(name)
+    if not missing:
+        return []
+    return [f"Not tried: {words.listed(missing)}. Search with `attacks: default` before you choose."]
 
 
 def _nothing_recommended(info: FrontierInfo) -> str:

@@ -21,7 +21,7 @@ from reports.tables import attacks_frame, front_frame, outcomes_frame, tables, t
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.errors import StudyError
 from tune_vfl.outcome import Outcome
-from tune_vfl.spec import parse
+from tune_vfl.spec import Named, parse
 from tune_vfl.spec.raw import read_yaml
 from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
@@ -30,6 +30,12 @@ def study_of(*points, **kwargs):
     """A study whose ok trials have exactly these (utility, attack success)."""
     trials = [made_up_trial(n, scale=10.0**-n, outcome=made_up_outcome(*p)) for n, p in enumerate(points)]
     return replace(made_up_study(2, **kwargs), trials=tuple(trials))
+
+
+def by_all(record):
+    """The same study, as if every attack of a competent adversary had been run on it."""
+    rest = [Named(name=n) for n in ("direction", "grad_cluster", "gradient_completion", "pmc", "spectral")]
+    return replace(record, cell=record.cell.model_copy(update={"attacks": (*record.cell.attacks, *rest)}))
 
 
 # What is computed before it is drawn
@@ -175,7 +181,7 @@ def test_markdown_and_latex_escape_what_they_must():
 
 
 def test_the_answer_names_the_knee_its_cost_and_what_it_brings():
-    record = study_of((0.90, 0.80), (0.70, 0.60), (0.88, 0.62))
+    record = by_all(study_of((0.90, 0.80), (0.70, 0.60), (0.88, 0.62)))
     answer = story(record).answer
     assert "3 of 3 measured settings" in answer
     assert "scale=0.01 (trial 2)" in answer
@@ -184,8 +190,44 @@ def test_the_answer_names_the_knee_its_cost_and_what_it_brings():
 
 
 def test_a_defense_that_does_not_help_is_said_not_to():
-    assert "does not lower leakage (0.940 undefended, 0.980 with it)" in story(study_of((0.97, 0.99))).answer
-    assert "costs no AUC" in story(study_of((0.97, 0.99))).answer
+    answer = story(by_all(study_of((0.97, 0.99)))).answer
+    assert "does not lower leakage (0.940 undefended, 0.980 with it)" in answer
+    assert "costs no AUC" in answer
+
+
+def test_nothing_is_recommended_before_a_competent_adversary_was_tried():
+    told = story(study_of((0.90, 0.80), (0.88, 0.62)))
+    assert told.failing == [
+        "Not tried: direction, grad_cluster, gradient_completion, pmc and spectral. "
+        "Search with `attacks: default` before you choose."
+    ]
+    assert told.answer.startswith("Nothing is recommended")
+    assert story(by_all(study_of((0.90, 0.80), (0.88, 0.62)))).failing == []
+
+
+def test_nothing_is_recommended_where_the_undefended_model_had_not_learned_to_the_end(tmp_path):
+    record = by_all(study_of((0.90, 0.80), (0.88, 0.62)))
+    early = [v - 0.05 for v in record.baseline.utility.values]
+    still = replace(record, baseline=record.baseline.model_copy(update={"utility_before_end": early}))
+    (said,) = story(still).failing
+    assert "+0.0500 over the last 10% of the steps; train longer" in said
+    page = write_report([still], tmp_path / "report").read_text(encoding="utf-8")
+    assert page.index("train longer") < page.index("Nothing is recommended")
+
+
+def test_the_label_party_alone_is_a_line_and_what_settings_keep_of_the_gain_a_column(tmp_path):
+    record = by_all(study_of((0.90, 0.80), (0.88, 0.62)))
+    gain = [v - 0.1 for v in record.baseline.utility.values]
+    whole = replace(record, alone=tuple(gain))
+    alone = frontier_info(whole).trust.alone
+    assert (alone.utility, alone.gain) == pytest.approx((0.865, 0.1))
+    assert alone.kept(0.90) == pytest.approx(0.35)
+    page = write_report([whole], tmp_path / "report").read_text(encoding="utf-8")
+    assert "the label party alone, 0.865" in page
+    assert '<td class="n">35%</td>' in page
+    nothing = replace(record, alone=tuple(record.baseline.utility.values))
+    assert any("nothing to protect it for" in said for said in story(nothing).failing)
+    assert frontier_info(nothing).trust.alone.kept(0.9) is None
 
 
 def test_a_weak_attack_is_not_sold_as_a_good_defense():
@@ -386,14 +428,14 @@ def test_a_confirmation_has_a_section_and_a_table_of_its_own(tmp_path):
     ],
 )
 def test_the_answer_says_what_the_knee_is_on_fresh_seeds(number, says):
-    record = replace(made_up_study(), confirmation=made_up_confirmation())
+    record = by_all(replace(made_up_study(), confirmation=made_up_confirmation()))
     told = story(record).answer
     knee = frontier_info(record).knee.number
     points = [p.model_copy(update={"number": knee if p.number == number else 99}) for p in record.confirmation.points]
     moved = record.confirmation.model_copy(update={"points": tuple(points)})
     answer = story(replace(record, confirmation=moved)).answer
     assert answer.endswith(says)
-    assert answer.startswith(story(made_up_study()).answer)
+    assert answer.startswith(story(by_all(made_up_study())).answer)
     assert ("fresh seeds" in answer) == bool(says)
     assert told
 
