@@ -15,6 +15,15 @@ OutcomeName = Literal["ok", "diverged", "infeasible", "timeout", "oom", "preempt
 OUTCOMES: tuple[OutcomeName, ...] = ("ok", "diverged", "infeasible", "timeout", "oom", "preempted", "error")
 
 
+TOGETHER = "together"
+"""The attacker that all passive parties are who join what they hold."""
+
+
+def attacker_name(attack: str, party: str) -> str:
+    """Return the name of an attack by one of several passive parties; of the only one it is the attack's own."""
+    return f"{attack}/{party}" if party else attack
+
+
 class Score(BaseModel):
     """One number measured over the seeds.
 
@@ -44,6 +53,9 @@ class Score(BaseModel):
 class AttackScore(Score):
     """How well one attack did: the success over the seeds of the variant it chooses itself, else of its best one.
 
+    With several passive parties it is the score of the one whose advantage is largest, and variants are called by party
+    and variant, such as ``bank/logreg``.
+
     Attributes:
         advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1]; where less than .1 is left above the
             floor it is divided by .1.
@@ -61,7 +73,10 @@ class AttackScore(Score):
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.
         upper_bound: the attacker could not have picked this variant, or uses an oracle.
         weak_attack: success below ``r_lower``: the attack is too weak to say anything about the defense.
-        extra: numbers beside the success, by name (top1, f1, success on test rows, ...).
+        extra: numbers beside the success, by name (top1, f1, success on test rows, ...); ``together``,
+            ``together_advantage`` and ``together_floor`` of all passive parties as one, which is not the attack's own.
+        parties: with several passive parties the score of each that attacks by itself, its variants left out; else
+            empty.
     """
 
     advantage: float = 0.0
@@ -77,6 +92,7 @@ class AttackScore(Score):
     upper_bound: bool = False
     weak_attack: bool = False
     extra: dict[str, float] = Field(default_factory=dict)
+    parties: dict[str, AttackScore] = Field(default_factory=dict)
 
 
 class Outcome(BaseModel):
@@ -125,6 +141,15 @@ class Outcome(BaseModel):
         elif self.leakage is not None:
             raise ValueError(f"outcome {self.outcome!r} must not carry objectives")
         return self
+
+    @property
+    def attackers(self) -> dict[str, AttackScore]:
+        """The score of every attacker: an attack's own, or ``ATTACK/PARTY`` for each of several passive parties."""
+        return {
+            attacker_name(name, party): score
+            for name, whole in self.attacks.items()
+            for party, score in (whole.parties or {"": whole}).items()
+        }
 
     @property
     def objectives(self) -> tuple[float, float]:

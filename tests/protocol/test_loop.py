@@ -254,8 +254,8 @@ def test_a_recording_over_the_limit_goes_to_disk_and_says_the_same(
 ) -> None:
     split = Split.stack([made_up_split(0), made_up_split(1)])
 
-    def recorded() -> GradientRecorder:
-        recorder = GradientRecorder({"epoch0", "last"}, rows=70, epochs=2)
+    def recorded(parties: int = 1) -> GradientRecorder:
+        recorder = GradientRecorder({"epoch0", "last"}, rows=70, epochs=2, parties=parties)
         train(split, Pack((0, 1), 2), Training(epochs=2, batch_size=32), [recorder])
         return recorder
 
@@ -280,6 +280,8 @@ def test_a_recording_over_the_limit_goes_to_disk_and_says_the_same(
     monkeypatch.setattr(recorder_module, "IN_MEMORY_BYTES", 16_000)
     recorded()
     assert len(files) == 4  # within the limit nothing touches the disk
+    recorded(parties=2)
+    assert len(files) == 8  # the recordings of another party are over it
 
 
 def test_members_with_one_seed_see_the_same_batches() -> None:

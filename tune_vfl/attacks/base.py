@@ -37,6 +37,9 @@ class AttackCapabilities:
         oracle: it uses statistics that only the label party has: its success is an upper bound.
         acts: it changes the training and needs a run of its own.
         who: who attacks.
+        parties: which of several passive parties attack: ``each`` by itself; ``joined``: all of them together too,
+            where the threat model says so, with what they hold and receive side by side; ``first``: the first one
+            alone, as with every attack that acts and with those of the label party, which attack that one.
         stackable: it takes any leading axes.
         needs_concat: it needs a top model that takes each party's embedding as a part of its own.
         needs_logits: it takes the model's outputs for class logits under a cross-entropy; a defense that makes them one
@@ -50,6 +53,7 @@ class AttackCapabilities:
     oracle: bool = False
     acts: bool = False
     who: Literal["passive", "active"] = "passive"
+    parties: Literal["first", "each", "joined"] = "each"
     stackable: bool = True
     needs_concat: bool = False
     needs_logits: bool = False

@@ -56,7 +56,7 @@ class Bli(Attack[BliParams]):
     summary = "infer the labels of the first batch from the gradient of the local model's parameters"
     reference = "Zou et al., Defending Batch-Level Label Inference and Replacement Attacks in VFL, IEEE TBD 2022"
     Params = BliParams
-    capabilities = AttackCapabilities(sees=frozenset({"parameter_gradient"}), needs_logits=True)
+    capabilities = AttackCapabilities(sees=frozenset({"parameter_gradient"}), needs_logits=True, parties="first")
     quick = {"iterations": 100, "lr": 0.1}  # noqa: RUF012 - a constant
 
     def moments(self) -> tuple[Moment, ...]:

@@ -49,7 +49,9 @@ class GradientCompletion(Attack[GradientCompletionParams]):
     reference = "after Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
     Params = GradientCompletionParams
     in_default = {}  # noqa: RUF012 - a constant
-    capabilities = AttackCapabilities(sees=frozenset({"gradients", "features", "bottom", "auxiliary"}))
+    capabilities = AttackCapabilities(
+        sees=frozenset({"gradients", "features", "bottom", "auxiliary"}), parties="joined"
+    )
     choice = "gradient_completion"
 
     def moments(self) -> tuple[Moment, ...]:

@@ -26,7 +26,7 @@ class Pmc(Attack[PmcParams]):
     summary = "complete the attacker's bottom model with a head trained on a few labels"
     reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
     Params = PmcParams
-    capabilities = AttackCapabilities(sees=frozenset({"features", "bottom", "auxiliary"}))
+    capabilities = AttackCapabilities(sees=frozenset({"features", "bottom", "auxiliary"}), parties="joined")
     in_default = {"variants": ("logreg", "logreg_all", "conditioned")}  # noqa: RUF012 - a constant
     quick = {"steps": 60}  # noqa: RUF012 - a constant
     draws_as = "pmc"  # also of those that inherit: an attack that acts and then completes has the floor of this one

@@ -40,10 +40,14 @@ class Job:
 
 
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
-    """Return the cell that a setting is confirmed in, without seeds, and the parameters of its defense."""
+    """Return the cell that a setting is confirmed in, without seeds, and the parameters of its defense.
+
+    What passive parties reach together is no part of a leakage, and so of no confirmation.
+    """
     given = next((t.params for t in record.trials if t.number == number), {})
     cell, params = (undefended(record.cell), {}) if number == UNDEFENDED else record.cell.with_params(given)
-    return cell.model_copy(update={"rows": "report", "seeds": ()}), params
+    threat = cell.threat.model_copy(update={"parties": "each"})
+    return cell.model_copy(update={"rows": "report", "seeds": (), "threat": threat}), params
 
 
 def cut(record: StudyRecord, places: Sequence[Place], *, workers: int, stacks: bool) -> list[Job]:

@@ -1,7 +1,8 @@
 """From outcomes and records to blocks: utilities ``(N, S)`` and signed advantages ``(K, N, S)``.
 
 The K attacks of a block are everything that an attacker may commit to: each attack's candidates are attacks of their
-own, because the choice among them is made by the statistics, on other seeds than those that are scored.
+own, because the choice among them is made by the statistics, on other seeds than those that are scored. So is the
+choice among several passive parties, each of which is an attacker with its own floor.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def names_of(outcomes: Iterable[Outcome], records: Iterable[SeedRecord] = ()) ->
     """Return the attacks with their candidates, all that occur, in the order in which they do."""
     found: dict[Name, None] = {}
     for outcome in outcomes:
-        found.update({(a, c): None for a, score in outcome.attacks.items() for c in candidates_of(score)})
+        found.update({(a, c): None for a, score in outcome.attackers.items() for c in candidates_of(score)})
     for record in records:
         found.update({(a, c): None for a, seen in record.attacks.items() for c in seen.candidates})
     return list(found)
@@ -82,7 +83,8 @@ def steady(record: SeedRecord, outcome: Outcome, names: Sequence[Name]) -> list[
         outcome: of the same setting in the search.
         names: from :func:`names_of`.
     """
-    return [_steady_gain(record, outcome.attacks[a], a, c) for a, c in names]
+    scores = outcome.attackers
+    return [_steady_gain(record, scores[a], a, c) for a, c in names]
 
 
 def _steady_gain(record: SeedRecord, score: AttackScore, attack: str, candidate: str) -> float:

@@ -84,7 +84,7 @@ class Dataset:
 
     Attributes:
         name: its registered name.
-        passive: the feature-only parties; the first is the attacker.
+        passive: the feature-only parties; each attacks by itself.
         active: the label party's own features; None when it has labels only.
         y: ``(N,)`` int64 labels ``0..K-1``.
         class_names: K names; for binary targets index 1 is the positive class.

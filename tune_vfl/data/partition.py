@@ -23,7 +23,7 @@ class Partition:
     """Columns by party.
 
     Attributes:
-        passive: the feature-only parties by name, in order; the first is the attacker.
+        passive: the feature-only parties by name, in order.
         active: the label party's own columns; empty when it has labels only.
     """
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Name = tuple[str, str]
-"""An attack and one of its candidates."""
+"""An attack, by one of several passive parties where there are several, and one of its candidates."""
 
 Interval = tuple[float, float]
 
@@ -71,13 +71,14 @@ def names_of(outcomes: Iterable[Outcome]) -> list[Name]:
     """Return the attacks with their candidates, all that occur, in the order in which they do."""
     found: dict[Name, None] = {}
     for outcome in outcomes:
-        found.update({(a, c): None for a, score in outcome.attacks.items() for c in candidates_of(score)})
+        found.update({(a, c): None for a, score in outcome.attackers.items() for c in candidates_of(score)})
     return list(found)
 
 
 def advantages_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Floats:
     """Return signed advantages ``(K, N, S)`` of ok outcomes, by :func:`names_of`."""
-    return np.asarray([[_gain(o.attacks[a], c) for o in outcomes] for a, c in names], dtype=np.float64)
+    by_name = [o.attackers for o in outcomes]
+    return np.asarray([[_gain(scores[a], c) for scores in by_name] for a, c in names], dtype=np.float64)
 
 
 def one_of(candidates: Mapping[str, T], name: str) -> T:
@@ -131,7 +132,7 @@ def _rows(outcome: Outcome) -> float:
 
 
 def _amplified(outcome: Outcome) -> dict[str, float]:
-    left = {name: 1 - score.floor for name, score in outcome.attacks.items()}
+    left = {name: 1 - score.floor for name, score in outcome.attackers.items()}
     return {name: 1 / room for name, room in left.items() if 0 < room < LEAST_HEADROOM}
 
 

@@ -31,7 +31,14 @@ class Keeper(Hooks):
 
     @classmethod
     def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
-        """Return the memory that it fills while ``members`` train, with embeddings of ``width``; little by default."""
+        """Return the memory that it fills for each passive party while ``members`` train; little by default.
+
+        Args:
+            attacks: those that share the training.
+            members: networks that train together.
+            rows: of the data set.
+            width: columns of an embedding.
+        """
         return 0
 
     def begin(self, loop: SplitTraining) -> None:

@@ -12,6 +12,7 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction
+from tune_vfl.evaluation.seats import named_seats
 from tune_vfl.evaluation.summarizing import best_of, standing
 from tune_vfl.evaluation.table import Numbers, Table, below, joined, put, variants_of
 from tune_vfl.evaluation.task import Task
@@ -38,7 +39,7 @@ def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: 
     for attack in task.acting:
         if not all(table["lost",]):
             run = train_pack(task, params, pack, [attack], deadline=deadline, device=device)
-            add_acted(table, attack.name, measured(run, [attack]))
+            add_acted(table, attack, measured(run, [attack]))
     return table
 
 
@@ -55,28 +56,31 @@ def measured(run: Run, attacks: Sequence[Attack[Strict]]) -> Table:
     return table
 
 
-def add_acted(table: Table, attack: str, acted: Table) -> None:
+def add_acted(table: Table, attack: Attack[Strict], acted: Table) -> None:
     """Add what was measured in the training that an acting attack took part in.
 
     Utility, notes and what the defense logged stay those of the training without it; the utility under attack
     stands beside the attack's success. A member that the attack drove out of bounds is lost: that is no privacy.
     """
-    under = f"training under attack {attack!r}"
+    under = f"training under attack {attack.name!r}"
     table["lost",] = [mine or (under if its else "") for mine, its in zip(table["lost",], acted["lost",], strict=True)]
     for stage, spent in below(acted, "seconds").items():
         before = table.get(("seconds", stage), [0.0] * len(spent))
         table["seconds", stage] = [a + b for a, b in zip(before, spent, strict=True)]
-    for variant, columns in variants_of(acted, attack).items():
-        put(table, ("attack", attack, variant), {**columns, "utility": acted["utility",]})
+    for name in {key[1]: None for key in acted if key[0] == "attack"}:
+        for variant, columns in variants_of(acted, name).items():
+            put(table, ("attack", name, variant), {**columns, "utility": acted["utility",]})
 
 
 def score_attack(attack: Attack[Strict], run: Run) -> Table:
-    """Run an attack on its view and score each variant on every member."""
+    """Run an attack on the view of each party that carries it out and score each variant on every member."""
     if run.pack.trials is not None and not attack.capabilities.stackable:
         return joined([score_attack(attack, run.member(m)) for m in range(run.pack.lead[0])])
     table: Table = {}
-    for variant, answer in attack.run(view_of(attack, run)).items():
-        put(table, ("attack", attack.name, variant), _scored(answer, run))
+    for name, parties in named_seats(attack, run.task).items():
+        seen = run.seen_by(parties)
+        for variant, answer in attack.run(view_of(attack, seen)).items():
+            put(table, ("attack", name, variant), _scored(answer, seen))
     return table
 
 
@@ -98,7 +102,7 @@ def rarest_in_test(task: Task) -> int:
 
 
 def references_of(task: Task) -> References:
-    """Measure R_lower, per seed: every attack that reads a bottom model on models that nobody trained.
+    """Measure R_lower, per seed: every attack that reads a bottom model, by each party, on models that nobody trained.
 
     What else it is granted of a training is replaced by what stands in for one that never was, noise for gradients. A
     few labeled rows on one untrained model are a noisy floor, which whoever subtracts it takes for leakage; so each
@@ -108,8 +112,9 @@ def references_of(task: Task) -> References:
     for attack in task.attacks:
         if "bottom" in attack.sees() and all(keeper.stands_in() for keeper in keepers_for([attack])):
             scores = joined([_untrained_scores(task, attack, start) for start in range(STARTS)])
-            successes = best_of(standing(attack, variants_of(scores, attack.name)))[1]["success"]
-            lower[attack.name] = np.reshape(successes, (STARTS, -1)).mean(0).tolist()
+            for name in named_seats(attack, task):
+                successes = best_of(standing(attack, variants_of(scores, name)))[1]["success"]
+                lower[name] = np.reshape(successes, (STARTS, -1)).mean(0).tolist()
     return References(r_lower=lower)
 
 

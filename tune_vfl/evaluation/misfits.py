@@ -8,6 +8,7 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.task import Task
+from tune_vfl.outcome import TOGETHER
 from tune_vfl.spec import Strict
 
 
@@ -15,6 +16,7 @@ def misfits(task: Task) -> Iterator[str]:
     """Yield why a task cannot be evaluated, one sentence each; nothing when it can."""
     yield from _of_the_model(task)
     yield from _of_the_defense(task)
+    yield from _of_the_parties(task)
     for attack in task.attacks:
         yield from misfits_of(attack, task)
 
@@ -50,6 +52,11 @@ def _of_the_defense(task: Task) -> Iterator[str]:
             f"defense {cls.name!r} works on each party's part of the joined embedding, which model.aggregation="
             f"{options.aggregation} does not keep apart; use concat"
         )
+
+
+def _of_the_parties(task: Task) -> Iterator[str]:
+    if task.cell.threat.parties == TOGETHER and any(c.party == TOGETHER for c in task.dataset.passive):
+        yield f"threat.parties: {TOGETHER} is what all passive parties as one are called; give that party another name"
 
 
 def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.attempts import together_or_alone
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.measuring import guess_of, measure_pack, rarest_in_test, references_once
-from tune_vfl.evaluation.summarizing import summarize
+from tune_vfl.evaluation.seats import seats_of
+from tune_vfl.evaluation.summarizing import summarize, worst_party
 from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
 from tune_vfl.evaluation.task import Task
-from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.outcome import TOGETHER, AttackScore, Outcome, Score, attacker_name
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import IN_MEMORY_BYTES
 from tune_vfl.spec import Cell, References, Strict
@@ -148,9 +150,7 @@ class _Bench:
             return Outcome(outcome="diverged", reason=reason, seconds=seconds)
         scores: dict[str, AttackScore] = {}
         for attack in self.task.attacks:
-            lower = self.references.of(attack.name, len(cell.seeds))
-            columns = variants_of(table, attack.name)
-            summary = summarize(attack, columns, num_classes=cell.num_classes, guess=self.guess, r_lower=lower)
+            summary = self._score(attack, table)
             if summary is None:
                 return Outcome.failed(
                     "error", f"attack {attack.name!r} is undefined on this data: no seed gave a score"
@@ -172,10 +172,25 @@ class _Bench:
             logged={name: sum(values) / len(values) for name, values in below(table, "logged").items()},
         )
 
+    def _score(self, attack: Attack[Strict], table: Table) -> AttackScore | None:
+        """Summarize what each party that carries out an attack reached; None where that of one is undefined."""
+        cell, found = self.task.cell, {}
+        for party in seats_of(attack, self.task):
+            name = attacker_name(attack.name, party)
+            lower = self.references.of(name, len(cell.seeds))
+            columns = variants_of(table, name)
+            score = summarize(attack, columns, num_classes=cell.num_classes, guess=self.guess, r_lower=lower)
+            if score is not None:
+                found[party] = score
+            elif party != TOGETHER:
+                return None
+        return worst_party(found)
+
 
 def trials_that_fit(task: Task) -> int:
     """Return how many trials' recordings stay within memory; at least 1."""
     width = int(task.cell.model.options.get("embedding_dim", 1))
     size = {"members": len(task.cell.seeds), "rows": len(task.dataset.y), "width": width}
-    per_trial = sum(keeper.bytes_needed(task.attacks, **size) for keeper in keepers_for(task.attacks))
+    per_party = sum(keeper.bytes_needed(task.attacks, **size) for keeper in keepers_for(task.attacks))
+    per_trial = len(task.dataset.passive) * per_party
     return max(1, IN_MEMORY_BYTES // per_trial) if per_trial else 64

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from tune_vfl.data.base import Split
 from tune_vfl.evaluation.table import Table
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import VflNetwork
+from tune_vfl.models.joined import JoinedBottoms, SideBySide
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.members import Pack
 
@@ -32,6 +34,8 @@ class Run:
         network: on the CPU once it is trained, and then in evaluation mode; never handed out itself, only copies.
         keepers: what was kept of the training for those who are granted it, by class; none before the training.
         table: what was measured, a row a member; empty before the training.
+        parties: the passive parties that views are cut for, by position: the one that attacks, all that attack
+            together, or the one under attack.
     """
 
     task: Task
@@ -40,6 +44,7 @@ class Run:
     network: VflNetwork
     keepers: Mapping[type[Keeper], Keeper] = field(default_factory=dict)
     table: Table = field(default_factory=dict)
+    parties: tuple[int, ...] = (0,)
 
     @property
     def y_train(self) -> Tensor:
@@ -53,13 +58,34 @@ class Run:
 
     @property
     def x_train(self) -> Tensor:
-        """``(*trials, N, ...)`` the training rows of the first passive party."""
-        return self.pack.spread(self.split.passive_train[0])
+        """``(*trials, N, ...)`` the training rows of :attr:`parties`, of several side by side."""
+        return self._rows(self.split.passive_train)
 
     @property
     def x_test(self) -> Tensor:
-        """``(*trials, n_test, ...)`` the test rows of the first passive party."""
-        return self.pack.spread(self.split.passive_test[0])
+        """``(*trials, n_test, ...)`` the test rows of :attr:`parties`, of several side by side."""
+        return self._rows(self.split.passive_test)
+
+    @property
+    def layout(self) -> SideBySide:
+        """How the rows of :attr:`parties` lie side by side."""
+        axes, own = self.split.y_train.dim(), self.task.dataset.passive
+        shapes = tuple(tuple(self.split.passive_train[k].shape[axes:]) for k in self.parties)
+        added = (shape[-1] - own[k].shape[-1] for k, shape in zip(self.parties, shapes, strict=True))
+        return SideBySide(shapes, tuple(added))
+
+    def bottom(self) -> nn.Module:
+        """Return a fresh copy of the bottom model of :attr:`parties`, of several as one."""
+        parts = [copy.deepcopy(self.network.bottoms[k]) for k in self.parties]
+        return parts[0] if len(parts) == 1 else JoinedBottoms(parts, self.layout)
+
+    def _rows(self, passive: Sequence[Tensor]) -> Tensor:
+        held = [self.pack.spread(passive[k]) for k in self.parties]
+        return held[0] if len(held) == 1 else self.layout.joined(held)
+
+    def seen_by(self, parties: tuple[int, ...]) -> Run:
+        """Return the same training, for views of these passive parties."""
+        return replace(self, parties=parties)
 
     def kept(self, kind: type[K]) -> K:
         """Return the keeper of a class.

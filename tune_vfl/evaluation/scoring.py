@@ -83,8 +83,17 @@ def score_reconstruction(answer: Reconstruction, x_train: Tensor) -> Numbers:
         measured = {"mse": reconstruction.mse(rows, true), "mse_mean": reconstruction.mse_of_the_mean(mean, true)}
         if reconstruction.is_image(true):
             measured |= {"psnr": reconstruction.psnr(rows, true), "ssim": reconstruction.ssim(rows, true)}
-        _append(result, {**measured, "success": reconstruction.recovered(rows, true, mean)})
+        _append(result, {**measured, "success": _signed(**{k: measured[k] for k in ("mse", "mse_mean")})})
     return result
+
+
+def _signed(mse: float, mse_mean: float) -> float:
+    """Return the share of the variance that is recovered; negative for an answer that is worse than the mean.
+
+    Clipped at 0 it would be above 0 on noise. At -1, twice as far away as the mean, it is: a descent that got lost says
+    no more by being lost further.
+    """
+    return max(-1.0, 1 - mse / mse_mean) if mse_mean > 0 else float("nan")
 
 
 def _validation(answer: Answer | Reconstruction) -> Numbers:

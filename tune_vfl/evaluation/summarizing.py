@@ -1,4 +1,4 @@
-"""From what was measured seed by seed to one attack's score: its variant, its floor, its advantage."""
+"""From what was measured seed by seed to one attack's score: its party, its variant, its floor, its advantage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.scoring import success_metric
 from tune_vfl.evaluation.table import Numbers
-from tune_vfl.outcome import AttackScore, Score
+from tune_vfl.outcome import TOGETHER, AttackScore, Score
 from tune_vfl.spec import Strict
 from tune_vfl.statistics.advantages import advantage, chosen_floor
 from tune_vfl.statistics.leakage import clipped
@@ -27,7 +27,7 @@ def summarize(
     guess: float,
     r_lower: Sequence[float] | None,
 ) -> AttackScore | None:
-    """Summarize one trial: the best variant's success over its seeds, and every variant beside it.
+    """Summarize one party's answers in one trial: the best variant's success over its seeds, and every one beside it.
 
     An attacker that can tell which of some variants is best, by its own validation, uses that one: they count as one.
 
@@ -69,6 +69,38 @@ def summarize(
         weak_attack=lower is not None and score.mean < lower,
         extra={**_beside(columns), **_told(candidates)},
     )
+
+
+def worst_party(scores: Mapping[str, AttackScore]) -> AttackScore:
+    """Return the score of an attack: of several passive parties that carry it out, the one that gains most.
+
+    Each party is an attacker by itself, with its own floor, and chooses among its own variants. What all of them reach
+    together is shown beside it, and is nobody's leakage.
+
+    Args:
+        scores: by party; that of the only passive one stands under no name.
+    """
+    if "" in scores:
+        return scores[""]
+    alone = {party: score for party, score in scores.items() if party != TOGETHER}
+    # Advantages that are clipped to 0 are told apart by what they were.
+    worst = max(alone, key=lambda party: (alone[party].advantage, float(np.mean(alone[party].advantages))))
+    score = alone[worst]
+    beside = {
+        "variant": f"{worst}/{score.variant}",
+        "candidates": {f"{worst}/{name}": values for name, values in score.candidates.items()},
+        "variants": {f"{party}/{name}": of for party, whole in scores.items() for name, of in whole.variants.items()},
+        "extra": {**score.extra, **_together(scores.get(TOGETHER))},
+        "parties": {party: whole.model_copy(update={"variants": {}}) for party, whole in alone.items()},
+    }
+    return score.model_copy(update=beside)
+
+
+def _together(score: AttackScore | None) -> dict[str, float]:
+    if score is None:
+        return {}
+    own = {"": score.mean, "_advantage": score.advantage, "_floor": score.floor}
+    return {f"{TOGETHER}{what}": value for what, value in own.items()}
 
 
 def standing(attack: Attack[Strict], variants: Mapping[str, Numbers]) -> dict[str, Numbers]:

@@ -1,8 +1,9 @@
 """What is measured on the members of a pack: a table with a row a member and a column for everything measured.
 
 Columns are lists, under keys of one or more words: ``("utility",)``, ``("lost",)``, ``("notes",)``, ``("seconds",
-"train")``, ``("logged", "sum_kl")``, ``("attack", "pmc", "logreg", "success")``. One that stops being measured when a
-member is lost ends early; nobody reads it then.
+"train")``, ``("logged", "sum_kl")``, ``("attack", "pmc", "logreg", "success")``, with several passive parties
+``("attack", "pmc/bank", "logreg", "success")``. One that stops being measured when a member is lost ends early; nobody
+reads it then.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def below(table: Table, *prefix: str) -> dict[str, list[Any]]:
     return {key[depth]: values for key, values in table.items() if key[:depth] == prefix and len(key) == depth + 1}
 
 
-def variants_of(table: Table, attack: str) -> dict[str, Numbers]:
-    """Return the columns of an attack by variant."""
-    names = dict.fromkeys(key[2] for key in table if key[:2] == ("attack", attack))
-    return {variant: below(table, "attack", attack, variant) for variant in names}
+def variants_of(table: Table, attacker: str) -> dict[str, Numbers]:
+    """Return the columns of an attack by variant, of one party where several carry it out."""
+    names = dict.fromkeys(key[2] for key in table if key[:2] == ("attack", attacker))
+    return {variant: below(table, "attack", attacker, variant) for variant in names}

@@ -56,7 +56,7 @@ class SeedRecord(_Plain):
         outcome: how it ended; ``reason`` says why it is not ``ok``.
         utility: measured on the reserve, where there is one.
         variance: of the utility over test rows, where its metric has a formula.
-        attacks: by name.
+        attacks: by name, with several passive parties by ``ATTACK/PARTY``.
     """
 
     outcome: OutcomeName
@@ -82,7 +82,7 @@ class ConfirmedPoint(_Plain):
         leakage_untuned: the same against attackers that were not tuned against this setting.
         leakage_upper_90: the one-sided bound by which a setting is exported.
         leakage_worst_seed: of an attacker who knows which attack works with which seed.
-        attack: the attack that does best on average.
+        attack: the attack that does best on average, with several passive parties ``ATTACK/PARTY``.
         searched: utility and leakage as the search measured them.
     """
 
@@ -195,7 +195,7 @@ def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Seq
     Args:
         outcome: of a trial with these seeds.
         seeds: in the outcome's order.
-        r_lower: what its attacks were compared with, by attack, one value a seed.
+        r_lower: what its attackers were compared with, by name, one value a seed.
 
     Returns:
         By seed; an outcome that is not ok is that of all its seeds.
@@ -214,7 +214,7 @@ def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Seq
                     r_lower=r_lower[name][i] if name in r_lower else None,
                     candidates={v: values[i] for v, values in candidates_of(score).items()},
                 )
-                for name, score in outcome.attacks.items()
+                for name, score in outcome.attackers.items()
             },
         )
         for i, seed in enumerate(seeds)

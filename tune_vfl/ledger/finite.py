@@ -16,7 +16,8 @@ def clean(outcome: Outcome) -> Outcome:
     A score that is not finite makes the trial ``diverged``. Other numbers that are not finite, such as one that was
     logged beside the scores, are left out.
     """
-    scores: list[Score] = [*([outcome.utility] if outcome.utility else []), *outcome.attacks.values()]
+    attacks = [*outcome.attacks.values(), *outcome.attackers.values()]
+    scores: list[Score] = [*([outcome.utility] if outcome.utility else []), *attacks]
     broken = [s for s in scores if not all(map(math.isfinite, _numbers(s)))]
     raw = _finite_only(outcome.model_dump(mode="json", exclude={"utility", "attacks"} if broken else None))
     if broken and outcome.outcome == "ok":

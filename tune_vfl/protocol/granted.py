@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -59,6 +59,14 @@ class Recording:
     def member(self, index: int) -> Recording:
         """Return what one member of a pack received, without the leading axis."""
         return Recording(self.ids[index], self.gradients[index], self.batches)
+
+    @staticmethod
+    def joined(parts: Sequence[Recording]) -> Recording:
+        """Return what several parties received in the same batches, side by side; of one party, what it received."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        return Recording(first.ids, torch.cat([p.gradients for p in parts], -1), first.batches)
 
 
 @dataclass(frozen=True, eq=False)

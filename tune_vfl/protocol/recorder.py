@@ -44,11 +44,14 @@ class GradientRecorder(Hooks):
         rows: N, the training rows.
         epochs: how many epochs there will be.
         party: the passive party that attacks.
+        parties: how many passive parties have such a recorder; together they fill no more memory than one may.
     """
 
-    def __init__(self, moments: Collection[Moment], *, rows: int, epochs: int, party: int = 0) -> None:
+    def __init__(
+        self, moments: Collection[Moment], *, rows: int, epochs: int, party: int = 0, parties: int = 1
+    ) -> None:
         self._moments = set(moments)
-        self._rows, self._epochs, self._party = rows, epochs, party
+        self._rows, self._epochs, self._party, self._parties = rows, epochs, party, parties
         self._gradients: dict[Moment, Tensor] = {}
         self._ids: dict[Moment, Tensor] = {}
         self._batches: dict[Moment, list[tuple[int, int]]] = {}
@@ -79,7 +82,8 @@ class GradientRecorder(Hooks):
             return
         lead, (batch, width) = gradient.shape[:-2], gradient.shape[-2:]
         rows = batch if moment == "first_batch" else self._rows
-        on_disk = recording_bytes(math.prod(lead), self._rows, width, self._moments) > IN_MEMORY_BYTES
+        needed = recording_bytes(math.prod(lead), self._rows, width, self._moments)
+        on_disk = self._parties * needed > IN_MEMORY_BYTES
         self._gradients[moment] = _room((*lead, rows, width), gradient.dtype, on_disk=on_disk)
         self._ids[moment] = _room((*lead, rows), torch.int64, on_disk=on_disk)
         self._batches[moment] = []

@@ -139,15 +139,15 @@ class References(Strict):
     """What a trial's attacks are compared with. It is measured once a model, for every setting of the defense.
 
     Attributes:
-        r_lower: by attack, its success on untrained bottom models, one value a seed, those of the trials first; only
-            for attacks that read a bottom model.
+        r_lower: by attack, or by ``ATTACK/PARTY`` with several passive parties, its success on untrained bottom models,
+            one value a seed, those of the trials first; only for attacks that read a bottom model.
         alone: the utility of the label party's own model, one value a seed; empty where it was not measured.
     """
 
     r_lower: dict[str, list[float]] = Field(default_factory=dict)
     alone: list[float] = Field(default_factory=list)
 
-    def of(self, attack: str, seeds: int) -> list[float] | None:
-        """Return an attack's R_lower with the first ``seeds`` seeds; None where it has none."""
-        lower = self.r_lower.get(attack)
+    def of(self, attacker: str, seeds: int) -> list[float] | None:
+        """Return an attacker's R_lower with the first ``seeds`` seeds; None where it has none."""
+        lower = self.r_lower.get(attacker)
         return None if lower is None else lower[:seeds]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
@@ -16,6 +17,7 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import NotGrantedError
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.grants.gradients import ReceivedGradients
+from tune_vfl.evaluation.scoring import score_answer, score_reconstruction
 from tune_vfl.metrics.leakage import leak_auc, top1
 from tune_vfl.metrics.reconstruction import recovered
 from tune_vfl.protocol.loop import overriding
@@ -45,12 +47,8 @@ def world_for(cls: AttackClass, seeds: int | list[int], **options: Any) -> World
     if "parameter_gradient" in cls.capabilities.sees:
         # Embeddings as wide as the gradients, which are scaled for batches of 32; enough parameters to tell rows apart.
         wide = {"bottom_widths": (64, 2 if binary else 3), "batch": 32}
-    return make_world(
-        seeds,
-        num_classes=2 if binary else 3,
-        width=2 if binary and direct else 4 if binary else 3,
-        **{**wide, **options},
-    )
+    usual = {"num_classes": 2 if binary else 3, "width": 2 if binary and direct else 4 if binary else 3}
+    return make_world(seeds, **{**usual, **wide, **options})
 
 
 def run_on(cls: AttackClass, world: World) -> dict[str, Answer | Reconstruction]:
@@ -72,6 +70,37 @@ def success_of(answer: Answer | Reconstruction, world: World) -> float:
     keep = slice(None) if answer.counted is None else answer.counted
     scores, y = answer.scores[keep].numpy(), world.y_train[answer.ids][keep].numpy()
     return leak_auc(scores, y, flip=not answer.oriented) if world.num_classes == 2 else top1(scores, y)
+
+
+NOISE: dict[str, dict[str, Any]] = {
+    "few rows, wide gradients": {"rows": 120, "width": 64},
+    "rare positives": {"rows": 300, "positives": 0.02},
+    "many rows": {"rows": 1500, "batch": 150},
+}
+"""Worlds of two classes in which nothing shows, where what noise seems to give away is largest."""
+SEEDS, AT_ONCE = 200, 50
+
+
+def on_noise(cls: AttackClass, options: dict[str, Any]) -> tuple[dict[str, list[float]], set[str]]:
+    """Return each variant's success by seed where nothing shows, and which variants are cross-fitted.
+
+    A success on noise is 1/2 on labels, and at most 0 on features.
+    """
+    found: dict[str, list[float]] = {}
+    cross_fitted = set()
+    direct = cls.capabilities.modes == frozenset({"nosplit"})
+    shape = {k: v for k, v in options.items() if k != "width" or not direct}
+    for start in range(0, SEEDS, AT_ONCE):
+        seeds = list(range(start, start + AT_ONCE))
+        world = world_for(cls, seeds, **{"num_classes": 2, "width": 2, **shape, "separable": False})
+        for variant, answer in run_on(cls, world).items():
+            if isinstance(answer, Reconstruction):
+                columns = score_reconstruction(answer, world.features.train)
+            else:
+                columns = score_answer(answer, world.y_train, world.y_test, 2, seeds)
+                cross_fitted |= {variant} if answer.folds is not None or not answer.oriented else set()
+            found.setdefault(variant, []).extend(columns["success"])
+    return found, cross_fitted
 
 
 class AttackContract:
@@ -162,6 +191,23 @@ class AttackContract:
         world = world_for(watching, 6, rows=4000, separable=False, batch=500)
         for variant, answer in run_on(watching, world).items():
             assert success_of(answer, world) <= self.guess(watching, world) + 0.05, variant
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("shape", NOISE)
+    def test_noise_gives_no_advantage(self, watching: AttackClass, shape: str) -> None:
+        """Over many seeds no variant succeeds on noise, and what is cross-fitted does not fail on it either."""
+        if not watching.capabilities.stackable or "parameter_gradient" in watching.capabilities.sees:
+            pytest.skip("it is too slow for hundreds of seeds, or its gradients must have the width of embeddings")
+        successes, cross_fitted = on_noise(watching, NOISE[shape])
+        at_chance = 0.0 if watching.capabilities.goal == "features" else 0.5
+        for variant, values in successes.items():
+            defined = np.asarray([v for v in values if np.isfinite(v)])
+            assert len(defined) > SEEDS / 2, variant
+            gained = float(defined.mean()) - at_chance
+            error = float(defined.std(ddof=1)) / len(defined) ** 0.5
+            assert gained <= 3 * error, f"{variant}: {gained:+.4f}, three standard errors are {3 * error:.4f}"
+            if variant in cross_fitted:
+                assert gained > -3 * error, f"{variant}: {gained:+.4f}, three standard errors are {3 * error:.4f}"
 
     def test_a_pack_equals_its_members_one_by_one(self, watching: AttackClass) -> None:
         """Leading axes change the speed, never the result.

@@ -198,12 +198,13 @@ def make_world(
     batch: int = 64,
     aux_per_class: int = 10,
     bottom_widths: Sequence[int] = (12, 6),
+    positives: float = 1 / 3,
 ) -> World:
     """Make up a world.
 
     Args:
         seeds: an int for one, one per member for a pack.
-        num_classes: K; one class in three is positive when K is 2.
+        num_classes: K.
         separable: whether features and gradients depend on the labels, and what was sent on the row it was sent for.
         width: d of the gradients; K of them (or 1 for a binary target) are ``p - y``, others have a direction of their
             own on which they are.
@@ -211,11 +212,13 @@ def make_world(
         test_rows: test rows.
         batch: rows in a batch.
         aux_per_class: labeled rows a class.
+        positives: share of class 1 when K is 2, beside the labeled rows, which hold every class equally often.
         bottom_widths: hidden widths of the bottom model, which is not trained, and that of its embeddings.
     """
     many = [seeds] if isinstance(seeds, int) else list(seeds)
     known = num_classes * aux_per_class
-    drawn = [_labels(s, num_classes, rows + test_rows, known) for s in many]
+    share = torch.tensor([1 - positives, positives]) if num_classes == 2 else torch.ones(num_classes)
+    drawn = [_labels(s, share, rows + test_rows, known) for s in many]
     sent = [_rows(g, y, num_classes=num_classes, separable=separable, width=width, rows=rows) for g, y in drawn]
     columns = zip(*((y, *row) for (_, y), row in zip(drawn, sent, strict=True)), strict=True)
     y, x, gradients, order = (c[0] if isinstance(seeds, int) else torch.stack(c) for c in columns)
@@ -240,13 +243,11 @@ def make_world(
     )
 
 
-def _labels(seed: int, num_classes: int, count: int, known: int) -> tuple[torch.Generator, Tensor]:
+def _labels(seed: int, share: Tensor, count: int, known: int) -> tuple[torch.Generator, Tensor]:
     """One member's generator and labels; the first ``known`` rows hold every class equally often."""
     g = torch.Generator().manual_seed(seed)
-    share = torch.ones(num_classes)
-    share[0] = 2.0 if num_classes == 2 else 1.0
     y = torch.multinomial(share, count, replacement=True, generator=g)
-    y[:known] = torch.arange(num_classes).repeat(known // num_classes)
+    y[:known] = torch.arange(len(share)).repeat(known // len(share))
     return g, y
 
 

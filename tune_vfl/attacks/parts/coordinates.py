@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.models.joined import JoinedBottoms
 from tune_vfl.models.layers import Linear
 from tune_vfl.protocol.members import gather_rows
 
@@ -46,16 +47,26 @@ class RowCoordinates:
 
     @torch.no_grad()
     def _groups(self, x: Tensor) -> list[Tensor]:
-        hidden: list[Tensor] = []
-        last = [m for m in self._bottom.modules() if isinstance(m, (Linear, nn.Linear))][-1:]
-        handles = [m.register_forward_pre_hook(lambda _, given: hidden.append(given[0])) for m in last]
+        hidden: dict[nn.Module, Tensor] = {}  # what each layer got when it was first called
+        bottoms = self._bottom.parts if isinstance(self._bottom, JoinedBottoms) else [self._bottom]
+        last = [m for b in bottoms for m in _linear_layers(b)[-1:]]
+
+        def note(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+            hidden.setdefault(layer, given[0])
+
+        handles = [m.register_forward_pre_hook(note) for m in last]
         embedding = self._bottom(x)
         for handle in handles:
             handle.remove()
         # Tokens of a text stand for words: their numbers mean nothing.
         own = [x.flatten(self._axis + 1)] if x.is_floating_point() else []
         # A member whose training diverged must not disturb the others of its pack.
-        return [g.nan_to_num() for g in (*own, *(h.flatten(self._axis + 1) for h in hidden[:1]), embedding)]
+        inputs = [hidden[m].flatten(self._axis + 1) for m in last if m in hidden]
+        return [g.nan_to_num() for g in (*own, *([torch.cat(inputs, -1)] if inputs else []), embedding)]
+
+
+def _linear_layers(bottom: nn.Module) -> list[nn.Module]:
+    return [m for m in bottom.modules() if isinstance(m, (Linear, nn.Linear))]
 
 
 def _scale(group: Tensor) -> Tensor:

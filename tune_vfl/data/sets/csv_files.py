@@ -88,8 +88,7 @@ class CsvFiles(Loader[CsvOptions]):
     Numbers are standardized, categories become 0/1 columns (:func:`tune_vfl.data.encode.encode_column`), missing values
     are marked. A nameless first column that only numbers the rows, as pandas writes it, is left out. In one table, the
     party called ``active`` is the label party and has the columns listed for it. With a file a party, the label party
-    is the one whose file has the label column. All others are passive, in the order of the spec; the first is the
-    attacker.
+    is the one whose file has the label column. All others are passive, in the order of the spec.
     """
 
     summary = "your own table: one csv or Parquet file, or one a party joined on an id"

@@ -1,16 +1,15 @@
-"""The first passive party's own bottom model."""
+"""The attacker's own bottom model, or the bottom models of several parties as one."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from torch import nn
 
 from tune_vfl.evaluation.grants.base import Grant, grant
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from tune_vfl.attacks.base import Attack
     from tune_vfl.evaluation.run import Run
     from tune_vfl.spec import Strict
@@ -22,4 +21,4 @@ class OwnBottom(Grant):
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[], nn.Module]:
         """Return what makes a fresh copy."""
-        return lambda: copy.deepcopy(run.network.bottoms[0])
+        return run.bottom

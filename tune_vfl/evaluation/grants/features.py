@@ -1,4 +1,4 @@
-"""The first passive party's own features."""
+"""The attacker's own features, or those of several parties side by side."""
 
 from __future__ import annotations
 
@@ -19,5 +19,4 @@ class OwnFeatures(Grant):
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Features:
         """Return training and test rows."""
-        added = run.split.passive_train[0].shape[-1] - run.task.dataset.passive[0].shape[-1]
-        return Features(train=run.x_train, test=run.x_test, added=added)
+        return Features(train=run.x_train, test=run.x_test, added=sum(run.layout.added))

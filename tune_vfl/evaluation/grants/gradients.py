@@ -1,4 +1,4 @@
-"""The cut gradients that the first passive party received, by the moments that attacks ask for."""
+"""The cut gradients that passive parties received, by the moments that attacks ask for."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tune_vfl.protocol.recorder import GradientRecorder, recording_bytes
 if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack
     from tune_vfl.evaluation.run import Run
+    from tune_vfl.protocol.loop import SplitTraining
     from tune_vfl.seeds import Streams
     from tune_vfl.spec import Strict, Training
 
@@ -26,44 +27,58 @@ def moments_of(attacks: Sequence[Attack[Strict]]) -> set[Moment]:
 
 
 class ReceivedGradients(Keeper):
-    """Records what the first passive party receives at the moments that attacks ask for."""
+    """Records what each passive party receives at the moments that attacks ask for."""
 
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
         super().__init__(attacks, training, rows)
-        self._recorder = GradientRecorder(moments_of(attacks), rows=rows, epochs=training.epochs)
-        self._noise: Mapping[Moment, Recording] = {}
+        self._recorders: list[GradientRecorder] = []
+        self._noise: tuple[int, Streams] | None = None
         self._member: int | None = None
 
     @classmethod
     def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
-        """Return the memory of the recordings."""
+        """Return the memory of one party's recordings."""
         return recording_bytes(members, rows, width, moments_of(attacks))
+
+    def begin(self, loop: SplitTraining) -> None:
+        """Make a recorder for each passive party."""
+        wanted, parties, epochs = moments_of(self.attacks), len(loop.network.bottoms), self.training.epochs
+        self._recorders = [
+            GradientRecorder(wanted, rows=self.rows, epochs=epochs, party=k, parties=parties) for k in range(parties)
+        ]
 
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
         """Record it if it is wanted."""
-        self._recorder.gradient_received(gradient, party=party, ids=ids, epoch=epoch, step=step)
+        self._recorders[party].gradient_received(gradient, party=party, ids=ids, epoch=epoch, step=step)
 
     def keep_noise(self, width: int, streams: Streams) -> None:
         """Keep N(0, 1) as the gradient of each row's own loss, by itself at each moment, in the recipe's batches."""
-        self._noise = {moment: self._of_noise(moment, width, streams) for moment in moments_of(self.attacks)}
+        self._noise = width, streams
 
-    def _of_noise(self, moment: Moment, width: int, streams: Streams) -> Recording:
+    def _of_noise(self, moment: Moment, party: int, width: int, streams: Streams) -> Recording:
         size = self.training.batch_size
         count = min(size, self.rows) if moment == "first_batch" else self.rows
         batches = tuple((start, min(start + size, count)) for start in range(0, count, size))
-        gradients = streams[f"received/{moment}"].normal(count, width)
+        name = f"received/{moment}/{party}" if party else f"received/{moment}"
+        gradients = streams.fresh(name).normal(count, width)
         sizes = torch.cat([torch.full((stop - start, 1), stop - start) for start, stop in batches])
         return Recording(torch.arange(count).expand(gradients.shape[:-1]), gradients / sizes, batches)
 
-    def recordings(self) -> Mapping[Moment, Recording]:
-        """Return what was received, by moment."""
-        whole = self._noise or self._recorder.recordings()
+    def recordings(self, parties: Sequence[int] = (0,)) -> Mapping[Moment, Recording]:
+        """Return what passive parties received, by moment; of several parties side by side."""
+        found = [self._of(party) for party in parties]
+        whole = {moment: Recording.joined([of[moment] for of in found]) for moment in found[0]}
         return whole if self._member is None else {m: r.member(self._member) for m, r in whole.items()}
+
+    def _of(self, party: int) -> Mapping[Moment, Recording]:
+        if self._noise is None:
+            return self._recorders[party].recordings()
+        return {moment: self._of_noise(moment, party, *self._noise) for moment in moments_of(self.attacks)}
 
     def member(self, index: int) -> Self:
         """Return one member's recordings."""
         alone = type(self)(self.attacks, self.training, self.rows)
-        alone._recorder, alone._noise, alone._member = self._recorder, self._noise, index
+        alone._recorders, alone._noise, alone._member = self._recorders, self._noise, index
         return alone
 
 
@@ -75,4 +90,4 @@ class Gradients(Grant):
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Mapping[Moment, Recording]:
         """Return the recordings."""
-        return run.kept(ReceivedGradients).recordings()
+        return run.kept(ReceivedGradients).recordings(run.parties)

@@ -1,0 +1,39 @@
+"""From where an attack is carried out: by which passive parties, each by itself or several together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tune_vfl.outcome import TOGETHER, attacker_name
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.task import Task
+    from tune_vfl.spec import Strict
+
+Seats = Mapping[str, tuple[int, ...]]
+"""Passive parties by position, by the name of who they are: a party's, ``together``, nothing where there is one."""
+
+
+def seats_of(attack: Attack[Strict], task: Task) -> Seats:
+    """Return who carries out an attack, or, where the label party does, who is attacked.
+
+    A single passive party needs no name. Of several, each attacks by itself; what takes part in the training, is
+    carried out by the label party, or asks for it, is about the first one alone. All of them ``together`` are one
+    attacker more, where the threat model says so and the attack can join what they hold.
+    """
+    names, can = [columns.party for columns in task.dataset.passive], attack.capabilities
+    if len(names) == 1:
+        return {"": (0,)}
+    if can.acts or can.who == "active" or can.parties == "first":
+        return {names[0]: (0,)}
+    seats: dict[str, tuple[int, ...]] = {name: (k,) for k, name in enumerate(names)}
+    if can.parties == "joined" and task.cell.threat.parties == TOGETHER:
+        seats[TOGETHER] = tuple(range(len(names)))
+    return seats
+
+
+def named_seats(attack: Attack[Strict], task: Task) -> Seats:
+    """Return :func:`seats_of` by the attacker's whole name, under which tables and references keep its numbers."""
+    return {attacker_name(attack.name, party): parties for party, parties in seats_of(attack, task).items()}
