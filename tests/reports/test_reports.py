@@ -198,8 +198,10 @@ def test_a_defense_that_does_not_help_is_said_not_to():
 def test_nothing_is_recommended_before_a_competent_adversary_was_tried():
     told = story(study_of((0.90, 0.80), (0.88, 0.62)))
     assert told.failing == [
-        "Not tried: direction, grad_cluster, gradient_completion, pmc and spectral. "
-        "Search with `attacks: default` before you choose."
+        (
+            "Not tried: direction, grad_cluster, gradient_completion, pmc and spectral. "
+            "Search with `attacks: default` before you choose."
+        )
     ]
     assert told.answer.startswith("Nothing is recommended")
     assert story(by_all(study_of((0.90, 0.80), (0.88, 0.62)))).failing == []
