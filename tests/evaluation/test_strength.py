@@ -11,6 +11,7 @@ import pytest
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.evaluation import evaluate
+from tune_vfl.metrics.leakage import advantage
 from tune_vfl.outcome import AttackScore
 
 NO_TOP = ("model.top=none",)
@@ -38,6 +39,8 @@ class Trial:
     defense: str = "none"
     params: tuple[tuple[str, Any], ...] = ()
     seeds: int = 9  # whose mean stays some standard errors from each bound below
+    options: tuple[tuple[str, Any], ...] = ()
+    shown: str = ""  # the variant that is meant, where a defense gives the attacker several
 
     def under(self, defense: str, params: dict[str, Any]) -> Trial:
         return replace(self, defense=defense, params=tuple(params.items()))
@@ -51,7 +54,8 @@ class Trial:
         # Gradients as the authors of the defenses took them to be read; the other moments are an attacker's answer to
         # noise, and find what docs/fidelity.md says under some of them.
         published = {"moments": ["last"], "average": 0} if "moments" in ATTACKS[self.attack].Params.model_fields else {}
-        return {"name": self.attack, **published, **({"variants": list(self.variants)} if self.variants else {})}
+        variants = {"variants": list(self.variants)} if self.variants else {}
+        return {"name": self.attack, **published, **variants, **dict(self.options)}
 
 
 @cache
@@ -75,6 +79,16 @@ def scored(trial: Trial) -> AttackScore:
     together = tuple(t for t in UNDEFENDED.values() if t.training == trial.training)
     score = attacked(together if trial in together else (trial,))[trial.attack]
     return AttackScore.model_validate({k: v for k, v in score.items() if k in AttackScore.model_fields})
+
+
+def advantage_of(trial: Trial) -> float:
+    """Return the advantage of an attack, or of the variant of it that is meant."""
+    score = scored(trial)
+    return (
+        advantage(score.variants[trial.shown]["mean"], score.floor)
+        if trial.shown in score.variants
+        else score.advantage
+    )
 
 
 ATTACKER_MODELS = ("logreg", "logreg_all")
@@ -125,7 +139,18 @@ STRONGEST: dict[str, tuple[dict[str, Any], Trial]] = {
     # Rows to predict are sent unmixed, so that inversion is open: what it hides is the gradients' labels.
     "instahide": ({"mix": 4}, Trial("grad_cluster", "digits")),
     # In a convolution: a linear layer's scale and shift pass tanh, which leaves little more than signs to guess.
-    "fedpass": ({"where": "bottom", "variance": 5000.0}, Trial("wmi", "digits", ("model.name=lenet",), seeds=3)),
+    # It holds against who must guess the passports; who fits them to known rows is not stopped (docs/fidelity.md).
+    "fedpass": (
+        {"where": "bottom", "variance": 5000.0},
+        Trial(
+            "wmi",
+            "digits",
+            ("model.name=lenet",),
+            seeds=3,
+            options=(("fit_restarts", 1), ("fit_steps", 1)),
+            shown="guessed",
+        ),
+    ),
 }
 ONE_SEED = replace(DIRECT, seeds=1)  # an autoencoder takes seconds a seed
 STRONGEST["dcae"] = ({}, ONE_SEED)
@@ -143,7 +168,7 @@ def test_every_defense_is_held_to_something() -> None:
 @pytest.mark.parametrize("name", STRONGEST)
 def test_a_defense_at_its_strongest_drives_its_attack_to_the_floor(name: str) -> None:
     params, trial = STRONGEST[name]
-    undefended, defended = scored(trial).advantage, scored(trial.under(name, params)).advantage
+    undefended, defended = advantage_of(trial), advantage_of(trial.under(name, params))
     assert undefended > 0.15
     assert defended < min(0.15, undefended / 2)
 
