@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reports import words
 from reports.confirmed import again
 from reports.frontier import FrontierInfo, Point, frontier_info
+from tune_vfl.evaluation.checks import NOTHING_TO_PROTECT
 from tune_vfl.spec.cell import is_ordinary
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec import Named
-
-# Where the leakage of the undefended model is below this, the attacks find too little to compare defenses by.
-_NOTHING_TO_PROTECT = 0.05
 
 
 class Story(NamedTuple):
@@ -163,7 +161,7 @@ def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
     knee = info.knee
     if knee and knee.weak and len(knee.weak) == len(on_front[knee.number].outcome.attacks):
         found.insert(0, "Every attack was too weak at the knee: its leakage says nothing about the defense.")
-    if info.undefended and info.undefended.leakage < _NOTHING_TO_PROTECT:
+    if info.undefended and info.undefended.leakage < NOTHING_TO_PROTECT:
         found.insert(
             0,
             f"The attacks find almost nothing even in the undefended model (leakage {info.undefended.leakage:.3f}): "

@@ -39,5 +39,4 @@ class Norm(MomentAttack[NormParams]):
         """Return the variant ``norm``: scores ``(*trials, M)``."""
         signed = self.params.d1 == "signed" and seen.gradients.shape[-1] == 1
         scores = seen.gradients.squeeze(-1) if signed else torch.linalg.vector_norm(seen.gradients, dim=-1)
-        rows = torch.cat([scores.new_full((stop - start,), stop - start) for start, stop in seen.batches])
-        return {"norm": Answer(scores=scores * rows, ids=seen.ids)}
+        return {"norm": Answer(scores=scores * seen.batch_rows, ids=seen.ids)}

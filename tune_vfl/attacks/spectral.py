@@ -53,8 +53,7 @@ class Spectral(MomentAttack[SpectralParams]):
 
     def read(self, view: View, seen: Recording) -> dict[str, Answer]:
         """Return the variant ``spectral`` of one recording."""
-        sizes = torch.cat([seen.gradients.new_full((stop - start,), stop - start) for start, stop in seen.batches])
-        return self._scored(seen.gradients * sizes.unsqueeze(-1), seen.ids)
+        return self._scored(seen.gradients * seen.batch_rows.unsqueeze(-1), seen.ids)
 
     def _scored(self, rows: Tensor, ids: Tensor) -> dict[str, Answer]:
         along = coordinates(rows)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tune_vfl.confirmation.checks import checks_of, rows_of
 from tune_vfl.confirmation.values import Block, fresh, names_of, searched
-from tune_vfl.evaluation.certainty import Name
+from tune_vfl.evaluation.certainty import Name, utility_levels
 from tune_vfl.ledger.confirmations import (
     FIRST_SEED,
     UNDEFENDED,
@@ -30,7 +30,6 @@ from tune_vfl.statistics import (
     leakage_bounds,
     leakage_differences,
     levels,
-    levels_by_undefended,
     mean_of_maxima,
     membership,
     merged,
@@ -237,8 +236,7 @@ class _Table:
             records = [self._records[i][:seeds] for i in rows]
             block = fresh(records, self._names)
             more = [r.utility for r in self._undefended if r.utility is not None]
-            utility = levels_by_undefended(block.utility, more) if len(more) >= seeds else levels(block.utility)
-            bounds = leakage_bounds(block.advantages)
+            utility, bounds = utility_levels(block.utility, more), leakage_bounds(block.advantages)
             self._known[seeds] = _Measured(rows, block, utility, bounds, self._variance(records))
         return self._known[seeds]
 

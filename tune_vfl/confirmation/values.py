@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tune_vfl.evaluation.certainty import Name, advantages_of, candidates_of, one_of
+from tune_vfl.evaluation import certainty
+from tune_vfl.evaluation.certainty import Name, advantages_of, one_of
 from tune_vfl.statistics import advantage, chosen_floor
 from tune_vfl.statistics.advantages import LEAST_HEADROOM
 
@@ -37,9 +38,7 @@ class Block(NamedTuple):
 
 def names_of(outcomes: Iterable[Outcome], records: Iterable[SeedRecord] = ()) -> list[Name]:
     """Return the attacks with their candidates, all that occur, in the order in which they do."""
-    found: dict[Name, None] = {}
-    for outcome in outcomes:
-        found.update({(a, c): None for a, score in outcome.attackers.items() for c in candidates_of(score)})
+    found = dict.fromkeys(certainty.names_of(outcomes))
     for record in records:
         found.update({(a, c): None for a, seen in record.attacks.items() for c in seen.candidates})
     return list(found)

@@ -13,6 +13,8 @@ from tune_vfl.statistics.intervals import Estimate, levels, levels_by_undefended
 from tune_vfl.statistics.leakage import Bounds, clipped, leakage_bounds, mean_of_maxima
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from tune_vfl.statistics.arrays import Floats
 
 T = TypeVar("T")
@@ -99,7 +101,7 @@ def certainties(outcomes: Sequence[Outcome], undefended: Outcome | None = None) 
         return [Certainty(None, None, None, o.leakage or 0.0, False, _amplified(o)) for o in outcomes]
     names = names_of(outcomes)
     gains = advantages_of(outcomes, names)
-    utility = _levels([_values(o) for o in outcomes], undefended)
+    utility = utility_levels([_values(o) for o in outcomes], [] if undefended is None else _values(undefended))
     low, high = (clipped(end) for end in utility.interval(rows=[_rows(o) for o in outcomes]))
     bounds = leakage_bounds(gains) if names else [None] * len(outcomes)
     return [
@@ -120,9 +122,10 @@ def _values(outcome: Outcome) -> list[float]:
     return outcome.utility.values if outcome.utility else []
 
 
-def _levels(utilities: Sequence[Sequence[float]], undefended: Outcome | None) -> Estimate:
-    more = [] if undefended is None else _values(undefended)
-    return levels_by_undefended(utilities, more) if len(more) >= len(utilities[0]) else levels(utilities)
+def utility_levels(utilities: ArrayLike, undefended: Sequence[float]) -> Estimate:
+    """Estimate settings' utilities ``(N, S)``, with the undefended model's seeds where it has as many or more."""
+    block = np.asarray(utilities, dtype=np.float64)
+    return levels_by_undefended(block, undefended) if len(undefended) >= block.shape[1] else levels(block)
 
 
 def _rows(outcome: Outcome) -> float:

@@ -37,18 +37,28 @@ class Check(BaseModel):
 
 def checks_of_setting(outcome: Outcome, sure: Certainty) -> Iterator[Check]:
     """Yield what can be said of any setting, whether it holds or not."""
+    yield from checks_of_sample(outcome)
+    wide = f"the leakage is undecided: half of its interval is more than {WIDEST}"
+    yield Check(name="decided", ok=not sure.undecided, says=wide if sure.undecided else "the interval says something")
+    yield amplification(sure)
+
+
+def checks_of_sample(outcome: Outcome) -> Iterator[Check]:
+    """Yield whether a setting was measured with enough seeds and on enough rows; all of a study's are alike in that."""
     seeds = len(outcome.utility.values) if outcome.utility else 0
     few = f"{seeds} seeds: intervals need at least {FEWEST_SEEDS} to say much"
     yield Check(name="seeds", ok=seeds >= FEWEST_SEEDS, says=few if seeds < FEWEST_SEEDS else f"{seeds} seeds")
     if (rarest := outcome.rarest_in_test) is not None:
         says = f"{rarest} test rows of the rarest class"
         yield Check(name="rare_class", ok=rarest >= FEWEST_OF_A_CLASS, says=says)
-    wide = f"the leakage is undecided: half of its interval is more than {WIDEST}"
-    yield Check(name="decided", ok=not sure.undecided, says=wide if sure.undecided else "the interval says something")
+
+
+def amplification(sure: Certainty) -> Check:
+    """Return whether a floor is so high that an advantage is mostly magnified noise."""
     by = ", ".join(f"{name} by {times:.0f}" for name, times in sure.amplified.items())
     fine = "no floor is so high that advantages magnify noise"
     amplified = f"floors close to 1 magnify deviations of the success: {by}; read the success, not the advantage"
-    yield Check(name="amplification", ok=not sure.amplified, says=amplified if by else fine)
+    return Check(name="amplification", ok=not sure.amplified, says=amplified if by else fine)
 
 
 def checks_of_undefended(outcome: Outcome, sure: Certainty, guess: float) -> Iterator[Check]:

@@ -89,6 +89,11 @@ class _Bench:
         """The success of the best constant guess, the same for every trial."""
         return guess_of(self.task)
 
+    @cached_property
+    def rarest_in_test(self) -> int:
+        """The test rows of the rarest class, the same for every trial."""
+        return rarest_in_test(self.task)
+
     def evaluate(self, params: Sequence[Settings]) -> list[Outcome]:
         """Return an outcome a setting, in order."""
         outcomes: dict[int, Outcome] = {}
@@ -162,7 +167,7 @@ class _Bench:
             utility=Score.of(cell.metric, table["utility",]),
             utility_variance=[v for v in table["utility_variance",] if math.isfinite(v)],
             rows_shared=self.task.rows_shared,
-            rarest_in_test=rarest_in_test(self.task),
+            rarest_in_test=self.rarest_in_test,
             utility_before_end=[v for v in below(table, "before_end").get("utility", []) if math.isfinite(v)],
             attacks=scores,
             leakage=worst.advantage if worst else 0.0,

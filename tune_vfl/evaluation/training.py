@@ -189,10 +189,7 @@ def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor, seconds: 
     labels = run.y_test.reshape(len(by_member), -1).numpy()
     metric = run.task.cell.metric
     run.table["lost",] = ["training" if g else "" for g in gone]
-    run.table["utility",] = [
-        float("nan") if g else utility(metric, s, y)
-        for g, s, y in zip(gone, by_member.double().numpy(), labels, strict=True)
-    ]
+    run.table["utility",] = [float("nan") if g else u for g, u in zip(gone, utilities(run, scores), strict=True)]
     run.table["utility_variance",] = [
         float("nan") if g else row_variance(metric, s, y)
         for g, s, y in zip(gone, by_member.double().numpy(), labels, strict=True)

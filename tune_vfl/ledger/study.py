@@ -79,7 +79,9 @@ class Study:
             label party's own model; null where it adds nothing), and ``attacks``, the success of each by name.
         """
         record = self.record()
-        trust = trust_of(record)
+        return self._front(record, trust_of(record), attack)
+
+    def _front(self, record: StudyRecord, trust: Trust, attack: str | None = None) -> list[dict[str, Any]]:
         points = [self._point(t, record.confirmed, attack, trust) for t in self.front_trials(attack)]
         return sorted(points, key=lambda p: (-p["utility"], p["number"]))
 
@@ -107,7 +109,7 @@ class Study:
             "hypervolume": self.hypervolume(),
             "reference_point": list(record.reference_point),
             "baseline": _baseline(record, trust),
-            "front": self.frontier(),
+            "front": self._front(record, trust),
             "knee": self.knee(),
             "checks": [check.model_dump() for check in trust.checks],
             "mlflow": {"experiment": self.name, "tracking_uri": resolve_uri(record.spec.tracking)},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tune_vfl.evaluation.certainty import Certainty, certainties
-from tune_vfl.evaluation.checks import Check, checks_of_setting, checks_of_undefended
+from tune_vfl.evaluation.checks import Check, amplification, checks_of_sample, checks_of_undefended
 from tune_vfl.statistics.intervals import levels
 from tune_vfl.statistics.leakage import clipped
 
@@ -93,10 +93,6 @@ def _checks(record: StudyRecord, baseline: Certainty | None, alone: Alone | None
         says = f"the federation adds {alone.gain:.3f} to the {alone.utility:.3f} that the label party reaches alone"
         worth = alone.gain_interval[0] > 0
         yield Check(name="gain", ok=worth, says=says if worth else f"{says}: nothing to protect it for")
-    front = record.ok[:1]
-    if front:
-        first = front[0]
-        shared = ("seeds", "rare_class")
-        certain = certainties([first.outcome])[0]
-        yield from (c for c in checks_of_setting(first.outcome, certain) if c.name in shared)
-    yield from (c for c in checks_of_setting(outcome, baseline) if c.name == "amplification")
+    for trial in record.ok[:1]:
+        yield from checks_of_sample(trial.outcome)
+    yield amplification(baseline)

@@ -56,6 +56,11 @@ class Recording:
     gradients: Tensor
     batches: tuple[tuple[int, int], ...]
 
+    @property
+    def batch_rows(self) -> Tensor:
+        """``(M,)`` the rows of each row's batch: times these, a received gradient is that of the row's own loss."""
+        return torch.cat([self.gradients.new_full((stop - start,), stop - start) for start, stop in self.batches])
+
     def member(self, index: int) -> Recording:
         """Return what one member of a pack received, without the leading axis."""
         return Recording(self.ids[index], self.gradients[index], self.batches)

@@ -73,8 +73,7 @@ def rows_of(seen: Recording) -> Tensor:
     What was received is the gradient of a batch's mean, so it is taken times the rows of its batch, or the rows of a
     smaller last batch would stand out.
     """
-    sizes = torch.cat([seen.gradients.new_full((stop - start,), stop - start) for start, stop in seen.batches])
-    return gather_rows(seen.gradients * sizes.unsqueeze(-1), seen.ids.argsort(-1)).nan_to_num()
+    return gather_rows(seen.gradients * seen.batch_rows.unsqueeze(-1), seen.ids.argsort(-1)).nan_to_num()
 
 
 def log_norms(rows: Tensor) -> Tensor:

@@ -36,16 +36,15 @@ class DisguisedBottom(Keeper):
 
     def guessed(self, name: str) -> nn.Module:
         """Return a copy of the model, with what is secret drawn anew from the stream ``name``."""
-        found = self._defense.disguised(self._bottom, stream=Stream(self._seeds, name))
-        return found if self._member is None else select_member(found, self._member)
+        return self._own(self._defense.disguised(self._bottom, stream=Stream(self._seeds, name)))
 
     def opened(self, name: str) -> nn.Module:
         """Return a copy of the model whose secrets alone are parameters that want a gradient, starting at a guess."""
         frozen = copy.deepcopy(self._bottom).requires_grad_(False)
-        found = self._defense.open_bottom(frozen, stream=Stream(self._seeds, name))
-        if self._member is None:
-            return found
-        return select_member(found, self._member)
+        return self._own(self._defense.open_bottom(frozen, stream=Stream(self._seeds, name)))
+
+    def _own(self, found: nn.Module) -> nn.Module:
+        return found if self._member is None else select_member(found, self._member)
 
     def member(self, index: int) -> Self:
         """Return one member's model."""
