@@ -12,6 +12,7 @@ import numpy as np
 from tune_vfl.confirmation.checks import checks_of, rows_of
 from tune_vfl.confirmation.values import Block, fresh, names_of, searched
 from tune_vfl.evaluation.certainty import Name, utility_levels
+from tune_vfl.ledger.compromise import scale_of
 from tune_vfl.ledger.confirmations import (
     FIRST_SEED,
     UNDEFENDED,
@@ -27,6 +28,7 @@ from tune_vfl.statistics import (
     cross_selected,
     differences,
     dominance,
+    knee,
     leakage_bounds,
     leakage_differences,
     levels,
@@ -70,6 +72,7 @@ def answer_of(
         lines=tuple(table.lines()),
         gap=_gap(points),
         checks=tuple(checks_of(contest.record, points, facts, by_rows=table.by_rows)),
+        knee=table.knee(),
     )
 
 
@@ -187,9 +190,19 @@ class _Table:
             leakage_worst_seed=float(clipped(mean_of_maxima(block.advantages[:, 0]))),
         )
 
+    def knee(self) -> int | None:
+        """Return the number of the best compromise among the kept settings, on the seeds that all of them have."""
+        scale = scale_of(self._contest.record)
+        if scale is None or not self._kept:
+            return None
+        measured = self._on(self._contest.common)
+        rows = [measured.rows.index(i) for i in self._kept]
+        best = knee(rows, measured.block.utility, measured.block.advantages, scale)
+        return None if best is None else self._contest.points[measured.rows[best]].number
+
     def lines(self) -> list[Line]:
         """Return the kept settings along the front, merged where their seeds cannot tell them apart."""
-        kept = [i for i in self._sound if self._plan.kept[i]]
+        kept = self._kept
         if not kept:
             return []
         measured = self._on(self._contest.common)
@@ -214,6 +227,11 @@ class _Table:
         """The points that have every seed that was asked for."""
         wanted = self._plan.wanted.tolist()
         return [i for i, records in enumerate(self._records) if len(records) >= wanted[i]]
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """The sound points that stay on the front."""
+        return [i for i in self._sound if self._plan.kept[i]]
 
     def _stays(self, i: int) -> float:
         """Return the chance of a point to be on the front: of one that was settled early, as it was then."""

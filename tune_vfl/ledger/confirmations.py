@@ -166,6 +166,7 @@ class Confirmation(_Plain):
         gap: how much better the search's front looked than it is on fresh seeds and rows, means over its points:
             ``utility`` and ``leakage``, larger is more optimistic.
         checks: what a reader must know.
+        knee: the best compromise among those that are confirmed; None without one.
     """
 
     schema_id: Literal["tune-vfl/confirmation/1"] = Field(CONFIRMATION_SCHEMA, alias="schema")
@@ -178,6 +179,7 @@ class Confirmation(_Plain):
     lines: tuple[Line, ...]
     gap: dict[str, float]
     checks: tuple[Check, ...]
+    knee: int | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain data, as ``confirm --json`` prints it."""
