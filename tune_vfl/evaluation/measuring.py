@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
+from tune_vfl.evaluation.permuting import on_permuted_labels
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction
 from tune_vfl.evaluation.seats import named_seats
@@ -70,6 +72,7 @@ def add_acted(table: Table, attack: Attack[Strict], acted: Table) -> None:
     for name in {key[1]: None for key in acted if key[0] == "attack"}:
         for variant, columns in variants_of(acted, name).items():
             put(table, ("attack", name, variant), {**columns, "utility": acted["utility",]})
+    table.update({key: rows for key, rows in acted.items() if key[0] == "permuted"})
 
 
 def score_attack(attack: Attack[Strict], run: Run) -> Table:
@@ -81,13 +84,20 @@ def score_attack(attack: Attack[Strict], run: Run) -> Table:
         seen = run.seen_by(parties)
         for variant, answer in attack.run(view_of(attack, seen)).items():
             put(table, ("attack", name, variant), _scored(answer, seen))
+            if isinstance(answer, Answer):
+                table["permuted", name, variant] = on_permuted_labels(answer, *_truth(seen))
     return table
 
 
 def _scored(answer: Answer | Reconstruction, run: Run) -> Numbers:
     if isinstance(answer, Reconstruction):
         return score_reconstruction(answer, run.x_train)
-    return score_answer(answer, run.y_train, run.y_test, run.task.dataset.num_classes, run.pack.seed_of_each)
+    y_train, num_classes, seeds = _truth(run)
+    return score_answer(answer, y_train, run.y_test, num_classes, seeds)
+
+
+def _truth(run: Run) -> tuple[Tensor, int, Sequence[int]]:
+    return run.y_train, run.task.dataset.num_classes, run.pack.seed_of_each
 
 
 def guess_of(task: Task) -> float:

@@ -45,10 +45,10 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     stacked = y_train.dim() == 2
     members = y_train.shape[0] if stacked else 1
     labels = y_train.gather(-1, answer.ids).reshape(members, -1).numpy()
-    scores = _per_member(answer.scores, stacked)
-    counted = None if answer.counted is None else _per_member(answer.counted, stacked)
-    tests = None if answer.test is None else _per_member(answer.test, stacked)
-    folds = None if answer.folds is None else _per_member(answer.folds, stacked)
+    scores = per_member(answer.scores, stacked)
+    counted = None if answer.counted is None else per_member(answer.counted, stacked)
+    tests = None if answer.test is None else per_member(answer.test, stacked)
+    folds = None if answer.folds is None else per_member(answer.folds, stacked)
     test_labels = y_test.reshape(members, -1).numpy()
     result = _validation(answer)
     for i in range(members):
@@ -76,7 +76,7 @@ def score_reconstruction(answer: Reconstruction, x_train: Tensor) -> Numbers:
         x_train: ``(*trials, N, ...)`` the attacked party's training rows; their mean is what needs no attack.
     """
     stacked = answer.ids.dim() == 2
-    whole, ids, found = (_per_member(x, stacked) for x in (x_train, answer.ids, answer.rows))
+    whole, ids, found = (per_member(x, stacked) for x in (x_train, answer.ids, answer.rows))
     result = _validation(answer)
     for x, at, rows in zip(whole, ids, found, strict=True):
         true, mean = x[at], x.mean(0)
@@ -105,7 +105,8 @@ def _append(columns: Numbers, row: Mapping[str, float]) -> None:
         columns.setdefault(name, []).append(value)
 
 
-def _per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
+def per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
+    """Return a tensor's arrays, one a member; the tensor itself where no axis of members leads."""
     array = x.detach().cpu().numpy()
     return list(array) if stacked else [array]
 
