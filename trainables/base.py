@@ -16,7 +16,7 @@ from ray import tune
 
 from trainables.gate import wait_at_gate
 from tune_vfl.evaluation.attempts import time_limit, together_or_alone
-from tune_vfl.outcome import Outcome
+from tune_vfl.outcome import Outcome, TunedAttack
 from tune_vfl.spec.cell import Cell, References
 
 Settings = Sequence[Mapping[str, Any]]
@@ -81,6 +81,13 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
     @abstractmethod
     def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:
         """Measure what attacks are compared with, with the cell's own seeds, as a confirmation needs them."""
+
+    @classmethod
+    @abstractmethod
+    def tuned(
+        cls, cell: Cell, params: Mapping[str, Any], minutes: float, options: Mapping[str, Any]
+    ) -> TunedAttack | None:
+        """Return the best attacker that is found within so many minutes against one setting; None without any."""
 
     @classmethod
     @abstractmethod

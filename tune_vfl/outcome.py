@@ -99,6 +99,29 @@ class AttackScore(Score):
     parties: dict[str, AttackScore] = Field(default_factory=dict)
 
 
+class TunedAttack(BaseModel):
+    """The best attacker that was found against one setting.
+
+    Attributes:
+        attack: with several passive parties ``ATTACK/PARTY``; ``params``: what was changed of it; ``variant``: its.
+        success: by seed, on the half of the rows that it was not tuned on; ``floors``: by seed, of the same attack.
+        advantages: signed, by seed.
+        tried: how many attackers were tried.
+        minutes: how long that was allowed to take.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    attack: str
+    params: dict[str, Any]
+    variant: str
+    success: tuple[float, ...]
+    floors: tuple[float, ...]
+    advantages: tuple[float, ...]
+    tried: int
+    minutes: float
+
+
 class Outcome(BaseModel):
     """The end of one trial.
 

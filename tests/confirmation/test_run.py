@@ -124,6 +124,29 @@ def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_
     assert load_study("study").record().confirmation == ended.answer
 
 
+def test_attackers_are_tuned_against_what_stays_once() -> None:
+    searched().close()
+    plain = go(2).answer
+    assert plain is not None
+    work = Work(SimulatedTrainable, {"noise": 0.02})
+    tuned = confirm("study", seeds=2, adaptive=0.5, work=work).answer
+    assert tuned is not None
+    before = {p.number: p for p in plain.points}
+    for point in tuned.points:
+        if not point.confirmed:
+            assert point == before[point.number], "only what stays is worth an attacker's time"
+            continue
+        assert point.tuned is not None
+        leakage = sum(point.tuned.advantages) / 5
+        assert point.leakage_untuned == before[point.number].leakage
+        assert point.leakage == pytest.approx(max(leakage, point.leakage_untuned))
+        assert point.leakage_interval[1] >= before[point.number].leakage_interval[1]
+    assert tuned.knee == plain.knee
+    # A simulated worker that nobody can import any more: whatever is asked again now would fail.
+    assert confirm("study", seeds=2, work=Work(SimulatedTrainable, {"nonsense": 1})).answer == tuned
+    assert confirm("study", seeds=2, adaptive=0.5, work=Work(SimulatedTrainable, {"nonsense": 1})).answer == tuned
+
+
 def test_more_seeds_add_to_those_that_there_are(tmp_path: Path) -> None:
     searched().close()
     first = go(2)

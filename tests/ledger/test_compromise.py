@@ -73,5 +73,5 @@ def test_a_cap_of_leakage_must_hold_with_90_percent_confidence() -> None:
     # The mean leakage of both is .16; the seeds of the first one do not keep it below .2.
     assert [round(t.outcome.objectives[1], 2) for t in trials] == [0.16, 0.16]
     assert select(replace(record, trials=trials[:1], measure=1), "leakage<=0.2").number == 0, "as it was measured then"
-    with pytest.raises(SelectionError, match=r"with 90% confidence no leakage is below 0\.[23]"):
+    with pytest.raises(SelectionError, match=r"with 90% confidence, which holds from 0\.[23]"):
         select(replace(record, trials=trials[:1]), "leakage<=0.2")

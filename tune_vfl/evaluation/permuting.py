@@ -66,7 +66,7 @@ def _permuted(rows: Floats, y: Ints, num_classes: int, seed: int, *, oriented: b
 
 def _answers(rows: Floats, num_classes: int) -> Ints:
     """Return the classes that count as a row's answers ``(n, k)``: the first, or five above 50 classes; -1 is none."""
-    first = metric.predictions(rows)
+    first = metric.predictions(rows).astype(np.int64)
     if success_metric(num_classes) == "top1":
         return first[:, None]
     five = np.argsort(-rows, axis=-1, kind="stable")[:, :5].astype(np.int64)

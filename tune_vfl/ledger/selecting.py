@@ -95,7 +95,8 @@ def _choice(trial: TrialRecord, record: StudyRecord, trust: Trust) -> _Choice:
 def _too_far(choices: Sequence[_Choice], by: str) -> str:
     low, high = _best(choices, "leakage"), _best(choices, "utility")
     surest = min(c.bound for c in choices)
-    surely = f"; with 90% confidence no leakage is below {surest:.4f}" if surest > low.leakage else ""
+    shaky = any(c.bound > c.leakage for c in choices)
+    surely = f"; leakage must be below with 90% confidence, which holds from {surest:.4f} up" if shaky else ""
     return (
         f"no point of the front meets {by!r}; it goes from utility {low.utility:.4f}, leakage {low.leakage:.4f} "
         f"to utility {high.utility:.4f}, leakage {high.leakage:.4f}{surely}"
