@@ -1,7 +1,6 @@
 """The ledger: what is written comes back, only finite results are results, and what was lost is asked again once."""
 
 import math
-import os
 import subprocess
 import sys
 
@@ -11,10 +10,11 @@ import pytest
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, UnreachableError
+from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.finite import clean, read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger, study_names
-from tune_vfl.ledger.owner import is_alive, new_session, this_owner
-from tune_vfl.ledger.storage import hide_password, storage_at
+from tune_vfl.ledger.owner import has_ended, new_session, this_owner
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import References
@@ -137,7 +137,7 @@ def test_an_orphan_whose_outcome_was_written_is_finished_with_it():
     ledger = open_ledger()
     number = ledger.begin({"scale": 0.01})
     outcome = ok_outcome(ledger, {"scale": 0.01})
-    ledger._storage.set_trial_user_attr(ledger._id_of(number), "outcome", outcome.model_dump(mode="json"))
+    ledger._storage.set_trial_user_attr(ledger._writer.id_of(number), "outcome", outcome.model_dump(mode="json"))
     ledger.close()
     (record,) = open_ledger().recover()
     assert record.outcome == outcome
@@ -229,27 +229,14 @@ def test_a_ledger_that_cannot_be_opened_says_so(home):
     assert hide_password("postgresql://user:secret@host/db") == "postgresql://user@host/db"
 
 
-def test_one_driver_a_study(tmp_path):
-    place = storage_at()
-    code = f"from tune_vfl.ledger.storage import storage_at\nwith storage_at({place.url!r}).lock('a'): print('in')"
-    run = [sys.executable, "-c", code]
-    with place.lock("a"):
-        refused = subprocess.run(run, capture_output=True, text=True, env=dict(os.environ), check=False)
-        assert refused.returncode != 0
-        assert "another process" in refused.stderr
-        with place.lock("b"):
-            pass
-    assert subprocess.run(run, capture_output=True, text=True, env=dict(os.environ), check=False).stdout == "in\n"
-
-
 def test_owners_live_and_die():
     session = new_session()
     owner = this_owner(session)
-    assert is_alive(owner)
-    assert not is_alive({**owner, "session": "of a search that is over"})
-    assert not is_alive({**owner, "host": "elsewhere"})
-    assert not is_alive(None)
+    assert not has_ended(owner)
+    assert has_ended({**owner, "session": "of a search that is over"})
+    for elsewhere in ("host", "boot", "namespace"):
+        assert not has_ended({**owner, "session": "x", elsewhere: "another"}), "nothing is known of it from here"
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert not is_alive({**owner, "pid": child.pid}), "another process that got the same number"
+    assert has_ended({**owner, "pid": child.pid}), "another process that got the same number"
     child.communicate(b"\n")
-    assert not is_alive({**owner, "pid": child.pid})
+    assert has_ended({**owner, "pid": child.pid})

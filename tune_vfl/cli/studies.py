@@ -168,7 +168,7 @@ def emit_study(summary: Mapping[str, Any]) -> None:
         emit("no trial has ended ok yet: no front")
     mlflow = summary.get("mlflow") or {}
     if mlflow:
-        from tune_vfl.ledger.storage import hide_password
+        from tune_vfl.ledger.database import hide_password
 
         say(f"MLflow: experiment {mlflow.get('experiment')} at {hide_password(str(mlflow.get('tracking_uri')))}")
 

@@ -58,7 +58,7 @@ def confirm(
     Args:
         name: the study.
         seeds: how many fresh seeds every setting that is kept has in the end; contested ones get up to twice as many.
-        storage: the ledger's database; None is the one under ``TUNE_VFL_HOME``.
+        storage: the ledger's database; None is the one that the environment names.
         progress: say on stderr how it goes.
         work: the trainable, where it is not the real one.
 
@@ -68,8 +68,9 @@ def confirm(
         UsageError: for fewer than 1 seed.
         KeyboardInterrupt: after a second Ctrl-C; what was finished is kept.
     """
-    with cluster.quiet_tune(), storage_at(storage).lock(name):
-        ledger = Ledger.open(name, storage)
+    Ledger.open(name, storage).close()  # what is not there gets no lease
+    with cluster.quiet_tune(), storage_at(storage).lease(name) as lease:
+        ledger = Ledger.open(name, storage, lease)
         try:
             refuse_another(name, ledger.study.measure)
             ended = _Run(ledger, seeds, work or Work.real(), progress=progress).run()
@@ -81,7 +82,7 @@ def confirm(
 
 
 class _Run:
-    """One run of a confirmation, the study's lock held."""
+    """One run of a confirmation, the study's lease held."""
 
     def __init__(self, ledger: Ledger, seeds: int, work: Work, *, progress: bool) -> None:
         self._ledger, self._work, self._progress = ledger, work, progress

@@ -26,7 +26,7 @@ class Study:
 
     Args:
         name: the study.
-        storage: the ledger's database; None is the one under ``TUNE_VFL_HOME``.
+        storage: the ledger's database; None is the one that the environment names.
         stopped: it was stopped in this run, before its budget was used up.
 
     Raises:

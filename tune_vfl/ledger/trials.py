@@ -21,6 +21,11 @@ def params_of(trial: FrozenTrial) -> dict[str, Any]:
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
 
 
+def session_of(trial: FrozenTrial) -> str | None:
+    """Return the session that asked a trial; None of one that somebody else has made."""
+    return (trial.user_attrs.get("owner") or {}).get("session")
+
+
 def repeats(trials: Sequence[FrozenTrial], number: int) -> list[FrozenTrial]:
     """Return the lost trials that trial ``number`` repeats, the latest first."""
     by_number = {t.number: t for t in trials}

@@ -7,6 +7,7 @@ that is resumed makes a new searcher for the trials that the ledger still lacks.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
@@ -22,7 +23,7 @@ from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tune_vfl.ledger.records import TrialRecord
 
@@ -87,10 +88,11 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         self._pack = settings.pack
         self._fixed = self._fixed_config(min(settings.workers, packs))
         self.stopped = False
+        self.failure: Exception | None = None
         _SEARCHERS[ledger.session] = self
 
     def __reduce__(self) -> tuple[Callable[[str], LedgerSearcher], tuple[str]]:
-        """Travel as a name: database and locks stay in this process."""
+        """Travel as a name: database and lease stay in this process."""
         return (_searcher_of, (self._ledger.session,))
 
     def stop(self) -> None:
@@ -106,8 +108,20 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         late = self._settings.deadline is not None and time.monotonic() > self._settings.deadline
         return self.stopped or late or self.hopeless
 
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever it is: Tune makes a text of it, and goes on to its cleaning up
+            self.failure = self.failure or error
+            raise
+
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next pack, None while only running packs may bring more work, FINISHED at the end."""
+        with self._noted():
+            return self._suggest(trial_id)
+
+    def _suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if self._over():
             return str(Searcher.FINISHED)
         if self._baseline == "owed":
@@ -131,8 +145,12 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tell a pack's outcomes, or that it was lost. A second call for the same pack changes nothing."""
         numbers = self._flying.pop(trial_id, None)
-        if numbers is None:
+        if numbers is None or self.failure is not None:
             return
+        with self._noted():
+            self._end(numbers, result, error=error)
+
+    def _end(self, numbers: list[int], result: dict[str, Any] | None, *, error: bool) -> None:
         sent = (result or {}).get("outcomes")
         if error or sent is None:
             self._losses_in_a_row += 1
