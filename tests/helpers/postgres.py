@@ -6,6 +6,7 @@ import importlib.util
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -110,7 +111,7 @@ class Postgres:
     def stop(self) -> None:
         """Stop it as an administrator's restart does: sessions are ended, what was committed stays."""
         if self._server is not None:
-            self._server.send_signal(2)  # SIGINT: the fast shutdown
+            self._server.send_signal(signal.SIGINT)  # the fast shutdown
             self._server.wait(60)
             self._server = None
 
@@ -131,5 +132,7 @@ class Postgres:
         return len(ended)
 
     def remove(self) -> None:
-        self.stop()
+        if self._server is not None:
+            self._server.send_signal(signal.SIGQUIT)  # at once: nothing of it is needed any more
+            self._server.wait(60)
         shutil.rmtree(self.folder, ignore_errors=True)

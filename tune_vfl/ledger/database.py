@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.lease import Clock, Lease, holders
-from tune_vfl.ledger.schema import bring_up, refuse_newer, version_of
+from tune_vfl.ledger.schema import bring_up, refuse_newer
 from tune_vfl.ledger.trouble import LedgerTroubleError, speak_plainly, trouble_of, with_patience
 
 if TYPE_CHECKING:
@@ -66,10 +66,11 @@ class LedgerStorage(ABC):
         """Return the version of the ledger's tables; 0 where there is none.
 
         Raises:
+            StudyError: for one that a later program has changed.
             UnreachableError: when the database does not answer.
         """
         with self._in_words(), self.engine().connect() as connection:
-            return version_of(connection)
+            return refuse_newer(connection, self.shown)
 
     def count(self) -> int:
         """Return how many studies the ledger holds; there must be one to ask."""
@@ -157,6 +158,8 @@ class LedgerStorage(ABC):
                 "can be written (TUNE_VFL_HOME, TUNE_VFL_STORAGE, --storage or the spec's storage names it)"
             ) from error
         except RuntimeError as error:  # of Optuna, for tables of another version of its own
+            if "optuna" not in str(error):
+                raise
             raise StudyError(
                 f"the ledger {self.shown} was made with another version of Optuna ({error}); 'tune-vfl doctor "
                 "--migrate' brings an older one up, a newer one needs the tune-vfl that wrote it"

@@ -21,13 +21,8 @@ SCHEMA = 2
 _TABLE = "CREATE TABLE IF NOT EXISTS tune_vfl_ledger (version INTEGER NOT NULL, program TEXT NOT NULL)"
 
 
-def version_of(connection: Connection) -> int:
-    """Return the version of a ledger's tables; 0 where there is no ledger yet."""
-    return _held(connection)[0]
-
-
 def refuse_newer(connection: Connection, place: str) -> int:
-    """Return the version of a ledger that this program knows.
+    """Return the version of a ledger's tables; 0 where there is no ledger yet.
 
     Raises:
         StudyError: for one that a later program has changed.

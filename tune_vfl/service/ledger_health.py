@@ -75,7 +75,8 @@ def _of_answer(place: LedgerStorage) -> Check:
     if not version:
         return Check("ledger", "ok", f"{place.shown}: answers, no ledger in it yet; the first search makes it")
     studies = place.count()
-    running = [f"{study} by {holder}" for study, holder in holders(place) if version >= SCHEMA]
+    held = holders(place) if version >= SCHEMA else []
+    running = [f"{study} by {holder}" for study, holder in held]
     kind = "write-ahead log on" if isinstance(place, SqliteFile) else "answers"
     detail = f"{place.shown}: {studies} studies, {kind}, schema {version}"
     if running:
