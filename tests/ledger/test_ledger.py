@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import optuna
 import pytest
@@ -15,6 +16,8 @@ from tune_vfl.ledger.finite import clean, read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger, study_names
 from tune_vfl.ledger.owner import has_ended, new_session, this_owner
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.study import Study
+from tune_vfl.ledger.trials import overdue
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import References
@@ -240,3 +243,17 @@ def test_owners_live_and_die():
     assert has_ended({**owner, "pid": child.pid}), "another process that got the same number"
     child.communicate(b"\n")
     assert has_ended({**owner, "pid": child.pid})
+
+
+def test_running_trials_over_the_time_of_their_pack_are_overdue():
+    ledger = open_ledger(budget={"trials": 9, "trial_minutes": 2})
+    for scale in (0.01, 0.02, 0.03):
+        ledger.begin({"scale": scale}, pack="three")
+    alone = ledger.begin({"scale": 0.04}, pack="one")
+    ended = ledger.begin({"scale": 0.05}, pack="ended")
+    ledger.tell(ended, ok_outcome(ledger, {"scale": 0.05}))
+    held, begun = ledger.trials(), datetime.now(UTC)
+    late = [overdue(held, 2, begun + timedelta(minutes=m)) for m in (1, 3, 7)]
+    assert late == [[], [alone], [0, 1, 2, alone]]
+    assert overdue(held, None, begun + timedelta(days=1)) == []
+    assert Study("study").overdue() == []

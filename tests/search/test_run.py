@@ -121,6 +121,27 @@ def test_a_setting_that_kills_every_worker_ends_as_an_error():
     assert by_scale == {1e-4: "ok", 1e-3: "ok", 1e-2: "ok", 1e-1: "error"}
 
 
+def test_a_trial_stuck_in_compiled_code_is_a_timeout_and_costs_the_others_of_its_pack_a_retry(monkeypatch, capfd):
+    monkeypatch.setattr("tune_vfl.search.watch.GRACE_SECONDS", 5.0)
+    ended = go(
+        {"hang_above": 0.9},
+        budget={"trials": 4, "trial_minutes": 0.02},
+        resources={**ALONE, "pack": 4},
+        progress=True,
+    )
+    record = ended.record()
+    check_ledger(record, 4)
+    by_scale = {t.params["scale"]: t.outcome.outcome for t in record.counted}
+    assert by_scale == {1e-4: "ok", 1e-3: "ok", 1e-2: "ok", 1e-1: "timeout"}
+    (late,) = (t for t in record.trials if t.outcome.outcome == "timeout")
+    assert "stuck in compiled code" in late.outcome.reason
+    assert record.by_outcome()["preempted"] == 4
+    assert ended.overdue() == []
+    shown = capfd.readouterr().err
+    assert "its 4 trials are asked again one by one" in shown
+    assert "it ended as timeout" in shown
+
+
 def test_workers_that_all_die_end_the_search(monkeypatch):
     monkeypatch.setattr("tune_vfl.search.searcher._MAX_LOSSES_IN_A_ROW", 3)
     with pytest.raises(TuneVflError, match="workers die"):

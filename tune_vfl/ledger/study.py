@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.errors import SelectionError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.selecting import select as select_point
+from tune_vfl.ledger.trials import overdue
 from tune_vfl.ledger.trust import NONE, Trust, trust_of
 from tune_vfl.metrics import pareto
 
@@ -50,6 +51,10 @@ class Study:
     def record(self) -> StudyRecord:
         """Return the study as it stands in the ledger."""
         return self._ledger.record()
+
+    def overdue(self) -> list[int]:
+        """Return the numbers of running trials that take longer than the study allows them."""
+        return overdue(self._ledger.trials(), self._ledger.cell.trial_minutes)
 
     def front_trials(self, attack: str | None = None) -> list[TrialRecord]:
         """Return the trials on the front, by number; equal points all stay.

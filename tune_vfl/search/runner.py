@@ -21,7 +21,7 @@ from tune_vfl.search.packs import pack_size, worker_count
 from tune_vfl.search.progress import ProgressReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trainables.base import PackTrainable
     from tune_vfl.ledger.lease import Lease
@@ -195,7 +195,7 @@ class _Run:
         name = self._ledger.spec.study
         try:
             with on_interrupt(stop):
-                self._tune(searcher, settings.workers)
+                self._tune(searcher, settings.workers, report.say if report else _silent)
         except KeyboardInterrupt:
             if report:
                 report.say(f"left at once; 'tune-vfl resume {name}' asks again what was running")
@@ -207,11 +207,11 @@ class _Run:
             )
         return searcher.stopped
 
-    def _tune(self, searcher: LedgerSearcher, workers: int) -> None:
+    def _tune(self, searcher: LedgerSearcher, workers: int, say: Callable[[str], None]) -> None:
         import ray
         from ray import tune
 
-        from tune_vfl.search.watch import LeaseWatch, NodeWatch, RayDiedError
+        from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
 
         folder = tempfile.mkdtemp(prefix="tune-vfl-")
         try:
@@ -229,7 +229,7 @@ class _Run:
                     name="search",
                     storage_path=folder,
                     verbose=0,
-                    callbacks=[NodeWatch(), LeaseWatch(self._lease)],
+                    callbacks=[NodeWatch(), LeaseWatch(self._lease), PackWatch(searcher, say)],
                     failure_config=tune.FailureConfig(max_failures=0),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 ),
@@ -244,6 +244,10 @@ class _Run:
             raise searcher.failure from error  # Tune tells what its searcher raised as a text alone
         finally:
             shutil.rmtree(Path(folder), ignore_errors=True)
+
+
+def _silent(_text: str) -> None:
+    """Say nothing, where no progress is shown."""
 
 
 def _trial_id(trial: Any) -> str:

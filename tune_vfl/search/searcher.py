@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
 
 DIED = "its worker process died"
+HUNG = "its worker did not come back, stuck in compiled code, and was killed"
 
 
 class Watcher(Protocol):
@@ -150,11 +151,41 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         with self._noted():
             self._end(numbers, result, error=error)
 
+    def seconds_allowed(self, trial_id: str) -> float | None:
+        """Return how long a pack that runs may take by its trials' limits; None without a limit.
+
+        A pack that fails as one is tried again one by one, each with its own limit.
+        """
+        minutes, numbers = self._ledger.cell.trial_minutes, self._flying.get(trial_id)
+        if minutes is None or numbers is None:
+            return None
+        return minutes * 60 * (2 * len(numbers) if len(numbers) > 1 else 1)
+
+    def give_up(self, trial_id: str) -> int:
+        """Tell the ledger of a pack that does not come back: a trial alone is a timeout, several are asked again alone.
+
+        Returns:
+            How many trials it had; the undefended model counts as one.
+        """
+        numbers = self._flying.pop(trial_id, None)
+        if numbers is None:
+            return 0
+        with self._noted():
+            if len(numbers) > 1:
+                self._lost(numbers, HUNG)
+                return len(numbers)
+            timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
+            if numbers:
+                self._told(self._ledger.tell(numbers[0], timeout))
+            else:
+                self._keep_baseline(timeout)
+        return 1
+
     def _end(self, numbers: list[int], result: dict[str, Any] | None, *, error: bool) -> None:
         sent = (result or {}).get("outcomes")
         if error or sent is None:
             self._losses_in_a_row += 1
-            self._lost(numbers)
+            self._lost(numbers, DIED)
             return
         self._losses_in_a_row = 0
         if numbers:
@@ -163,7 +194,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         else:
             self._keep_baseline(read_outcome(sent[0]))
 
-    def _lost(self, numbers: list[int]) -> None:
+    def _lost(self, numbers: list[int], why: str) -> None:
         if not numbers:
             self._baseline_losses += 1
             if self._baseline_losses < MAX_WORKER_LOSSES:
@@ -171,7 +202,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             else:
                 self._keep_baseline(Outcome.failed("error", f"{DIED} {self._baseline_losses} times"))
         for number in numbers:
-            self._told(self._ledger.lose(number, "worker", DIED))
+            self._told(self._ledger.lose(number, "worker", why))
 
     def _told(self, record: TrialRecord | None) -> None:
         if record is None:
