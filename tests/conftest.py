@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.helpers.postgres import Postgres
 
 # One thread a process, as .ci/run has it: workers that each take all cores only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What a person may have set for clusters and servers of theirs; no test may act on it.
-OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE_VFL_DEBUG")
+OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE_VFL_STORAGE", "TUNE_VFL_DEBUG")
 
 
 # Groups stay with one worker, one test after the other: each of these files holds a Ray, a server, a study or scores
@@ -108,3 +111,15 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return code, out, err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL of this process; its tests take databases of their own, or leave it running as they found it."""
+    from tests.helpers.postgres import Postgres, binaries
+
+    if binaries() is None:
+        pytest.skip("no PostgreSQL here (initdb, postgres): install Debian's postgresql package to run this test")
+    server = Postgres()
+    yield server
+    server.remove()

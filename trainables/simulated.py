@@ -6,6 +6,7 @@ by code, never by a spec.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import random
@@ -37,6 +38,8 @@ class Simulation(Strict):
         diverge_above, raise_above, oom_above, exit_above: above this ``t`` the trial diverges, raises, runs out of
         memory,
             or takes its worker process with it.
+        hang_above: above this ``t`` the trial never comes back: its worker waits in compiled code, where no signal
+            handler of Python's runs.
         exit_once: a file; the first trial that does not find it makes it and takes its worker with it.
         journal: a file; every trial that starts appends its parameters and seeds as a line.
     """
@@ -52,6 +55,7 @@ class Simulation(Strict):
     raise_above: float = math.inf
     oom_above: float = math.inf
     exit_above: float = math.inf
+    hang_above: float = math.inf
     exit_once: str | None = None
     journal: str | None = None
 
@@ -138,12 +142,21 @@ def _misbehave(simulation: Simulation, t: float) -> None:
     if simulation.exit_once and not Path(simulation.exit_once).exists():
         Path(simulation.exit_once).touch()
         os._exit(1)
+    if t > simulation.hang_above:
+        _wait_for_ever()
     if t > simulation.exit_above:
         os._exit(1)
     if t > simulation.oom_above:
         raise MemoryError("the simulated memory is full")
     if t > simulation.raise_above:
         raise RuntimeError("the simulated training broke")
+
+
+def _wait_for_ever() -> None:
+    """Lock a mutex twice, as two libraries that wait for each other do, with Python's own lock held."""
+    libc, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(128)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
 
 
 def _outcome(utilities: list[float], leakages: list[float], seconds: float) -> Outcome:

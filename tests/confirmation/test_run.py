@@ -190,5 +190,5 @@ def test_what_raises_is_left_out_and_what_diverges_is_kept_as_that() -> None:
 
 def test_a_study_that_is_being_run_is_not_confirmed_beside_that() -> None:
     searched().close()
-    with storage_at().lock("study"), pytest.raises(StudyError, match="being run by another process"):
+    with storage_at().lease("study"), pytest.raises(StudyError, match="being run by another process"):
         go()

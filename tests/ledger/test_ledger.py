@@ -1,9 +1,9 @@
 """The ledger: what is written comes back, only finite results are results, and what was lost is asked again once."""
 
 import math
-import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import optuna
 import pytest
@@ -11,10 +11,13 @@ import pytest
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, UnreachableError
+from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.finite import clean, read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger, study_names
-from tune_vfl.ledger.owner import is_alive, new_session, this_owner
-from tune_vfl.ledger.storage import hide_password, storage_at
+from tune_vfl.ledger.owner import has_ended, new_session, this_owner
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.study import Study
+from tune_vfl.ledger.trials import overdue
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import References
@@ -137,7 +140,7 @@ def test_an_orphan_whose_outcome_was_written_is_finished_with_it():
     ledger = open_ledger()
     number = ledger.begin({"scale": 0.01})
     outcome = ok_outcome(ledger, {"scale": 0.01})
-    ledger._storage.set_trial_user_attr(ledger._id_of(number), "outcome", outcome.model_dump(mode="json"))
+    ledger._storage.set_trial_user_attr(ledger._writer.id_of(number), "outcome", outcome.model_dump(mode="json"))
     ledger.close()
     (record,) = open_ledger().recover()
     assert record.outcome == outcome
@@ -229,27 +232,28 @@ def test_a_ledger_that_cannot_be_opened_says_so(home):
     assert hide_password("postgresql://user:secret@host/db") == "postgresql://user@host/db"
 
 
-def test_one_driver_a_study(tmp_path):
-    place = storage_at()
-    code = f"from tune_vfl.ledger.storage import storage_at\nwith storage_at({place.url!r}).lock('a'): print('in')"
-    run = [sys.executable, "-c", code]
-    with place.lock("a"):
-        refused = subprocess.run(run, capture_output=True, text=True, env=dict(os.environ), check=False)
-        assert refused.returncode != 0
-        assert "another process" in refused.stderr
-        with place.lock("b"):
-            pass
-    assert subprocess.run(run, capture_output=True, text=True, env=dict(os.environ), check=False).stdout == "in\n"
-
-
 def test_owners_live_and_die():
     session = new_session()
     owner = this_owner(session)
-    assert is_alive(owner)
-    assert not is_alive({**owner, "session": "of a search that is over"})
-    assert not is_alive({**owner, "host": "elsewhere"})
-    assert not is_alive(None)
+    assert not has_ended(owner)
+    assert has_ended({**owner, "session": "of a search that is over"})
+    for elsewhere in ("host", "boot", "namespace"):
+        assert not has_ended({**owner, "session": "x", elsewhere: "another"}), "nothing is known of it from here"
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert not is_alive({**owner, "pid": child.pid}), "another process that got the same number"
+    assert has_ended({**owner, "pid": child.pid}), "another process that got the same number"
     child.communicate(b"\n")
-    assert not is_alive({**owner, "pid": child.pid})
+    assert has_ended({**owner, "pid": child.pid})
+
+
+def test_running_trials_over_the_time_of_their_pack_are_overdue():
+    ledger = open_ledger(budget={"trials": 9, "trial_minutes": 2})
+    for scale in (0.01, 0.02, 0.03):
+        ledger.begin({"scale": scale}, pack="three")
+    alone = ledger.begin({"scale": 0.04}, pack="one")
+    ended = ledger.begin({"scale": 0.05}, pack="ended")
+    ledger.tell(ended, ok_outcome(ledger, {"scale": 0.05}))
+    held, begun = ledger.trials(), datetime.now(UTC)
+    late = [overdue(held, 2, begun + timedelta(minutes=m)) for m in (1, 3, 7)]
+    assert late == [[], [alone], [0, 1, 2, alone]]
+    assert overdue(held, None, begun + timedelta(days=1)) == []
+    assert Study("study").overdue() == []

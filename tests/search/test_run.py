@@ -31,13 +31,12 @@ pytestmark = pytest.mark.usefixtures("home")
 ALONE = {"concurrency": 1}
 
 
-def go(options=None, *, name="study", listeners=(), progress=False, trials=None, **fields):
+def go(options=None, *, name="study", listeners=(), progress=False, trials=None, take_over=False, **fields):
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
     work = Work(SimulatedTrainable, options or {})
-    return run_study(
-        PlannedStudy(spec, cell, space_of(spec, cell)), listeners=listeners, progress=progress, work=work, trials=trials
-    )
+    study = PlannedStudy(spec, cell, space_of(spec, cell))
+    return run_study(study, listeners=listeners, progress=progress, work=work, trials=trials, take_over=take_over)
 
 
 def check_ledger(record, trials):
@@ -122,6 +121,27 @@ def test_a_setting_that_kills_every_worker_ends_as_an_error():
     assert by_scale == {1e-4: "ok", 1e-3: "ok", 1e-2: "ok", 1e-1: "error"}
 
 
+def test_a_trial_stuck_in_compiled_code_is_a_timeout_and_costs_the_others_of_its_pack_a_retry(monkeypatch, capfd):
+    monkeypatch.setattr("tune_vfl.search.watch.GRACE_SECONDS", 5.0)
+    ended = go(
+        {"hang_above": 0.9},
+        budget={"trials": 4, "trial_minutes": 0.02},
+        resources={**ALONE, "pack": 4},
+        progress=True,
+    )
+    record = ended.record()
+    check_ledger(record, 4)
+    by_scale = {t.params["scale"]: t.outcome.outcome for t in record.counted}
+    assert by_scale == {1e-4: "ok", 1e-3: "ok", 1e-2: "ok", 1e-1: "timeout"}
+    (late,) = (t for t in record.trials if t.outcome.outcome == "timeout")
+    assert "stuck in compiled code" in late.outcome.reason
+    assert record.by_outcome()["preempted"] == 4
+    assert ended.overdue() == []
+    shown = capfd.readouterr().err
+    assert "its 4 trials are asked again one by one" in shown
+    assert "it ended as timeout" in shown
+
+
 def test_workers_that_all_die_end_the_search(monkeypatch):
     monkeypatch.setattr("tune_vfl.search.searcher._MAX_LOSSES_IN_A_ROW", 3)
     with pytest.raises(TuneVflError, match="workers die"):
@@ -176,6 +196,7 @@ def test_no_time_left_asks_nothing_more(capfd):
 DRIVER = """
     import sys
     from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+    from tune_vfl.errors import TuneVflError
     from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.search.runner import Work, run_study
     from tune_vfl.spaces.named import space_of
@@ -184,7 +205,10 @@ DRIVER = """
     spec = simulated_spec("study", defense=wide, budget={"trials": 24}, resources={"pack": 2})
     cell = simulated_cell(spec)
     work = Work(SimulatedTrainable, {"sleep": float(sys.argv[2]), "journal": sys.argv[1]})
-    ended = run_study(PlannedStudy(spec, cell, space_of(spec, cell)), work=work)
+    try:
+        ended = run_study(PlannedStudy(spec, cell, space_of(spec, cell)), work=work)
+    except TuneVflError as error:
+        sys.exit(f"ended with {error.exit_code}: {error}")
     print("stopped" if ended.stopped else "done")
 """
 
@@ -198,6 +222,30 @@ def start_driver(journal, sleep=0.25):
         text=True,
         start_new_session=True,
     )
+
+
+def test_a_driver_that_is_cut_off_goes_on_alone_until_it_is_taken_over(postgres, monkeypatch, tmp_path):
+    """The split brain: every session of the server is ended, and a second search of the same study begins."""
+    monkeypatch.setenv("TUNE_VFL_STORAGE", postgres.fresh())
+    driver = start_driver(tmp_path / "journal")
+    fields = {"defense": WIDE, "budget": {"trials": 24}, "resources": {"pack": 2}}
+    try:
+        wait_for_trials(4, driver)
+        assert postgres.end_sessions()
+        with pytest.raises(StudyError, match=rf"process {driver.pid} on .* --take-over"):
+            go(**fields)
+        wait_for_trials(6, driver)
+        record = go(take_over=True, **fields).record()
+        _, err = driver.communicate(timeout=300)
+    finally:
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+    check_ledger(record, 24)
+    assert driver.returncode == 1
+    assert "ended with 2: study 'study' was taken over by another process" in err
+    assert f"process {os.getpid()} on " in err
+    assert "Traceback" not in err
+    assert Ledger.open("study").record().trials == record.trials, "nothing came after the end"
 
 
 def wait_for_trials(count, process):

@@ -1,19 +1,22 @@
 """What must not wait for ever: a search whose Ray died under it, and a trial that is out of time."""
 
+import pickle
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ray.tune import Callback
 
 from trainables.base import PackTrainable
 from tune_vfl.errors import UnreachableError
 from tune_vfl.evaluation.attempts import OutOfTimeError, time_limit
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.outcome import Outcome
-from tune_vfl.search.watch import NodeWatch
+from tune_vfl.search.watch import GRACE_SECONDS, LeaseWatch, NodeWatch, PackWatch
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import References
 
@@ -28,6 +31,55 @@ CELL = resolve(
         }
     )
 )
+
+
+class Pack:
+    """What the watch sees of one of Tune's trials."""
+
+    def __init__(self, name):
+        self.trial_id = name
+        self.temporary_state = SimpleNamespace(ray_actor=f"worker of {name}")
+
+
+class Allowing:
+    """A searcher that allows its packs so many seconds and remembers which were given up."""
+
+    def __init__(self, **allowed):
+        self.allowed, self.events = allowed, []
+
+    def seconds_allowed(self, name):
+        return self.allowed[name]
+
+    def give_up(self, name):
+        self.events.append(("told", name))
+        return 2
+
+
+def test_a_pack_over_its_time_is_told_before_its_worker_is_killed():
+    searcher, clock, said = Allowing(short=3.0, long=500.0, free=None, done=3.0, died=3.0), [100.0], []
+    watch = PackWatch(searcher, said.append, lambda w: searcher.events.append(("killed", w)), lambda: clock[0])
+    packs = {name: Pack(name) for name in searcher.allowed}
+    for pack in packs.values():
+        watch.on_trial_start(0, [], pack)
+    watch.on_trial_complete(0, [], packs["done"])
+    watch.on_trial_error(0, [], packs["died"])
+    clock[0] += 3.0 + GRACE_SECONDS - 0.1
+    watch.on_step_begin(1, [])
+    assert searcher.events == []
+    clock[0] += 0.2
+    watch.on_step_begin(2, [])
+    watch.on_step_begin(3, [])
+    assert searcher.events == [("told", "short"), ("killed", "worker of short")]
+    assert len(said) == 1
+    clock[0] += 1e4
+    watch.on_step_begin(4, [])
+    assert [name for what, name in searcher.events if what == "told"] == ["short", "long"]
+
+
+def test_what_watches_from_the_driver_stays_there():
+    for watch in (PackWatch(Allowing(), print), LeaseWatch(object())):
+        assert watch.__reduce__() == (Callback, ())
+        assert pickle.dumps(watch)
 
 
 def ended(answers):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tune_vfl.cli.options import Json
+from tune_vfl.cli.options import Json, Storage
 from tune_vfl.cli.output import emit_json, emit_table, say
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ def doctor(
             "--repair", help="First free trials that died with their search, and rebuild MLflow from the ledger."
         ),
     ] = False,
+    migrate: Annotated[
+        bool, typer.Option("--migrate", help="First bring a ledger of an earlier version up to this one's tables.")
+    ] = False,
+    storage: Storage = None,
     json: Json = False,
 ) -> None:
     """Check what searches stand on. Exits 0 when all is well, 1 with findings, 4 when something does not answer.
@@ -35,8 +39,9 @@ def doctor(
     """
     from tune_vfl.service.health import examine, exit_code
 
-    repaired = _repaired() if repair else []
-    checks = [*examine(), *repaired]
+    done = _migrated(storage) if migrate else []
+    done += _repaired(storage) if repair else []
+    checks = [*examine(storage), *done]
     if json:
         emit_json({"schema": SCHEMA, "checks": [check._asdict() for check in checks]})
     else:
@@ -44,10 +49,16 @@ def doctor(
     raise typer.Exit(exit_code(checks))
 
 
-def _repaired() -> list[Check]:
+def _migrated(storage: str | None) -> list[Check]:
+    from tune_vfl.service.ledger_health import migrate
+
+    return [migrate(storage)]
+
+
+def _repaired(storage: str | None) -> list[Check]:
     from tune_vfl.service.repair import repair
 
-    return repair(say)
+    return repair(say, storage)
 
 
 def _show(checks: list[Check]) -> None:

@@ -24,7 +24,18 @@ StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study's nam
 
 Storage = Annotated[
     str | None,
-    typer.Option("--storage", metavar="URL", help="The ledger, where it is not the one under TUNE_VFL_HOME."),
+    typer.Option(
+        "--storage",
+        metavar="URL",
+        help="The ledger: a path or postgresql://USER@HOST/NAME; else what TUNE_VFL_STORAGE names, else "
+        "TUNE_VFL_HOME/ledger.db.",
+    ),
+]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="Take the study from another process, which stops; without it the answer says who has it."
+    ),
 ]
 
 

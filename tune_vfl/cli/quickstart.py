@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from tune_vfl.cli.options import Json
+from tune_vfl.cli.options import Json, Storage
 from tune_vfl.cli.output import say
 
 # Small enough for two cores and under three minutes, real enough to show a trade that is larger than its error bars:
@@ -28,7 +28,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("quickstart")(quickstart)
 
 
-def quickstart(json: Json = False) -> None:
+def quickstart(storage: Storage = None, json: Json = False) -> None:
     """Search a defense on data that comes with scikit-learn, print the front and write a report; under 3 minutes.
 
     A second run finds the finished study in the ledger, and prints and reports it again without training anything.
@@ -39,18 +39,18 @@ def quickstart(json: Json = False) -> None:
     from tune_vfl.search import search
     from tune_vfl.service.reporting import report_studies
 
-    _announce()
-    study = search(SPEC)
+    _announce(storage)
+    study = search(SPEC, storage=storage)
     code = show_end(study, json=json)
     if study.record().ok:
-        _say_where(report_studies([study.name]))
+        _say_where(report_studies([study.name], storage=storage))
     raise typer.Exit(code)
 
 
-def _announce() -> None:
+def _announce(storage: str | None) -> None:
     from tune_vfl.service.studies import finished
 
-    done = finished(str(SPEC["study"]))
+    done = finished(str(SPEC["study"]), storage)
     trials, seeds = SPEC["budget"]["trials"], SPEC["budget"]["seeds"]
     what = f"{SPEC['defense']['name']} on {SPEC['dataset']['name']} against the attacks that fit"
     if done:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tune_vfl.cli.options import Json, Settings, Storage, StudyName
+from tune_vfl.cli.options import Json, Settings, Storage, StudyName, TakeOver
 from tune_vfl.cli.output import complain, emit_json, say
 from tune_vfl.errors import TuneVflError, UsageError
 
@@ -33,6 +33,8 @@ def search(
     trials: Trials = None,
     name: Annotated[str | None, typer.Option("--name", help="Call the study this.")] = None,
     settings: Settings = None,
+    storage: Storage = None,
+    take_over: TakeOver = False,
     json: Json = False,
 ) -> None:
     """Run a spec. A study that exists with the same spec goes on where it was left. Ctrl-C stops it cleanly.
@@ -50,7 +52,7 @@ def search(
     plan = read_plan(spec, [*(settings or ()), *named, *wanted])
     for skipped in plan.skipped:
         say(f"skipped {skipped}")
-    raise typer.Exit(run_plan(plan, json=json))
+    raise typer.Exit(run_plan(plan, storage=storage, take_over=take_over, json=json))
 
 
 def _quoted(name: str) -> str:
@@ -59,7 +61,7 @@ def _quoted(name: str) -> str:
     return json.dumps(name)
 
 
-def run_plan(plan: Plan, *, json: bool) -> int:
+def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False, json: bool) -> int:
     """Run every study of a plan and print each; a study that cannot be run does not stop the next.
 
     Returns:
@@ -73,7 +75,7 @@ def run_plan(plan: Plan, *, json: bool) -> int:
         for note in load(planned.cell.dataset).notes:
             say(f"note: {note}")
         try:
-            study = run(planned)
+            study = run(planned, storage=storage, take_over=take_over)
         except TuneVflError as error:
             if len(plan.studies) == 1:
                 raise
@@ -112,7 +114,13 @@ def exit_code(summary: dict[str, Any]) -> int:
     return 3 if any(summary["trials"].get(name) for name in FAILED) else 0
 
 
-def resume(study: StudyName, trials: Trials = None, storage: Storage = None, json: Json = False) -> None:
+def resume(
+    study: StudyName,
+    trials: Trials = None,
+    storage: Storage = None,
+    take_over: TakeOver = False,
+    json: Json = False,
+) -> None:
     """Finish what a stopped search still owes; `--trials N` makes N finished trials the new budget.
 
     Example: `tune-vfl resume kdk-bank --trials 80`
@@ -123,4 +131,5 @@ def resume(study: StudyName, trials: Trials = None, storage: Storage = None, jso
     held = open_study(study, storage).record()
     if trials is not None and trials < len(held.counted):
         raise UsageError(f"--trials {trials}: study {study!r} has {len(held.counted)} finished trials already")
-    raise typer.Exit(show_end(run(study, trials=trials, storage=storage), json=json))
+    ended = run(study, trials=trials, storage=storage, take_over=take_over)
+    raise typer.Exit(show_end(ended, json=json))

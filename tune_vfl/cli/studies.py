@@ -46,7 +46,7 @@ def studies(storage: Storage = None, json: Json = False) -> None:
 
 
 def status(study: StudyName, storage: Storage = None, json: Json = False) -> None:
-    """Say how far a study is: trials by outcome, hypervolume, front, time left.
+    """Say how far a study is: trials by outcome, hypervolume, front, time left, and which trials are over their time.
 
     Example: `tune-vfl status kdk-bank`
     """
@@ -56,6 +56,8 @@ def status(study: StudyName, storage: Storage = None, json: Json = False) -> Non
     summary, eta = found.summary(), eta_seconds(found.record())
     if eta is not None:
         summary["eta_seconds"] = eta
+    if late := found.overdue():
+        summary["overdue"] = late
     if json:
         emit_json(summary)
     else:
@@ -162,13 +164,15 @@ def emit_study(summary: Mapping[str, Any]) -> None:
     emit(f"study {summary['study']}: {_counts(summary['trials'])}; hypervolume {cell(summary['hypervolume'])}")
     if summary.get("eta_seconds") is not None:
         emit(f"about {summary['eta_seconds'] / 60:.1f} minutes left")
+    if summary.get("overdue"):
+        emit(f"overdue: trials {', '.join(map(str, summary['overdue']))} take longer than the study's trial_minutes")
     if summary["front"]:
         front_table(summary["front"], summary.get("baseline"))
     else:
         emit("no trial has ended ok yet: no front")
     mlflow = summary.get("mlflow") or {}
     if mlflow:
-        from tune_vfl.ledger.storage import hide_password
+        from tune_vfl.ledger.database import hide_password
 
         say(f"MLflow: experiment {mlflow.get('experiment')} at {hide_password(str(mlflow.get('tracking_uri')))}")
 

@@ -65,7 +65,7 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
     from tune_vfl.data import load
     from tune_vfl.data.reserve import reserve_rows
-    from tune_vfl.ledger.storage import hide_password
+    from tune_vfl.ledger.database import hide_password
 
     spec = planned.spec.model_dump(mode="json")
     resolved = planned.cell.model_dump(mode="json")

@@ -67,7 +67,7 @@ def confirm(
         name: the study.
         seeds: how many fresh seeds every setting that is kept has in the end; contested ones get up to twice as many.
         adaptive: for how many minutes attackers are tuned against each setting that stays; 0: they are not.
-        storage: the ledger's database; None is the one under ``TUNE_VFL_HOME``.
+        storage: the ledger's database; None is the one that the environment names.
         progress: say on stderr how it goes.
         work: the trainable, where it is not the real one.
 
@@ -77,8 +77,9 @@ def confirm(
         UsageError: for fewer than 1 seed.
         KeyboardInterrupt: after a second Ctrl-C; what was finished is kept.
     """
-    with cluster.quiet_tune(), storage_at(storage).lock(name):
-        ledger = Ledger.open(name, storage)
+    Ledger.open(name, storage).close()  # what is not there gets no lease
+    with cluster.quiet_tune(), storage_at(storage).lease(name) as lease:
+        ledger = Ledger.open(name, storage, lease)
         try:
             refuse_another(name, ledger.study.measure)
             ended = _Run(ledger, seeds, work or Work.real(), adaptive=adaptive, progress=progress).run()
@@ -90,7 +91,7 @@ def confirm(
 
 
 class _Run:
-    """One run of a confirmation, the study's lock held."""
+    """One run of a confirmation, the study's lease held."""
 
     def __init__(self, ledger: Ledger, seeds: int, work: Work, *, adaptive: float, progress: bool) -> None:
         self._ledger, self._work, self._adaptive, self._progress = ledger, work, adaptive, progress

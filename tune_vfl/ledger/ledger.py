@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from tune_vfl.ledger import opening
 from tune_vfl.ledger.confirmations import Confirmations
 from tune_vfl.ledger.finite import clean
-from tune_vfl.ledger.owner import end_session, is_alive, new_session, this_owner
+from tune_vfl.ledger.owner import end_session, new_session, this_owner
 from tune_vfl.ledger.records import StudyRecord, TrialRecord
-from tune_vfl.ledger.storage import LedgerStorage, storage_at
-from tune_vfl.ledger.trials import not_repeated, params_of, repeats, to_record
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.trials import not_repeated, params_of, repeats, session_of, to_record
+from tune_vfl.ledger.writing import TrialWriter
 from tune_vfl.outcome import Outcome
 from tune_vfl.samplers.base import listed_points
 from tune_vfl.spec.cell import References
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
+    from tune_vfl.ledger.database import LedgerStorage
+    from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.spaces.space import Space
     from tune_vfl.spec import StudySpec
@@ -49,37 +52,49 @@ class Ledger:
         session: this run of the process, whose trials are not lost while it lives.
     """
 
-    def __init__(self, place: LedgerStorage, storage: BaseStorage, study_id: int, study: PlannedStudy) -> None:
+    def __init__(
+        self, place: LedgerStorage, storage: BaseStorage, study_id: int, study: PlannedStudy, lease: Lease | None
+    ) -> None:
         self._storage = storage
+        self._writer = TrialWriter(storage, study_id, lease)
         self._study_id = study_id
         self.study = study
         self._records: dict[int, TrialRecord] = {}
-        self._ids: dict[int, int] = {}
         self.confirmations = Confirmations(storage, study_id)
         self.place = place
         self.session = new_session()
 
     @classmethod
-    def create_or_open(cls, study: PlannedStudy, place: LedgerStorage) -> Ledger:
-        """Open this study, or make it. Call it with the study's lock held, where others might make it too.
+    def create_or_open(cls, study: PlannedStudy, place: LedgerStorage, lease: Lease | None = None) -> Ledger:
+        """Open this study, or make it.
+
+        Args:
+            study: what it is of.
+            place: the database.
+            lease: the study's, without which others might make or write it at the same time.
 
         Raises:
             StudyError: when a study of this name exists with another spec; the message lists what differs.
             UnreachableError: when the database does not answer.
         """
-        storage = place.open()
-        return cls(place, storage, *opening.create_or_open(storage, study.as_held()))
+        storage = place.open(lease)
+        return cls(place, storage, *opening.create_or_open(storage, study.as_held()), lease)
 
     @classmethod
-    def open(cls, name: str, storage: str | None = None) -> Ledger:
+    def open(cls, name: str, storage: str | None = None, lease: Lease | None = None) -> Ledger:
         """Open a study that exists.
+
+        Args:
+            name: its name.
+            storage: the database, see :func:`tune_vfl.ledger.storage.storage_at`.
+            lease: the study's, to write it; None opens it to read.
 
         Raises:
             StudyError: when there is none of this name; the message names the nearest.
         """
         place = storage_at(storage)
-        opened = place.open()
-        return cls(place, opened, *opening.find(opened, name))
+        opened = place.open(lease)
+        return cls(place, opened, *opening.find(opened, name), lease)
 
     def close(self) -> None:
         """End this session: what it has left running counts as lost from now on."""
@@ -176,10 +191,7 @@ class Ledger:
             user_attrs=marks if retry_of is None else {**marks, "retry_of": retry_of},
             system_attrs=dict(sampler_attrs or {}),
         )
-        trial_id = self._storage.create_new_trial(self._study_id, template)
-        number = self._storage.get_trial_number_from_id(trial_id)
-        self._ids[number] = trial_id
-        return number
+        return self._writer.make(template)
 
     def tell(self, number: int, outcome: Outcome, lost: Lost | None = None) -> TrialRecord | None:
         """Finish a trial. Only ``ok`` becomes COMPLETE, with (utility, leakage); everything else becomes FAIL.
@@ -197,12 +209,13 @@ class Ledger:
 
         final = clean(outcome)
         state = TrialState.COMPLETE if final.outcome == "ok" else TrialState.FAIL
-        trial_id = self._id_of(number)
+        trial_id = self._writer.id_of(number)
         try:
             if lost is not None:
                 self._storage.set_trial_user_attr(trial_id, "lost", lost)
             self._storage.set_trial_user_attr(trial_id, "outcome", final.model_dump(mode="json"))
-            self._storage.set_trial_state_values(trial_id, state, final.objectives if final.outcome == "ok" else None)
+            values = final.objectives if final.outcome == "ok" else None
+            self._writer.finish(number, state, values)
         except UpdateFinishedTrialError:
             return None
         return self._record(self._storage.get_trial(trial_id))
@@ -216,7 +229,7 @@ class Ledger:
         return self.tell(number, Outcome.failed("preempted", reason), lost)
 
     def recover(self) -> list[TrialRecord]:
-        """Finish every running trial whose owner is dead. Call it with the study's lock held.
+        """Finish every running trial of another session; call it with the study's lease held, which no other has then.
 
         A trial whose outcome was written already is finished with it, any other is lost and will be asked again.
         """
@@ -224,7 +237,7 @@ class Ledger:
 
         finished = []
         for trial in self.trials():
-            if trial.state not in (TrialState.RUNNING, TrialState.WAITING) or is_alive(trial.user_attrs.get("owner")):
+            if trial.state not in (TrialState.RUNNING, TrialState.WAITING) or session_of(trial) == self.session:
                 continue
             told = trial.user_attrs.get("outcome")
             record = (
@@ -264,11 +277,6 @@ class Ledger:
         """Return how many different points there are to try; infinite with a float range."""
         listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials)
         return self.space.size if listed is None else len(listed)
-
-    def _id_of(self, number: int) -> int:
-        if number not in self._ids:
-            self._ids[number] = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
-        return self._ids[number]
 
     def _record(self, trial: FrozenTrial) -> TrialRecord:
         if trial.number not in self._records:

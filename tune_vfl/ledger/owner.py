@@ -1,7 +1,8 @@
-"""Which process asked a trial, written so that after a crash it can be seen whether that process still runs.
+"""Which process asked a trial or holds a study, written so that it can be seen later whether that process still runs.
 
 A process is known by its number and its start, in ticks since a boot that has an id of its own: both stay the same when
-the clock is set, which moves the start times that psutil gives.
+the clock is set, which moves the start times that psutil gives. A number means something within its namespace only:
+processes of another container are not seen from here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import platform
 import subprocess
 import uuid
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,33 +35,52 @@ def end_session(session: str) -> None:
 
 def this_owner(session: str) -> dict[str, Any]:
     """Return the owner of what ``session`` asks from now on."""
-    return {"host": platform.node(), "pid": os.getpid(), "start": _start_of(os.getpid()), "session": session}
+    return {**_here(), "pid": os.getpid(), "start": _start_of(os.getpid()), "session": session}
 
 
-def is_alive(owner: Mapping[str, Any] | None) -> bool:
-    """Return whether the asker may still answer.
+def has_ended(owner: Mapping[str, Any]) -> bool:
+    """Return whether the owner's run of a search is known to be over.
 
-    On another host this cannot be seen and the answer is False: the caller holds the study's lock, which that process
-    would hold if it lived.
+    Of another machine, of another container, or of a time before this machine was last started nothing is known from
+    here, and the answer is False.
     """
-    if not owner or owner.get("host") != platform.node():
+    if any(owner.get(key) != value for key, value in _here().items()):
         return False
     pid = int(owner.get("pid", -1))
     if pid == os.getpid():
-        return owner.get("session") in _OPEN_SESSIONS
-    return _start_of(pid) is not None and _start_of(pid) == owner.get("start")
+        return owner.get("session") not in _OPEN_SESSIONS
+    start = _start_of(pid)
+    return start is None or start != owner.get("start")
+
+
+@cache
+def boot_id() -> str:
+    """Return what names the time since this machine was started: another one after each start."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return _answer_of("sysctl", "-n", "kern.bootsessionuuid")
+
+
+def _here() -> dict[str, str]:
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = ""
+    return {"host": platform.node(), "boot": boot_id(), "namespace": namespace}
 
 
 def _start_of(pid: int) -> str | None:
     # The start tells a process from a later one with the same number. A zombie has ended: nobody has collected it yet.
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return None if Path("/proc/self/stat").exists() else _start_by_ps(pid)
-    return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
+        return None if Path("/proc/self/stat").exists() else _answer_of("ps", "-o", "lstart=", "-p", str(pid)) or None
+    return None if fields[0] in "ZX" else f"{boot_id()}:{fields[19]}"
 
 
-def _start_by_ps(pid: int) -> str | None:
-    answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
-    return answer.stdout.strip() or None
+def _answer_of(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+    except OSError:
+        return ""

@@ -1,80 +1,42 @@
-"""Where a ledger is held: a sqlite file or a database server, each with its way of being opened and locked."""
+"""Where a ledger is held: a sqlite file or a PostgreSQL server, and which one is meant."""
 
 from __future__ import annotations
 
-import hashlib
+import os
 import sqlite3
-import warnings
-from abc import ABC, abstractmethod
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
-from tune_vfl.errors import StudyError, UnreachableError
+from tune_vfl.errors import UsageError
+from tune_vfl.ledger.database import LedgerStorage, hide_password
+from tune_vfl.ledger.lease import Clock
+from tune_vfl.ledger.owner import boot_id
+from tune_vfl.ledger.trouble import speak_plainly
 from tune_vfl.machine.places import home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
-    from optuna.storages import BaseStorage, RDBStorage
+    from optuna.storages import RDBStorage
+    from sqlalchemy import Connection, Engine
 
 SQLITE = "sqlite:///"
 # How sqlite says that a file is no database, or not a whole one.
 DAMAGED = ("file is not a database", "disk image is malformed")
-
-
-class LedgerStorage(ABC):
-    """The database of a ledger.
-
-    Args:
-        url: the database, as SQLAlchemy takes it.
-    """
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    @abstractmethod
-    def exists(self) -> bool:
-        """Say whether there is a ledger to read, without making one."""
-
-    @abstractmethod
-    def lock(self, study: str) -> AbstractContextManager[None]:
-        """Hold the right to run a study: one driver at a time, given back when the process ends, however it ends.
-
-        Raises:
-            StudyError: when another process runs this study.
-        """
-
-    @abstractmethod
-    def _open(self) -> RDBStorage:
-        """Open the database, its tables made first."""
-
-    def open(self) -> BaseStorage:
-        """Open the database, behind Optuna's cache of finished trials.
-
-        Raises:
-            UnreachableError: when it does not answer.
-        """
-        import optuna
-        import sqlalchemy.exc
-        from optuna.storages import get_storage
-
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-        broken = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, sqlite3.Error, OSError)
-        try:
-            return get_storage(self._open())
-        except broken as error:
-            raise UnreachableError(
-                f"the ledger {hide_password(self.url)} cannot be opened: {error}; {_advice(error)}"
-            ) from error
+# Any number that no other program is likely to lock: "tune-vfl" in eight bytes.
+_MAKING = int.from_bytes(b"tune-vfl", "big", signed=True)
+# A server that is cut off must not hold a search for the hours that TCP would wait.
+_CONNECTING = {"connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "tcp_user_timeout": 30_000}
+# Nor may what the server still holds of a driver that was cut off keep others waiting.
+_LIMITS = "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '30s'"
 
 
 class SqliteFile(LedgerStorage):
-    """A sqlite file with a write-ahead log; its locks are files beside it."""
+    """A sqlite file with a write-ahead log, used by the processes of one machine."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{SQLITE}{path}")
@@ -84,98 +46,148 @@ class SqliteFile(LedgerStorage):
         """Say whether the file is there."""
         return self.path.is_file()
 
-    def _open(self) -> RDBStorage:
+    def engine(self) -> Engine:
+        """Return an engine that keeps no connection open."""
         import sqlalchemy
-        from optuna.storages import RDBStorage
 
+        return sqlalchemy.create_engine(self.url, poolclass=sqlalchemy.NullPool, connect_args={"timeout": 60})
+
+    def for_leases(self) -> Engine:
+        """Return an engine whose transactions lock the file for writing from their start."""
+        import sqlalchemy
+
+        connecting = {"timeout": 60, "isolation_level": None}  # transactions begin when they are told to
+        engine = sqlalchemy.create_engine(self.url, poolclass=sqlalchemy.NullPool, connect_args=connecting)
+        sqlalchemy.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        speak_plainly(engine, self.shown)
+        return engine
+
+    def clock(self, connection: Connection) -> Clock:
+        """Return the seconds since this machine was started, which no setting of its clock changes.
+
+        A write-ahead log works among the processes of one machine only, so that they all have this clock.
+        """
+        return Clock(boot_id(), time.monotonic())
+
+    @contextmanager
+    def _making(self) -> Iterator[None]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # Optuna makes the tables one by one: a second process must not meet a database with some of them.
         with FileLock(f"{self.path}.lock", timeout=60):
-            with sqlite3.connect(self.path, timeout=60) as connection:
+            connection = sqlite3.connect(self.path, timeout=60)
+            try:
                 connection.execute("PRAGMA journal_mode=WAL")
-            connection.close()
-            storage = RDBStorage(self.url, engine_kwargs={"connect_args": {"timeout": 60}})
-            sqlalchemy.event.listen(storage.engine, "connect", _tune_connection)
-            storage.engine.dispose()
-        return storage
-
-    @contextmanager
-    def lock(self, study: str) -> Iterator[None]:
-        """Hold the study's lock file; the system drops the lock with the process."""
-        folder = self.path.parent / "locks"
-        lock = FileLock(folder / f"{study}.lock", timeout=0)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except Timeout as error:
-            raise _in_use(study) from error
-        except OSError as error:
-            raise UnreachableError(
-                f"{folder} cannot be written ({error.strerror or error}), so study {study!r} cannot be run; "
-                "free or change the place that TUNE_VFL_HOME (or the spec's storage) names"
-            ) from error
-        try:
+            finally:
+                connection.close()
             yield
-        finally:
-            lock.release()
 
-
-class DatabaseServer(LedgerStorage):
-    """A database server, which is taken to hold a ledger; studies are locked on PostgreSQL only."""
-
-    def exists(self) -> bool:
-        """Say yes: only opening it would tell."""
-        return True
-
-    def _open(self) -> RDBStorage:
-        from optuna.storages import RDBStorage
-
-        return RDBStorage(self._with_driver, engine_kwargs={"pool_pre_ping": True})
-
-    @contextmanager
-    def lock(self, study: str) -> Iterator[None]:
-        """Hold a session's advisory lock: the server drops it with the connection, so a dead driver holds nothing."""
+    def _open(self, *, migrate: bool = False) -> RDBStorage:
         import sqlalchemy
 
-        engine = sqlalchemy.create_engine(self._with_driver, isolation_level="AUTOCOMMIT")
-        if engine.dialect.name != "postgresql":
-            raise StudyError(f"storage {hide_password(self.url)}: expected a sqlite file or a postgresql:// URL")
-        key = int.from_bytes(hashlib.blake2b(study.encode(), digest_size=8).digest(), "little", signed=True)
-        with engine.connect() as connection:
-            if not connection.execute(sqlalchemy.text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar():
-                raise _in_use(study)
-            yield
-        engine.dispose()
+        storage = _tables(self.url, {"connect_args": {"timeout": 60}}, migrate=migrate)
+        sqlalchemy.event.listen(storage.engine, "connect", _tune_connection)
+        storage.engine.dispose()
+        return storage
+
+
+class PostgresServer(LedgerStorage):
+    """A database of a PostgreSQL server."""
+
+    def exists(self) -> bool:
+        """Ask the server whether the database holds a ledger."""
+        return self.version() > 0
+
+    def engine(self) -> Engine:
+        """Return an engine that keeps no connection open."""
+        return self._engine()
+
+    def for_leases(self) -> Engine:
+        """Return an engine whose transactions wait for each other where they lock a row."""
+        import sqlalchemy
+
+        engine = self._engine()
+        sqlalchemy.event.listen(engine, "connect", _limit_connection)
+        speak_plainly(engine, self.shown)
+        return engine
+
+    def clock(self, connection: Connection) -> Clock:
+        """Return the server's own time, in seconds since 1970."""
+        import sqlalchemy
+
+        now = connection.execute(sqlalchemy.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
+        return Clock("server", float(now))
+
+    @contextmanager
+    def _making(self) -> Iterator[None]:
+        import sqlalchemy
+
+        with self._engine(isolation_level="AUTOCOMMIT").connect() as connection:
+            connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:key)"), {"key": _MAKING})
+            yield  # the server gives it back with the connection
+
+    def _open(self, *, migrate: bool = False) -> RDBStorage:
+        import sqlalchemy
+
+        kwargs = {"pool_pre_ping": True, "connect_args": self._connecting}
+        storage = _tables(self._with_driver, kwargs, migrate=migrate)
+        sqlalchemy.event.listen(storage.engine, "connect", _limit_connection)
+        storage.engine.dispose()
+        return storage
+
+    def _engine(self, **options: Any) -> Engine:
+        import sqlalchemy
+
+        try:
+            return sqlalchemy.create_engine(
+                self._with_driver, poolclass=sqlalchemy.NullPool, connect_args=self._connecting, **options
+            )
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"the ledger {self.shown}: PostgreSQL needs psycopg; python -m pip install 'tune-vfl[postgres]'"
+            ) from error
+
+    @property
+    def _connecting(self) -> dict[str, Any]:
+        return {key: value for key, value in _CONNECTING.items() if f"{key}=" not in self.url}
 
     @property
     def _with_driver(self) -> str:
-        # psycopg 3 is what the package depends on; the bare scheme would ask for psycopg2.
+        # psycopg 3 is what the extra installs; the bare scheme would ask for psycopg2.
         scheme, _, rest = self.url.partition("://")
         return f"postgresql+psycopg://{rest}" if scheme in {"postgresql", "postgres"} else self.url
 
 
 def storage_at(given: str | None = None) -> LedgerStorage:
-    """Return the storage that a spec's ``storage`` names; None is :func:`home_file`.
+    """Return the ledger that ``--storage`` or a spec's ``storage`` names.
 
-    A path without a scheme is a sqlite file.
+    Args:
+        given: a path, ``sqlite:///PATH`` or ``postgresql://...``; None is what ``TUNE_VFL_STORAGE`` names, else
+            ``ledger.db`` under the home folder.
+
+    Raises:
+        UsageError: for another kind of database.
     """
-    if given is None:
-        return home_file()
-    if given.startswith(SQLITE):
-        return SqliteFile(Path(given.removeprefix(SQLITE)))
-    return DatabaseServer(given) if "://" in given else SqliteFile(Path(given).absolute())
+    named = given or os.environ.get("TUNE_VFL_STORAGE")
+    if not named:
+        return SqliteFile(home() / "ledger.db")
+    scheme, mark, _ = named.partition("://")
+    if not mark:
+        return SqliteFile(Path(named).absolute())
+    if named.startswith(SQLITE):
+        return SqliteFile(Path(named.removeprefix(SQLITE)))
+    if scheme.partition("+")[0] in {"postgresql", "postgres"}:
+        return PostgresServer(named)
+    raise UsageError(f"storage {hide_password(named)}: expected a path, sqlite:///PATH or postgresql://USER@HOST/NAME")
 
 
-def home_file() -> SqliteFile:
-    """Return the ledger that is used where nothing else is named: ``ledger.db`` under the home folder."""
-    return SqliteFile(home() / "ledger.db")
+def _tables(url: str, engine: dict[str, Any], *, migrate: bool) -> RDBStorage:
+    from optuna.storages import RDBStorage
 
-
-def hide_password(url: str) -> str:
-    """Return a database URL that may be shown."""
-    scheme, mark, rest = url.partition("://")
-    user, at, host = rest.rpartition("@")
-    return f"{scheme}{mark}{user.partition(':')[0]}{at}{host}"
+    if migrate:
+        older = RDBStorage(url, engine_kwargs=engine, skip_compatibility_check=True)
+        older.upgrade()
+        older.engine.dispose()
+    return RDBStorage(url, engine_kwargs=engine)
 
 
 def _tune_connection(connection: Any, _record: Any) -> None:
@@ -183,11 +195,6 @@ def _tune_connection(connection: Any, _record: Any) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
 
 
-def _advice(error: Exception) -> str:
-    if any(mark in str(error) for mark in DAMAGED):
-        return "the file is damaged: restore it from a backup, or move it away to start anew"
-    return "check that the database runs, or that the folder can be written (TUNE_VFL_HOME names it)"
-
-
-def _in_use(study: str) -> StudyError:
-    return StudyError(f"study {study!r} is being run by another process; wait for it, or stop it and resume")
+def _limit_connection(connection: Any, _record: Any) -> None:
+    connection.execute(_LIMITS)
+    connection.commit()

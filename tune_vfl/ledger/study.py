@@ -10,6 +10,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.selecting import front_of
 from tune_vfl.ledger.selecting import select as select_point
 from tune_vfl.ledger.standing import standing
+from tune_vfl.ledger.trials import overdue
 from tune_vfl.ledger.trust import NONE, Trust, trust_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Study:
 
     Args:
         name: the study.
-        storage: the ledger's database; None is the one under ``TUNE_VFL_HOME``.
+        storage: the ledger's database; None is the one that the environment names.
         stopped: it was stopped in this run, before its budget was used up.
 
     Raises:
@@ -51,6 +52,10 @@ class Study:
     def record(self) -> StudyRecord:
         """Return the study as it stands in the ledger."""
         return self._ledger.record()
+
+    def overdue(self) -> list[int]:
+        """Return the numbers of running trials that take longer than the study allows them."""
+        return overdue(self._ledger.trials(), self._ledger.cell.trial_minutes)
 
     def front_trials(self, attack: str | None = None) -> list[TrialRecord]:
         """Return the trials on the front, by number; equal points all stay.

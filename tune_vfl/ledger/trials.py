@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,30 @@ if TYPE_CHECKING:
 def params_of(trial: FrozenTrial) -> dict[str, Any]:
     """Return a trial's searched parameters, lists as texts, also of one that was only enqueued."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+
+
+def overdue(trials: Sequence[FrozenTrial], minutes: float | None, now: datetime | None = None) -> list[int]:
+    """Return the running trials that were asked longer ago than their pack may take, by number.
+
+    Args:
+        trials: all of a study.
+        minutes: how long a trial may take; None is no limit.
+        now: with a time zone; the present by default.
+    """
+    from optuna.trial import TrialState
+
+    if minutes is None:
+        return []
+    running = [t for t in trials if t.state == TrialState.RUNNING]
+    packs = Counter(t.user_attrs.get("pack") for t in running)
+    moment = now or datetime.now(UTC)
+    waited = {t.number: (moment - _utc(t.datetime_start)).total_seconds() / 60 for t in running}
+    return [t.number for t in running if waited[t.number] > minutes * packs[t.user_attrs.get("pack")]]
+
+
+def session_of(trial: FrozenTrial) -> str | None:
+    """Return the session that asked a trial; None of one that somebody else has made."""
+    return (trial.user_attrs.get("owner") or {}).get("session")
 
 
 def repeats(trials: Sequence[FrozenTrial], number: int) -> list[FrozenTrial]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def home() -> Path:
-    """Return the folder of ledger, locks and everything else that a search writes (``TUNE_VFL_HOME``)."""
+    """Return the folder of the ledger and everything else that a search writes (``TUNE_VFL_HOME``)."""
     return Path(os.environ.get("TUNE_VFL_HOME") or "tune-vfl-home").absolute()
 
 

@@ -23,6 +23,8 @@ def search(
     *,
     trials: int | None = None,
     name: str | None = None,
+    storage: str | None = None,
+    take_over: bool = False,
     progress: bool = True,
     listeners: Sequence[Listener] | None = None,
 ) -> Study:
@@ -32,6 +34,8 @@ def search(
         spec: a planned study, a spec, a mapping of the same form, or the path of a YAML file; one study.
         trials: the budget of finished trials, instead of the spec's.
         name: the study's name, instead of the spec's.
+        storage: the ledger's database, instead of the spec's; see :func:`resume`.
+        take_over: drive another process out that holds the study.
         progress: show a bar on a terminal, a line a minute elsewhere, on stderr.
         listeners: who projects the ledger; None is the MLflow recorder.
 
@@ -40,10 +44,11 @@ def search(
 
     Raises:
         SpecError: with every problem of the spec.
-        StudyError: when the name belongs to a study of another spec.
+        StudyError: when the name belongs to a study of another spec, or another process runs it.
+        UnreachableError: when the ledger or the cluster does not answer.
     """
     study = planned(spec).changed(trials=trials, name=name)
-    return _run(study, listeners=listeners, progress=progress)
+    return _run(study, storage=storage, take_over=take_over, listeners=listeners, progress=progress)
 
 
 def resume(
@@ -51,6 +56,7 @@ def resume(
     trials: int | None = None,
     *,
     storage: str | None = None,
+    take_over: bool = False,
     progress: bool = True,
     listeners: Sequence[Listener] | None = None,
     work: Work | None = None,
@@ -60,7 +66,9 @@ def resume(
     Args:
         name: the study.
         trials: a new budget of finished trials in all; None keeps the study's.
-        storage: the ledger's database; None is the one under ``TUNE_VFL_HOME``.
+        storage: the ledger's database; None is the one that ``TUNE_VFL_STORAGE`` names, or that under
+            ``TUNE_VFL_HOME``.
+        take_over: drive another process out that holds the study.
         progress: as for :func:`search`.
         listeners: as for :func:`search`.
         work: the trainable, where it is not the real one.
@@ -70,7 +78,15 @@ def resume(
     """
     held = Ledger.open(name, storage)
     held.close()
-    return _run(held.study, trials=trials, listeners=listeners, progress=progress, work=work)
+    return _run(
+        held.study,
+        trials=trials,
+        storage=held.place.url,
+        take_over=take_over,
+        listeners=listeners,
+        progress=progress,
+        work=work,
+    )
 
 
 def load_study(name: str, storage: str | None = None) -> Study:
@@ -78,7 +94,7 @@ def load_study(name: str, storage: str | None = None) -> Study:
 
     Args:
         name: the study.
-        storage: the ledger's database; None is the one under ``TUNE_VFL_HOME``.
+        storage: the ledger's database, see :func:`resume`.
 
     Raises:
         StudyError: when there is none of this name; the message names the nearest.
@@ -95,12 +111,16 @@ def _run(
     study: PlannedStudy,
     *,
     trials: int | None = None,
+    storage: str | None,
+    take_over: bool,
     listeners: Sequence[Listener] | None,
     progress: bool,
     work: Work | None = None,
 ) -> Study:
     told = _recorders(study) if listeners is None else listeners
-    return run_study(study, trials=trials, listeners=told, progress=progress, work=work)
+    return run_study(
+        study, trials=trials, listeners=told, progress=progress, work=work, storage=storage, take_over=take_over
+    )
 
 
 def _recorders(study: PlannedStudy) -> list[Listener]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.errors import TuneVflError, UnreachableError
+from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
@@ -20,9 +21,10 @@ from tune_vfl.search.packs import pack_size, worker_count
 from tune_vfl.search.progress import ProgressReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trainables.base import PackTrainable
+    from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
@@ -56,6 +58,8 @@ def run_study(
     listeners: Sequence[Listener] = (),
     progress: bool = True,
     work: Work | None = None,
+    storage: str | None = None,
+    take_over: bool = False,
 ) -> Study:
     """Run a study, from its start or from where it was left.
 
@@ -65,22 +69,27 @@ def run_study(
         listeners: who is told in a thread of their own.
         progress: show it on stderr.
         work: None is the real thing.
+        storage: the ledger, instead of the one that the spec names.
+        take_over: drive another process out that holds the study.
 
     Returns:
         The study; ``stopped`` when it was stopped before its budget was used up.
 
     Raises:
-        StudyError: when the name belongs to another spec, or another process runs this study.
+        StudyError: when the name belongs to another spec, another process runs this study, or takes it over.
         SpecError: when no pack finds room on the machine.
+        UnreachableError: when the ledger or the cluster does not answer.
         KeyboardInterrupt: after a second Ctrl-C.
     """
-    place = storage_at(study.spec.storage)
-    with cluster.quiet_tune(), place.lock(study.name):
-        ledger = Ledger.create_or_open(study, place)
+    place = storage_at(storage or study.spec.storage)
+    with cluster.quiet_tune(), place.lease(study.name, take_over=take_over) as lease:
+        if lease.taken_from is not None:
+            sys.stderr.write(f"study {study.name!r} is taken over from {lease.taken_from}\n")
+        ledger = Ledger.create_or_open(study, place, lease)
         try:
             if trials is not None:
                 ledger.extend(trials)
-            stopped = _Run(ledger, work or Work.real(), study.spec).run(listeners, progress=progress)
+            stopped = _Run(ledger, work or Work.real(), study.spec, lease).run(listeners, progress=progress)
             return Study.of(ledger, stopped=stopped)
         finally:
             ledger.close()
@@ -105,10 +114,10 @@ class _Tee:
 
 
 class _Run:
-    """One run of a study, its lock held."""
+    """One run of a study, its lease held."""
 
-    def __init__(self, ledger: Ledger, work: Work, spec: StudySpec) -> None:
-        self._ledger, self._work = ledger, work
+    def __init__(self, ledger: Ledger, work: Work, spec: StudySpec, lease: Lease) -> None:
+        self._ledger, self._work, self._lease = ledger, work, lease
         # What only says how to run comes from the spec of this run, not from the one the study began with.
         self._resources, self._minutes = spec.resources, spec.budget.minutes
 
@@ -186,7 +195,7 @@ class _Run:
         name = self._ledger.spec.study
         try:
             with on_interrupt(stop):
-                self._tune(searcher, settings.workers)
+                self._tune(searcher, settings.workers, report.say if report else _silent)
         except KeyboardInterrupt:
             if report:
                 report.say(f"left at once; 'tune-vfl resume {name}' asks again what was running")
@@ -198,11 +207,11 @@ class _Run:
             )
         return searcher.stopped
 
-    def _tune(self, searcher: LedgerSearcher, workers: int) -> None:
+    def _tune(self, searcher: LedgerSearcher, workers: int, say: Callable[[str], None]) -> None:
         import ray
         from ray import tune
 
-        from tune_vfl.search.watch import NodeWatch
+        from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
 
         folder = tempfile.mkdtemp(prefix="tune-vfl-")
         try:
@@ -220,17 +229,25 @@ class _Run:
                     name="search",
                     storage_path=folder,
                     verbose=0,
-                    callbacks=[NodeWatch()],
+                    callbacks=[NodeWatch(), LeaseWatch(self._lease), PackWatch(searcher, say)],
                     failure_config=tune.FailureConfig(max_failures=0),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 ),
             )
             tuner.fit()
-        except UnreachableError:
+        except RayDiedError:
             ray.shutdown()  # the next study of this process starts a Ray of its own
             raise
+        except Exception as error:
+            if searcher.failure is None:
+                raise
+            raise searcher.failure from error  # Tune tells what its searcher raised as a text alone
         finally:
             shutil.rmtree(Path(folder), ignore_errors=True)
+
+
+def _silent(_text: str) -> None:
+    """Say nothing, where no progress is shown."""
 
 
 def _trial_id(trial: Any) -> str:

@@ -7,6 +7,7 @@ that is resumed makes a new searcher for the trials that the ledger still lacks.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
@@ -22,7 +23,7 @@ from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tune_vfl.ledger.records import TrialRecord
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
 
 DIED = "its worker process died"
+HUNG = "its worker did not come back, stuck in compiled code, and was killed"
 
 
 class Watcher(Protocol):
@@ -87,10 +89,11 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         self._pack = settings.pack
         self._fixed = self._fixed_config(min(settings.workers, packs))
         self.stopped = False
+        self.failure: Exception | None = None
         _SEARCHERS[ledger.session] = self
 
     def __reduce__(self) -> tuple[Callable[[str], LedgerSearcher], tuple[str]]:
-        """Travel as a name: database and locks stay in this process."""
+        """Travel as a name: database and lease stay in this process."""
         return (_searcher_of, (self._ledger.session,))
 
     def stop(self) -> None:
@@ -106,8 +109,20 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         late = self._settings.deadline is not None and time.monotonic() > self._settings.deadline
         return self.stopped or late or self.hopeless
 
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever it is: Tune makes a text of it, and goes on to its cleaning up
+            self.failure = self.failure or error
+            raise
+
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next pack, None while only running packs may bring more work, FINISHED at the end."""
+        with self._noted():
+            return self._suggest(trial_id)
+
+    def _suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if self._over():
             return str(Searcher.FINISHED)
         if self._baseline == "owed":
@@ -131,12 +146,46 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tell a pack's outcomes, or that it was lost. A second call for the same pack changes nothing."""
         numbers = self._flying.pop(trial_id, None)
-        if numbers is None:
+        if numbers is None or self.failure is not None:
             return
+        with self._noted():
+            self._end(numbers, result, error=error)
+
+    def seconds_allowed(self, trial_id: str) -> float | None:
+        """Return how long a pack that runs may take by its trials' limits; None without a limit.
+
+        A pack that fails as one is tried again one by one, each with its own limit.
+        """
+        minutes, numbers = self._ledger.cell.trial_minutes, self._flying.get(trial_id)
+        if minutes is None or numbers is None:
+            return None
+        return minutes * 60 * (2 * len(numbers) if len(numbers) > 1 else 1)
+
+    def give_up(self, trial_id: str) -> int:
+        """Tell the ledger of a pack that does not come back: a trial alone is a timeout, several are asked again alone.
+
+        Returns:
+            How many trials it had; the undefended model counts as one.
+        """
+        numbers = self._flying.pop(trial_id, None)
+        if numbers is None:
+            return 0
+        with self._noted():
+            if len(numbers) > 1:
+                self._lost(numbers, HUNG)
+                return len(numbers)
+            timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
+            if numbers:
+                self._told(self._ledger.tell(numbers[0], timeout))
+            else:
+                self._keep_baseline(timeout)
+        return 1
+
+    def _end(self, numbers: list[int], result: dict[str, Any] | None, *, error: bool) -> None:
         sent = (result or {}).get("outcomes")
         if error or sent is None:
             self._losses_in_a_row += 1
-            self._lost(numbers)
+            self._lost(numbers, DIED)
             return
         self._losses_in_a_row = 0
         if numbers:
@@ -145,7 +194,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         else:
             self._keep_baseline(read_outcome(sent[0]))
 
-    def _lost(self, numbers: list[int]) -> None:
+    def _lost(self, numbers: list[int], why: str) -> None:
         if not numbers:
             self._baseline_losses += 1
             if self._baseline_losses < MAX_WORKER_LOSSES:
@@ -153,7 +202,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             else:
                 self._keep_baseline(Outcome.failed("error", f"{DIED} {self._baseline_losses} times"))
         for number in numbers:
-            self._told(self._ledger.lose(number, "worker", DIED))
+            self._told(self._ledger.lose(number, "worker", why))
 
     def _told(self, record: TrialRecord | None) -> None:
         if record is None:

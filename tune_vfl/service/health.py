@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import shutil
-import sqlite3
 import subprocess
 import sys
 from functools import cache
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.service.checks import Check
+from tune_vfl.service.ledger_health import examine_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,16 @@ LEAST_MEMORY, LEAST_DISK = 3 * GIB, 2 * GIB
 PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "transformers")
 
 
-def examine() -> list[Check]:
-    """Run every check; a check that breaks is itself a finding."""
+def examine(storage: str | None = None) -> list[Check]:
+    """Run every check; a check that breaks is itself a finding.
+
+    Args:
+        storage: the ledger, where it is not the one that the environment names.
+    """
+
+    def ledger() -> Check:
+        return examine_ledger(storage)
+
     checks: list[Callable[[], Check | list[Check]]] = [
         python,
         packages,
@@ -164,33 +172,6 @@ def data() -> Check:
     return Check(
         "data", "ok", found, "" if folders else "set TUNE_VFL_DATA to a folder of data files, for the other data sets"
     )
-
-
-def ledger() -> Check:
-    """The ledger opens, answers, and (sqlite) writes ahead."""
-    from tune_vfl.ledger.storage import home_file
-
-    path = home_file().path
-    if not path.exists():
-        return Check("ledger", "ok", f"{home_file().url}: not made yet; the first search makes it")
-    advice = f"restore {path} from a backup, or move it away to start anew; nothing else holds the results"
-    try:
-        connection = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=10)
-        try:
-            mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
-            state = str(connection.execute("PRAGMA quick_check").fetchone()[0])
-            studies = int(connection.execute("SELECT COUNT(*) FROM studies").fetchone()[0])
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        return Check("ledger", "finding", f"{path}: {error}", advice)
-    if state != "ok":
-        return Check("ledger", "finding", f"{path}: {state}", advice)
-    if mode != "wal":
-        return Check(
-            "ledger", "finding", f"{path}: journal mode {mode}, not wal", "any search turns write-ahead logging on"
-        )
-    return Check("ledger", "ok", f"{path}: {studies} studies, write-ahead log on")
 
 
 def tracking() -> Check:

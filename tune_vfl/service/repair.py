@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger, study_names
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.checks import Check
 from tune_vfl.service.studies import ledger_exists
 
@@ -13,25 +14,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def repair(say: Callable[[str], None]) -> list[Check]:
+def repair(say: Callable[[str], None], storage: str | None = None) -> list[Check]:
     """Recover the orphans of every study and rebuild its runs in MLflow.
 
     Args:
         say: is told what is being done.
+        storage: the ledger, where it is not the one that the environment names.
 
     Returns:
         One check a study; a study that another process runs is left alone.
     """
-    if not ledger_exists():
-        return [Check("repair", "ok", "there is no ledger yet: nothing to repair")]
     try:
-        names = study_names()
+        if not ledger_exists(storage):
+            return [Check("repair", "ok", "there is no ledger yet: nothing to repair")]
+        names = study_names(storage)
     except UnreachableError as error:
         return [Check("repair", "unreachable", str(error), "mend the ledger first: everything is rebuilt from it")]
     checks = _mended_tracking()
     for name in names:
         say(f"repairing {name} ...")
-        checks.append(_repair_one(name))
+        checks.append(_repair_one(name, storage))
     return checks or [Check("repair", "ok", "the ledger holds no study: nothing to repair")]
 
 
@@ -43,19 +45,19 @@ def _mended_tracking() -> list[Check]:
     return [Check("repair mlflow", "ok", f"it was damaged: moved to {moved} and built anew")] if moved else []
 
 
-def _repair_one(name: str) -> Check:
+def _repair_one(name: str, storage: str | None) -> Check:
     from tune_vfl.tracking.mlflow import Recorder
 
     title = f"repair {name}"
     try:
-        ledger = Ledger.open(name)
-        try:
-            with ledger.place.lock(name):
+        with storage_at(storage).lease(name) as lease:
+            ledger = Ledger.open(name, storage, lease)
+            try:
                 recovered = ledger.recover()
                 record = ledger.record()
                 Recorder(name, record.spec.tracking).sync(record)
-        finally:
-            ledger.close()
+            finally:
+                ledger.close()
     except StudyError as error:
         return Check(title, "ok", f"left alone: {error}")
     except UnreachableError as error:

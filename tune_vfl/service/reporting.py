@@ -18,7 +18,7 @@ def report_studies(names: Sequence[str], out: Path | None = None, storage: str |
     Args:
         names: the studies' names.
         out: the folder; by default ``TUNE_VFL_HOME/reports/NAME`` (names joined by ``+``).
-        storage: the ledger, where it is not the one under ``TUNE_VFL_HOME``.
+        storage: the ledger, where it is not the one that the environment names.
 
     Returns:
         The page.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, UnknownNameError
-from tune_vfl.ledger.storage import hide_password, storage_at
+from tune_vfl.ledger.database import hide_password
+from tune_vfl.ledger.storage import storage_at
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
@@ -13,7 +14,11 @@ if TYPE_CHECKING:
 
 
 def ledger_exists(storage: str | None = None) -> bool:
-    """Say whether there is a ledger to read; a database server is taken to hold one."""
+    """Say whether there is a ledger to read.
+
+    Raises:
+        UnreachableError: when its database does not answer.
+    """
     return storage_at(storage).exists()
 
 
@@ -22,7 +27,7 @@ def open_study(name: str, storage: str | None = None) -> Study:
 
     Args:
         name: its name.
-        storage: the ledger, where it is not the one under ``TUNE_VFL_HOME``.
+        storage: the ledger, where it is not the one that the environment names.
 
     Raises:
         StudyError: when there is none of this name.
@@ -32,7 +37,10 @@ def open_study(name: str, storage: str | None = None) -> Study:
 
     if not ledger_exists(storage):
         url = hide_password(storage_at(storage).url)
-        raise StudyError(f"no study {name!r}: there is no ledger at {url} yet; a search makes it, or set TUNE_VFL_HOME")
+        raise StudyError(
+            f"no study {name!r}: there is no ledger at {url} yet; a search makes it, or set TUNE_VFL_HOME or "
+            "TUNE_VFL_STORAGE"
+        )
     return load_study(name, storage)
 
 

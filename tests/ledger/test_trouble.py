@@ -1,0 +1,359 @@
+"""A database that is away, full or refuses: waited for, looked up, or told in words; never lost, never doubled."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import sqlalchemy
+
+from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tune_vfl.errors import StudyError, UnreachableError, UsageError
+from tune_vfl.ledger import trouble
+from tune_vfl.ledger.finite import read_outcome
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.schema import SCHEMA
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.trouble import LedgerTroubleError, patiently, trouble_of
+from tune_vfl.service.checks import Check
+from tune_vfl.service.ledger_health import examine_ledger, migrate
+from tune_vfl.service.repair import repair
+from tune_vfl.spaces.named import space_of
+
+if TYPE_CHECKING:
+    from tests.conftest import Run
+    from tests.helpers.postgres import Postgres
+    from tune_vfl.ledger.database import LedgerStorage
+    from tune_vfl.ledger.lease import Lease
+
+pytestmark = pytest.mark.usefixtures("home")
+
+SAMPLE = Path(__file__).parents[1] / "samples" / "7ce63a4" / "ledger.db.gz"
+
+
+@pytest.fixture(autouse=True)
+def quick_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the look at torch and torchvision, which takes seconds and has a test of its own."""
+    monkeypatch.setattr("tune_vfl.service.health.torchvision", lambda: Check("torchvision", "ok", "not looked at"))
+
+
+def ledger_of(place: LedgerStorage, lease: Lease | None = None) -> Ledger:
+    spec = simulated_spec("study", budget={"trials": 4})
+    cell = simulated_cell(spec)
+    return Ledger.create_or_open(PlannedStudy(spec, cell, space_of(spec, cell)), place, lease)
+
+
+def told(ledger: Ledger, number: int, scale: float = 0.01) -> Any:
+    outcome = simulate(Simulation(), ledger.cell, {"scale": scale})
+    return ledger.tell(number, read_outcome(outcome.model_dump(mode="json")))
+
+
+def engine_of(ledger: Ledger) -> sqlalchemy.Engine:
+    return ledger._storage._backend.engine
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "not committed"])
+def test_a_lost_answer_doubles_nothing_and_loses_nothing(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    place, cut = storage_at(postgres.fresh()), []
+    with place.lease("study") as lease:
+        ledger = ledger_of(place, lease)
+        engine = engine_of(ledger)
+        commit = engine.dialect.do_commit
+
+        def mark(connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+            if statement.startswith(("INSERT INTO trials ", "UPDATE trials ")):
+                connection.info["written"] = True
+
+        def cut_off(connection: Any) -> None:
+            if not connection.info.pop("written", False) or not armed:
+                commit(connection)
+                return
+            cut.append(armed.pop())
+            if committed:
+                commit(connection)
+            connection.dbapi_connection.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        sqlalchemy.event.listen(engine, "before_cursor_execute", mark)
+        monkeypatch.setattr(engine.dialect, "do_commit", cut_off)
+        for number in range(2):
+            armed = ["begin"]
+            assert ledger.begin({"scale": 0.01 * (number + 1)}) == number
+            armed = ["tell"]
+            record = told(ledger, number)
+            assert record is not None, "it is this session's own trial"
+            assert record.outcome.outcome == "ok"
+    assert cut == ["begin", "tell"] * 2
+    held = Ledger.open("study", place.url)
+    assert [t.number for t in held.trials()] == [0, 1]
+    assert held.record().by_outcome() == {"ok": 2, "running": 0, "waiting": 2}
+
+
+def test_a_restart_and_ended_sessions_cost_the_wait_alone(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tune_vfl.ledger.lease.LEASE_SECONDS", 3.0)
+    place = storage_at(postgres.fresh())
+    with place.lease("study") as lease:
+        ledger = ledger_of(place, lease)
+        done: list[int] = []
+        over = threading.Event()
+
+        def drive() -> None:
+            while not over.is_set():
+                number = ledger.begin({"scale": 1e-5 * (len(done) + 1)})
+                assert told(ledger, number, 1e-5 * (len(done) + 1)) is not None
+                done.append(number)
+
+        driver = threading.Thread(target=drive)
+        driver.start()
+        try:
+            for harm in (postgres.end_sessions, postgres.stop, postgres.end_sessions):
+                count = len(done) + 3
+                end = time.monotonic() + 120
+                while len(done) < count:
+                    assert driver.is_alive()
+                    assert time.monotonic() < end
+                    time.sleep(0.02)
+                harm()
+                if harm == postgres.stop:
+                    time.sleep(1.0)
+                    postgres.start()
+        finally:
+            over.set()
+            driver.join(120)
+        assert not driver.is_alive()
+        lease.check()
+    held = Ledger.open("study", place.url).trials()
+    assert [t.number for t in held] == done
+    assert {t.state.name for t in held} == {"COMPLETE"}
+    assert len({t.params["scale"] for t in held}) == len(held), "no point twice"
+    assert "waiting for it" in capsys.readouterr().err
+
+
+def test_a_server_that_stays_away_ends_in_words(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trouble, "PATIENCE_SECONDS", 0.5)
+    ledger = ledger_of(storage_at(postgres.fresh()))
+    postgres.stop()
+    try:
+        with pytest.raises(LedgerTroubleError, match=r"tried again for \d+ s\); check that the server runs") as gone:
+            ledger.begin({"scale": 0.01})
+        assert gone.value.exit_code == 4
+        assert postgres.password not in str(gone.value)
+    finally:
+        postgres.start()
+    assert ledger.begin({"scale": 0.01}) == 0, "the same ledger goes on when it is back"
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [("53100", "disk of the database server is full; make room"), ("42501", "may not do that"), ("58030", "its files")],
+)
+def test_what_waiting_does_not_mend_is_told_at_once(postgres: Postgres, state: str, says: str) -> None:
+    place = storage_at(postgres.fresh())
+    ledger = ledger_of(place)
+    postgres.sql(
+        "CREATE FUNCTION harm() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$",
+        place.url,
+    )
+    postgres.sql("CREATE TRIGGER harm BEFORE INSERT ON trials FOR EACH ROW EXECUTE FUNCTION harm()", place.url)
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match=says) as refused:
+        ledger.begin({"scale": 0.01})
+    assert "invalid data" not in str(refused.value)
+    assert refused.value.exit_code == 4
+    assert time.monotonic() - begun < trouble.PATIENCE_SECONDS
+    postgres.sql("DROP TRIGGER harm ON trials", place.url)
+    assert ledger.begin({"scale": 0.01}) == 0
+
+
+def test_a_full_disk_under_a_file_is_told_in_words(tmp_path: Path) -> None:
+    place = storage_at(str(tmp_path / "ledger.db"))
+    ledger = ledger_of(place)
+    engine = engine_of(ledger)
+
+    def fill(connection: Any, _record: Any) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    sqlalchemy.event.listen(engine, "connect", fill)
+    engine.dispose()
+    with pytest.raises(LedgerTroubleError, match=r"ledger\.db: the disk that holds it is full; make room there"):
+        ledger._storage.set_study_user_attr(ledger._study_id, "long", "x" * 50_000)
+    assert Ledger.open("study", place.url).record().trials == ()
+
+
+def test_a_file_that_another_process_keeps_locked_is_waited_for(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(trouble, "PATIENCE_SECONDS", 0.3)
+    place = storage_at(str(tmp_path / "ledger.db"))
+    ledger = ledger_of(place)
+    engine = engine_of(ledger)
+    sqlalchemy.event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA busy_timeout = 100"))
+    engine.dispose()
+    other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerTroubleError, match=r"locked for a minute \(tried again for"):
+        ledger.extend(5)
+    other.rollback()
+    other.close()
+    ledger.extend(5)
+
+
+def test_patience_looks_before_it_repeats() -> None:
+    passing = trouble.Trouble("away", "wait", passes=True)
+    calls: list[str] = []
+
+    def attempt() -> str:
+        calls.append("attempt")
+        raise LedgerTroubleError("there", passing)
+
+    def look() -> str | None:
+        calls.append("look")
+        return "found" if calls.count("look") == 2 else None
+
+    assert patiently(attempt, look) == "found"
+    assert calls == ["attempt", "look", "attempt", "look"]
+
+
+@pytest.mark.parametrize(
+    ("error", "passes", "says"),
+    [
+        (psycopg.errors.AdminShutdown(), True, "stopped"),
+        (psycopg.errors.DiskFull(), False, "full"),
+        (psycopg.errors.TooManyConnections(), True, "connections"),
+        (psycopg.errors.DeadlockDetected(), True, "way"),
+        (psycopg.OperationalError("connection failed: Connection refused"), True, "does not answer"),
+        (psycopg.OperationalError("FATAL:  password authentication failed for user"), False, "password"),
+    ],
+)
+def test_errors_mean_what_they_say(error: Exception, passes: bool, says: str) -> None:
+    found = trouble_of(error)
+    assert found is not None
+    assert found.passes is passes
+    assert says in found.what
+
+
+@pytest.mark.parametrize("error", [psycopg.errors.UniqueViolation(), psycopg.errors.UndefinedTable(), ValueError("x")])
+def test_mistakes_are_not_the_databases(error: Exception) -> None:
+    assert trouble_of(error) is None
+
+
+def test_where_there_is_no_server_or_no_entry(postgres: Postgres, run: Run) -> None:
+    url = postgres.url
+    cases = {
+        url.replace(f":{postgres.port}/", ":1/"): "does not answer",
+        url.replace(postgres.password, "wrong"): "refuses this user or password",
+        url.rpartition("/")[0] + "/nothing": "no database",
+    }
+    for wrong, says in cases.items():
+        code, out, err = run("studies", "--storage", wrong)
+        assert (code, out) == (4, "")
+        assert says in err
+        assert postgres.password not in err
+        assert "wrong@" not in err
+    code, _, err = run("studies", "--storage", "mysql://x@y/z")
+    assert code == 2
+    assert "expected a path, sqlite:///PATH or postgresql://" in err
+
+
+def test_without_psycopg_the_answer_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(UsageError, match=r"pip install 'tune-vfl\[postgres\]'"):
+        storage_at("postgresql://x@127.0.0.1:1/y").exists()
+
+
+def test_every_verb_finds_the_ledger_that_the_environment_names(
+    postgres: Postgres, run: Run, monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path
+) -> None:
+    url = postgres.fresh()
+    monkeypatch.setenv("TUNE_VFL_STORAGE", url)
+    monkeypatch.setattr("tune_vfl.tracking.mlflow.Recorder.sync", lambda *_: None)  # which takes seconds, and has tests
+    code, out, _ = run("studies", "--json")
+    assert (code, json.loads(out)["studies"]) == (0, [])
+    assert postgres.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", url) == [(0,)], "only looked at"
+    place = storage_at()
+    with place.lease("study") as lease:
+        ledger = ledger_of(place, lease)
+        told(ledger, ledger.begin({"scale": 0.01}))
+        orphan = ledger.begin({"scale": 0.02})
+        check = examine_ledger()
+        assert check.status == "ok"
+        assert f"1 studies, answers, schema {SCHEMA}; running: study by process" in check.detail
+        assert postgres.password not in check.detail
+        (repaired,) = repair(lambda _said: None)
+        assert "left alone: study 'study' is being run" in repaired.detail
+        ledger.close()
+    monkeypatch.delenv("TUNE_VFL_STORAGE")
+    code, out, _ = run("doctor", "--repair", "--storage", url, "--json")
+    details = {c["name"]: c["detail"] for c in json.loads(out)["checks"]}
+    assert "1 orphaned trials recovered" in details["repair study"]
+    assert "1 studies, answers" in details["ledger"]
+    for verb in (("status", "study", "--json"), ("frontier", "study", "--json")):
+        code, out, _ = run(*verb, "--storage", url)
+        assert code == 0
+        assert '"scale": 0.01' in out
+    assert run("export", "study", "-o", tmp_path / "x.json", "--storage", url)[0] == 0
+    assert Ledger.open("study", url).trials()[orphan].state.name == "FAIL"
+    assert not (home / "ledger.db").exists()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_later_ledger_is_refused_and_an_earlier_one_brought_up(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, run: Run
+) -> None:
+    given = str(tmp_path / "l.db") if kind == "sqlite" else request.getfixturevalue("postgres").fresh()
+    place = storage_at(given)
+    ledger_of(place).close()
+    assert place.version() == 1, "what is only opened has no leases yet, like a ledger of before"
+    assert "schema 1" in examine_ledger(given).detail
+    code, out, _ = run("doctor", "--migrate", "--storage", given, "--json")
+    (check,) = [c for c in json.loads(out)["checks"] if c["name"] == "migrate"]
+    assert f"schema 1 brought up to {SCHEMA}" in check["detail"]
+    assert place.version() == SCHEMA
+    assert Ledger.open("study", given).record().waiting == 4
+    with place.engine().begin() as connection:
+        connection.exec_driver_sql("UPDATE tune_vfl_ledger SET version = 99, program = '9.9'")
+    for verb in (("status", "study"), ("studies",), ("resume", "study")):
+        code, out, err = run(*verb, "--storage", given)
+        assert (code, out) == (2, "")
+        assert "schema 99, written by tune-vfl 9.9" in err
+        assert "install tune-vfl 9.9 or later" in err
+    assert migrate(given).status == examine_ledger(given).status == "finding"
+    with pytest.raises(StudyError, match="schema 99"), place.lease("study"):
+        pass
+
+
+def test_an_earlier_versions_ledger_is_read_as_it_is_and_leased_when_it_is_written(home: Path, run: Run) -> None:
+    home.mkdir()
+    (home / "ledger.db").write_bytes(gzip.decompress(SAMPLE.read_bytes()))
+    place = storage_at()
+    before = Ledger.open("sample").record()
+    assert run("status", "sample")[0] == 0
+    assert place.version() == 1
+    with place.lease("sample") as lease:
+        ledger = Ledger.open("sample", lease=lease)
+        number = ledger.begin({"scale": 1.0})
+        assert told(ledger, number) is not None
+        assert len(ledger.record().trials) == len(before.trials) + 1
+    assert place.version() == SCHEMA
+
+
+def test_tables_of_another_optuna_are_told_apart(tmp_path: Path) -> None:
+    place = storage_at(str(tmp_path / "l.db"))
+    ledger_of(place).close()
+    with place.engine().begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'v99'")
+    with pytest.raises(StudyError, match="another version of Optuna"):
+        Ledger.open("study", place.url)

@@ -1,0 +1,61 @@
+"""The version of a ledger's tables: an older program refuses a newer ledger, a newer program brings an older one up.
+
+Version 1 is what there was before ledgers knew theirs: Optuna's tables alone. Version 2 has the leases
+(:mod:`tune_vfl.ledger.lease`) and the row that says so. Reading changes nothing; whoever runs a study adds what lacks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger import lease
+from tune_vfl.machine.version import VERSION
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+SCHEMA = 2
+"""The version that this program writes."""
+
+_TABLE = "CREATE TABLE IF NOT EXISTS tune_vfl_ledger (version INTEGER NOT NULL, program TEXT NOT NULL)"
+
+
+def refuse_newer(connection: Connection, place: str) -> int:
+    """Return the version of a ledger's tables; 0 where there is no ledger yet.
+
+    Raises:
+        StudyError: for one that a later program has changed.
+    """
+    version, program = _held(connection)
+    if version > SCHEMA:
+        raise StudyError(
+            f"the ledger {place} has schema {version}, written by tune-vfl {program}; this is tune-vfl {VERSION}, "
+            f"which knows schemas up to {SCHEMA}: install tune-vfl {program} or later"
+        )
+    return version
+
+
+def bring_up(connection: Connection) -> None:
+    """Add what an older ledger, or none, lacks; what is there stays as it is."""
+    from sqlalchemy import text
+
+    connection.execute(text(lease.TABLE))
+    connection.execute(text(_TABLE))
+    row = connection.execute(text("SELECT version FROM tune_vfl_ledger")).one_or_none()
+    values = {"version": SCHEMA, "program": VERSION}
+    if row is None:
+        connection.execute(text("INSERT INTO tune_vfl_ledger VALUES (:version, :program)"), values)
+    elif row[0] < SCHEMA:
+        connection.execute(text("UPDATE tune_vfl_ledger SET version = :version, program = :program"), values)
+
+
+def _held(connection: Connection) -> tuple[int, str]:
+    import sqlalchemy
+
+    tables = sqlalchemy.inspect(connection).get_table_names()
+    if "tune_vfl_ledger" in tables:
+        row = connection.execute(sqlalchemy.text("SELECT version, program FROM tune_vfl_ledger")).one_or_none()
+        if row is not None:
+            return int(row[0]), str(row[1])
+    return (1, "") if "studies" in tables else (0, "")

@@ -1,0 +1,196 @@
+"""What goes wrong with a database, in words, and waiting until it is over.
+
+SQLAlchemy's errors are turned into ours where they arise: Optuna tells all of its own as "invalid data in the commit",
+and repeats the making of a trial by itself when one of SQLAlchemy's comes, also of one that was made, and whose answer
+alone was lost.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from tune_vfl.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from optuna.storages import BaseStorage
+    from sqlalchemy import Engine
+    from sqlalchemy.engine import ExceptionContext
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 120.0
+"""How long a database may be away before a search gives up."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+# What may have been done when no answer comes, and must be looked up before it is done again.
+_NOT_REPEATED = ("create_new_trial", "set_trial_state_values")
+
+
+class Trouble(NamedTuple):
+    """What is wrong with a database.
+
+    Attributes:
+        what: in words.
+        advice: what to do.
+        passes: it may be over in a moment.
+    """
+
+    what: str
+    advice: str
+    passes: bool
+
+
+class LedgerTroubleError(UnreachableError):
+    """The ledger's database does not answer, or not as it should.
+
+    Args:
+        place: the database, as it may be shown.
+        trouble: what is wrong.
+        waited: how long it was waited for.
+    """
+
+    def __init__(self, place: str, trouble: Trouble, waited: float = 0.0) -> None:
+        self.place, self.trouble = place, trouble
+        tried = f" (tried again for {waited:.0f} s)" if waited else ""
+        super().__init__(f"the ledger {place}: {trouble.what}{tried}; {trouble.advice}")
+
+
+_ROOM = "make room there; what was finished is kept, and 'tune-vfl resume' goes on"
+_RUNS = "check that the server runs and can be reached; what was finished is kept, and 'tune-vfl resume' goes on"
+_REFUSED = "check the URL, its user and password, and what that user may do there"
+_FOLDER = "check that the folder can be written (TUNE_VFL_HOME, --storage or the spec's storage names it)"
+
+# By the start of the state that the server sends, see appendix A of PostgreSQL's manual; the longest start counts.
+_STATES = {
+    "08": Trouble("the connection to the server broke", _RUNS, True),
+    "25006": Trouble("the server takes no writing now: it is a standby, or was set to read only", _RUNS, True),
+    "28": Trouble("the server refuses this user or password", _REFUSED, False),
+    "3D": Trouble("the server has no database of this name", _REFUSED, False),
+    "40": Trouble("the server broke a transaction off that stood in another one's way", _RUNS, True),
+    "42501": Trouble("this user may not do that there", _REFUSED, False),
+    "53100": Trouble("the disk of the database server is full", _ROOM, False),
+    "53": Trouble("the server is short of memory or connections", "raise its max_connections, or run less", True),
+    "55P03": Trouble("another transaction has kept a row locked for half a minute", _RUNS, True),
+    "57P": Trouble("the server was stopped, is starting, or ended the connection", _RUNS, True),
+    "58": Trouble("the server cannot read or write its files", "look at the server's log and its disk", False),
+}
+# By what the client says of a connection that was never made; the server's state does not come along then.
+_SAYINGS = {
+    "password authentication failed": _STATES["28"],
+    "no pg_hba.conf entry": _STATES["28"],
+    "role ": _STATES["28"],
+    "does not exist": _STATES["3D"],
+    "too many clients": _STATES["53"],
+    "No space left on device": _STATES["53100"],
+}
+# By the start of sqlite's name of an error.
+_SQLITE = {
+    "SQLITE_FULL": Trouble("the disk that holds it is full", _ROOM, False),
+    "SQLITE_IOERR": Trouble("reading or writing it failed; its disk may be full or broken", _ROOM, False),
+    "SQLITE_READONLY": Trouble("it cannot be written", _FOLDER, False),
+    "SQLITE_CANTOPEN": Trouble("it cannot be opened or made", _FOLDER, False),
+    "SQLITE_BUSY": Trouble("another process has kept it locked for a minute", "look which one, and stop it", True),
+    "SQLITE_CORRUPT": Trouble(
+        "the file is damaged", "restore it from a backup, or move it away to start anew", passes=False
+    ),
+    "SQLITE_NOTADB": Trouble(
+        "the file is no database", "restore it from a backup, or move it away to start anew", passes=False
+    ),
+}
+
+
+def trouble_of(error: BaseException | None, *, broken: bool = False) -> Trouble | None:
+    """Say what an error of a database driver, or what one has caused, means; None for a mistake in what was asked.
+
+    Args:
+        error: as it was raised, or wrapped by SQLAlchemy or Optuna.
+        broken: SQLAlchemy knows that the connection is lost.
+    """
+    while error is not None:
+        found = _named(error)
+        if found is not None:
+            return found
+        if broken or _never_connected(error):
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            return Trouble(f"the server does not answer ({said})", _RUNS, passes=True)
+        error = getattr(error, "orig", None) or error.__cause__
+    return None
+
+
+def _named(error: BaseException) -> Trouble | None:
+    name = getattr(error, "sqlite_errorname", None)
+    if name is not None:
+        return next((t for start, t in _SQLITE.items() if str(name).startswith(start)), None)
+    if not hasattr(error, "sqlstate"):
+        return None
+    state = error.sqlstate or ""
+    starts = [start for start in _STATES if state.startswith(start)]
+    if starts:
+        return _STATES[max(starts, key=len)]
+    return next((t for mark, t in _SAYINGS.items() if not state and mark in str(error)), None)
+
+
+def _never_connected(error: BaseException) -> bool:
+    # psycopg's errors without a state are those of the client: no connection, or one that broke.
+    return type(error).__name__ == "OperationalError" and getattr(error, "sqlstate", "") is None
+
+
+def speak_plainly(engine: Engine, place: str) -> None:
+    """Let this engine raise :class:`LedgerTroubleError` where the database is at fault."""
+    import sqlalchemy
+
+    def translated(context: ExceptionContext) -> Exception | None:
+        found = trouble_of(context.original_exception, broken=context.is_disconnect)
+        return None if found is None else LedgerTroubleError(place, found)
+
+    sqlalchemy.event.listen(engine, "handle_error", translated, retval=True)
+
+
+def patiently(attempt: Callable[[], T], look: Callable[[], T | None] | None = None) -> T:
+    """Do something with a database, again and again while it is away for a moment.
+
+    Args:
+        attempt: what is to be done.
+        look: returns what an attempt without an answer has done after all, None where it has done nothing; left out
+            where doing it twice is as good as once.
+
+    Raises:
+        LedgerTroubleError: when it is not over after :data:`PATIENCE_SECONDS`, or will not be by waiting.
+    """
+    begun: float | None = None
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            done = look() if look is not None and begun is not None else None
+            return attempt() if done is None else done
+        except LedgerTroubleError as error:
+            if not error.trouble.passes:
+                raise
+            if begun is None:
+                begun = time.monotonic()
+                sys.stderr.write(f"tune-vfl: the ledger {error.place}: {error.trouble.what}; waiting for it\n")
+            elif time.monotonic() - begun > PATIENCE_SECONDS:
+                raise LedgerTroubleError(error.place, error.trouble, time.monotonic() - begun) from error
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def with_patience(storage: BaseStorage) -> BaseStorage:
+    """Return a storage of which every call waits, but for the two that must be looked up first."""
+    return cast("BaseStorage", _Patient(storage))
+
+
+class _Patient:
+    def __init__(self, storage: BaseStorage) -> None:
+        self._storage = storage
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self._storage, name)
+        if name in _NOT_REPEATED or not callable(asked):
+            return asked
+        return lambda *args, **kwargs: patiently(lambda: asked(*args, **kwargs))

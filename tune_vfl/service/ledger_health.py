@@ -1,0 +1,85 @@
+"""What `doctor` says of a ledger, a file or a server, and bringing an older one up."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import TuneVflError, UnreachableError
+from tune_vfl.ledger.lease import holders
+from tune_vfl.ledger.schema import SCHEMA
+from tune_vfl.ledger.storage import SqliteFile, storage_at
+from tune_vfl.service.checks import Check
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tune_vfl.ledger.database import LedgerStorage
+
+
+def examine_ledger(storage: str | None = None) -> Check:
+    """Look whether the ledger opens and answers, which schema it has, who runs what, and how a file is written."""
+    place = storage_at(storage)
+    if isinstance(place, SqliteFile):
+        if not place.exists():
+            return Check("ledger", "ok", f"{place.shown}: not made yet; the first search makes it")
+        broken = _broken_file(place.path)
+        if broken is not None:
+            return broken
+    try:
+        return _of_answer(place)
+    except UnreachableError as error:
+        return Check("ledger", "unreachable", str(error), "start the server, or mend what the message says")
+    except TuneVflError as error:
+        return Check("ledger", "finding", str(error), "install the version that the message names")
+
+
+def migrate(storage: str | None = None) -> Check:
+    """Bring an older ledger up to what this program writes, Optuna's tables included; a newer one is refused."""
+    place = storage_at(storage)
+    try:
+        if not place.exists():
+            return Check("migrate", "ok", f"{place.shown}: there is no ledger yet: nothing to bring up")
+        before = place.migrate()
+    except UnreachableError as error:
+        return Check("migrate", "unreachable", str(error), "start the server, or mend what the message says")
+    except TuneVflError as error:
+        return Check("migrate", "finding", str(error), "nothing was changed")
+    how = f"schema {before} brought up to {SCHEMA}" if before < SCHEMA else f"schema {SCHEMA} already"
+    return Check("migrate", "ok", f"{place.shown}: {how}, Optuna's tables are this Optuna's")
+
+
+def _broken_file(path: Path) -> Check | None:
+    advice = f"restore {path} from a backup, or move it away to start anew; nothing else holds the results"
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=10)
+        try:
+            mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+            state = str(connection.execute("PRAGMA quick_check").fetchone()[0])
+            connection.execute("SELECT COUNT(*) FROM studies").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return Check("ledger", "finding", f"{path}: {error}", advice)
+    if state != "ok":
+        return Check("ledger", "finding", f"{path}: {state}", advice)
+    if mode != "wal":
+        return Check(
+            "ledger", "finding", f"{path}: journal mode {mode}, not wal", "any search turns write-ahead logging on"
+        )
+    return None
+
+
+def _of_answer(place: LedgerStorage) -> Check:
+    version = place.version()
+    if not version:
+        return Check("ledger", "ok", f"{place.shown}: answers, no ledger in it yet; the first search makes it")
+    studies = place.count()
+    held = holders(place) if version >= SCHEMA else []
+    running = [f"{study} by {holder}" for study, holder in held]
+    kind = "write-ahead log on" if isinstance(place, SqliteFile) else "answers"
+    detail = f"{place.shown}: {studies} studies, {kind}, schema {version}"
+    if running:
+        detail += f"; running: {', '.join(running)}"
+    advice = "" if version >= SCHEMA else "the next search adds what an older ledger lacks; so does doctor --migrate"
+    return Check("ledger", "ok", detail, advice)
