@@ -137,6 +137,18 @@ def test_the_critic_is_a_plain_one_with_its_weights_clipped():
     assert all(not weight.requires_grad for weight in critic.parameters())
 
 
+@pytest.mark.parametrize("sigma", [0.0, 0.01, 2.0])
+def test_the_critic_is_shown_labels_with_noise_of_the_asked_deviation(sigma):
+    y, logits = torch.arange(40) % 2, uniform(40, 1) * 4 - 2
+    defense, noise = made(GafmParams(sigma=sigma, lr=1e-2), seed=5), Stream(5, "critic/noise")
+    twin = Critic(16, lr=1e-2, stream=Stream(5, "critic/init"), device=torch.device("cpu"))
+    for _ in range(3):
+        defense.loss(logits, y, [uniform(40, 1)])
+        twin.step(y + sigma * noise.normal(40), torch.sigmoid(logits.squeeze(-1)), lambda dims: 0.1)
+    for mine, theirs in zip(defense._critic.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-6)
+
+
 def test_a_loss_that_nobody_learns_from_leaves_the_critic_alone():
     defense, y = made(), torch.arange(40) % 2
     before = copy.deepcopy(defense._critic.state_dict())

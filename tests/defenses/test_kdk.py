@@ -10,6 +10,8 @@ from tune_vfl.defenses.parts import teachers
 from tune_vfl.defenses.parts.teacher_labels import class_ranks, soft_labels
 from tune_vfl.defenses.parts.teachers import Teacher, TeacherMemory, TeacherRecipe, find_teachers, train_teacher
 from tune_vfl.errors import UsageError
+from tune_vfl.models.layers import stack_of
+from tune_vfl.seeds import Stream
 from tune_vfl.testing.gradients import softmax_gradient
 
 
@@ -86,6 +88,26 @@ def test_with_the_teacher_as_anchor_the_labels_are_as_right_as_the_teacher():
     right = (defense.labels(y, torch.arange(300)).argmax(-1) == y).double().mean().item()
     assert right == pytest.approx(defense.logged()["teacher_accuracy"][0])
     assert right < 1
+
+
+def test_a_teacher_is_a_plain_network_whose_rate_falls_after_a_half_and_after_four_fifths():
+    (x, y), recipe = problem(rows=50), TeacherRecipe((8,), 1e-2, 10, 16)
+    twin = torch.nn.Sequential(*stack_of([6, 8, 4], torch.nn.ReLU, stream=Stream(3, "teacher/weights")))
+    order = Stream(3, "teacher/order")
+    optimizer = torch.optim.Adam(twin.parameters())
+    for rate in [1e-2] * 5 + [1e-3] * 3 + [1e-4] * 2:
+        optimizer.param_groups[0]["lr"] = rate
+        for rows in order.permutation(50).split(16):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(twin(x[rows]), y[rows]).backward()
+            optimizer.step()
+    found = train_teacher(x, y, 3, recipe, 4)
+    with torch.no_grad():
+        believed = twin(x).softmax(-1)
+        torch.testing.assert_close(found.probabilities, believed, rtol=0, atol=1e-5)
+        other = train_teacher(x, y, 3, recipe, 4, asked=x[:5] + 1)
+        torch.testing.assert_close(other.probabilities, twin(x[:5] + 1).softmax(-1), rtol=0, atol=1e-5)
+    assert found.accuracy == other.accuracy == pytest.approx((believed.argmax(-1) == y).double().mean().item())
 
 
 def test_members_share_teachers_by_content(monkeypatch):
