@@ -1,0 +1,105 @@
+"""Seeded faults: what is changed and what is left alone, and that the same seed draws the same ones."""
+
+from __future__ import annotations
+
+import ast
+from itertools import islice
+
+import pytest
+
+from benchmarks.mutants import VERDICTS, Fault, code, drawn, functions_of, named, plan, table
+from benchmarks.mutations import mutations_of
+from benchmarks.tests_of_lines import Learned
+
+
+def changed(source: str) -> set[str]:
+    return {ast.unparse(ast.parse(m.applied(source))) for m in mutations_of(source)}
+
+
+@pytest.mark.parametrize(
+    ("source", "faults"),
+    [
+        ("a < b", {"a <= b", "a >= b"}),
+        ("a == b", {"a != b"}),
+        ("c = a - b", {"c = a + b"}),
+        ("x and y", {"x or y"}),
+        ("c = not x", {"c = x"}),
+        ("c = -x", {"c = x"}),
+        ("c = 3", {"c = 4", "c = 2"}),
+        ("c = 0", {"c = 1"}),
+        ("c = 0.5", {"c = 1.0"}),
+        ("c = True", {"c = False"}),
+        ("c = a if b else d", {"c = d if b else a"}),
+        ("c = x.mean(axis)", {"c = x.sum(axis)"}),
+        ("c = min(a, b)", {"c = max(a, b)"}),
+        ("c = f(a, b)", {"c = f(b, a)"}),
+        ("c = where(a, b, d)", {"c = where(a, d, b)"}),
+        ("f(a)", {"pass"}),
+        ("a.b = c", {"pass"}),
+        ("a += b", {"pass"}),
+        ("if a:\n    b = c", {"if not a:\n    b = c"}),
+        ("def f(a):\n    return a", {"def f(a):\n    return None"}),
+        ("c = x - (a + b) * d", {"c = x + (a + b) * d", "c = x - (a - b) * d", "c = x - (a + b) / d"}),
+        ("c = 'ü' + a", {"c = 'ü' - a"}),
+    ],
+)
+def test_faults_of_a_line(source: str, faults: set[str]) -> None:
+    assert changed(source) == faults
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A docstring of 3 words."""',
+        "import a",
+        "def f(a: Literal[1]) -> Literal[2]: ...",
+        "x: Literal[1]",
+        "@d(1)\nclass A(B): ...",
+        "raise ValueError(1 + a)",
+        "c = f'{a + 1}'",
+        "c = f(description=1 + a)",
+        "c = zip(strict=True)",
+        "c = 1e-12",
+        "if TYPE_CHECKING:\n    from a import b",
+    ],
+)
+def test_what_is_only_read_is_left_alone(source: str) -> None:
+    assert mutations_of(source) == []
+
+
+def test_every_drawn_fault_is_a_changed_file_and_a_seed_draws_the_same_ones_again() -> None:
+    texts = code()
+    first = list(islice(drawn(0, ()), 100))
+    assert first == list(islice(drawn(0, ()), 100))
+    assert first != list(islice(drawn(1, ()), 100))
+    for fault in first:
+        assert ast.dump(ast.parse(fault.text)) != ast.dump(ast.parse(texts[fault.path]))
+    counts = [sum(f.path == path for f in first) for path in texts]
+    assert max(counts) <= 3  # no file gives many more than another
+    assert {f.path for f in islice(drawn(0, ["marvell"]), 50)} == {p for p in texts if "marvell" in p}
+
+
+def test_faults_with_a_name_can_still_be_made() -> None:
+    assert len(list(named())) == 3
+
+
+def test_the_tests_of_a_line_come_first_then_those_of_its_file_and_cheap_files_before_others() -> None:
+    path = "tune_vfl/evaluation/grants/auxiliary.py"
+    inside = sorted(functions_of(code()[path]))
+    here, there = inside[0], inside[-1]
+    known = {
+        "slow.py": Learned({"a": 9.0, "b": 3.0, "c": 99.0}, {path: {str(here): ["a", "b", "c"]}}),
+        "quick.py": Learned({"d": 2.0, "e": 1.0}, {path: {str(here): ["d"], str(there): ["d", "e"]}}),
+        "other.py": Learned({"f": 1.0}, {"another.py": {str(here): ["f"]}}),
+    }
+    assert plan(Fault(path, "", range(here, here + 1), False), known) == [
+        ("quick.py", ["d"]),
+        ("slow.py", ["b", "a"]),
+        ("quick.py", ["e"]),
+    ]
+    assert plan(Fault(path, "", range(1), True), known) == [("quick.py", ["e", "d"]), ("slow.py", ["b", "a"])]
+
+
+def test_a_table_counts_by_file() -> None:
+    faults = [(Fault("a.py", "", range(1), False), verdict) for verdict in (*VERDICTS, "killed")]
+    assert table(faults).splitlines()[-1] == "| a.py | 4 | 2 | 1 | 1 |"
