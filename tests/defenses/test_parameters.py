@@ -1,9 +1,11 @@
 """How a defense reads its parameters: by a getter or a name, alone and in a pack, and those that may be left out."""
 
+from pathlib import Path
 from typing import get_args, get_origin
 
 import pytest
 import torch
+import yaml
 from pydantic import Field
 
 from tune_vfl.defenses.base import DEFENSES, Defense
@@ -60,3 +62,15 @@ def test_the_parameters_that_a_type_checker_sees_are_those_that_are_built(name):
     # A subclass may narrow its base's parameters, never replace them.
     assert all(issubclass(DEFENSES[name].Params, params) for params in said)
     assert said or not DEFENSES[name].Params.model_fields
+
+
+OF_OUR_OWN = {"gafm_marvell", "grad_perturb"}  # defaults that join two papers' settings, or that nobody published
+
+
+@pytest.mark.parametrize("name", sorted(set(DEFENSES.names()) - OF_OUR_OWN))
+def test_defaults_are_a_published_setting_where_there_is_any(name):
+    file = Path(__file__).parents[2] / f"search_spaces/{name}.yaml"
+    spaces = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
+    published = [entry["params"] for space in spaces.values() for entry in space.get("published", ())]
+    defaults = DEFENSES[name].Params().model_dump()
+    assert not published or any(setting.items() <= defaults.items() for setting in published)
