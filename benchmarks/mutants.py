@@ -7,10 +7,9 @@
 Every file of :data:`CODE` gives about as many faults (:mod:`benchmarks.mutations`) as any other. A fault that keeps its
 file from being imported is not counted; another one is drawn. Each gets a fork of a process that has imported torch,
 imports its file from the changed text, and runs the tests that execute its line (:mod:`benchmarks.tests_of_lines`),
-those of cheap test files first, until one fails. Then come the other tests of its file: a test that executes a line
-only because it is the first to ask for something that is kept stands for those that ask later. A fault survives when no
-test fails within :data:`ENOUGH` seconds' worth of them; one that makes tests take :data:`PATIENCE` times as long is
-noticed, too.
+quick ones first and none of more than :data:`SLOW` seconds, until one fails. It survives when none does within
+:data:`ENOUGH` seconds' worth of them; a fault that makes them take :data:`PATIENCE` times as long is noticed, too.
+Seconds are those of the processor.
 
 Libraries were looked at first: mutmut 3 changes functions only, none with a decorator, and draws no sample;
 cosmic-ray starts a command for each fault, which imports torch anew.
@@ -60,8 +59,10 @@ CODE = (
     "tune_vfl/defenses/parts/teachers.py",
     "tune_vfl/defenses/parts/critic.py",
 )
-ENOUGH, PATIENCE, LEAST = 60.0, 5, 0.9
+QUICK, SLOW, ENOUGH = 0.5, 20.0, 60.0
+PATIENCE, LEAST = 5, 0.9
 NOT_IMPORTED = 77
+STOPPED = (-signal.SIGXCPU, -signal.SIGKILL)
 VERDICTS = ("killed", "timed out", "survived")
 
 
@@ -122,43 +123,48 @@ def drawn(seed: int, only: Sequence[str]) -> Iterator[Fault]:
     for path, mutations in left.items():
         random.Random(f"{seed}/{path}").shuffle(mutations)  # noqa: S311 - no secret
     random.Random(seed).shuffle(order)  # noqa: S311 - no secret
+    same = {fault.text for fault in listed("same")}
     while any(left.values()):
         for path in order:
             if left[path]:
                 mutation = left[path].pop()
-                yield Fault(path, mutation.applied(texts[path]), mutation.lines, mutation.runs_on_import)
+                if (text := mutation.applied(texts[path])) not in same:
+                    yield Fault(path, text, mutation.lines, mutation.runs_on_import)
 
 
-def named() -> Iterator[Fault]:
-    """Yield the faults of ``mutants.yaml``.
+def listed(kind: str) -> list[Fault]:
+    """Return the faults of ``mutants.yaml`` of a kind, ``named`` or ``same``.
 
     Raises:
         SystemExit: when a text that is to be replaced does not occur once.
     """
-    for name, entry in yaml.safe_load((ROOT / "benchmarks/mutants.yaml").read_text()).items():
+    found = []
+    for name, entry in yaml.safe_load((ROOT / "benchmarks/mutants.yaml").read_text())[kind].items():
         before, old = (ROOT / entry["file"]).read_text(encoding="utf-8"), entry["from"]
         if before.count(old) != 1:
             sys.exit(f"{name}: {entry['file']} has {old!r} {before.count(old)} times, not once")
         line = before[: before.index(old)].count("\n") + 1
-        lines = range(line, line + 1)
-        yield Fault(entry["file"], before.replace(old, entry["to"]), lines, line not in functions_of(before), name)
+        lines, inside = range(line, line + 1), line in functions_of(before)
+        found.append(Fault(entry["file"], before.replace(old, entry["to"]), lines, not inside, name))
+    return found
 
 
 def plan(fault: Fault, known: Mapping[str, Learned]) -> list[Step]:
-    """Return the tests for a fault by test file, cheap files first: those of its lines, then others of its file."""
+    """Return the tests for a fault by test file: those of its lines, then others of its file; quick ones come first.
+
+    Others of its file, because what one test executes as the first to ask for something that is kept, more rely on.
+    """
     inside = functions_of((ROOT / fault.path).read_text(encoding="utf-8"))
-    steps: list[Step] = []
-    done: set[str] = set()
+    chosen: list[Step] = []
+    spent, done = 0.0, set[str]()
     for lines in (inside if fault.runs_on_import else fault.lines, inside):
-        step = {test: of.tests_of(fault.path, lines) - done for test, of in known.items()}
-        ordered = sorted(step, key=lambda test, step=step: (known[test].spent([*step[test]]), test))
-        steps += [(test, sorted(step[test], key=known[test].seconds.__getitem__)) for test in ordered if step[test]]
-        done |= {test for tests in step.values() for test in tests}
-    spent, chosen = 0.0, []
-    for test, tests in steps:
-        if spent < ENOUGH:
-            chosen.append((test, tests))
-            spent += known[test].spent(tests)
+        for most in (QUICK, SLOW):
+            steps = {test: of.tests_of(fault.path, lines, most) - done for test, of in known.items()}
+            for test in sorted(steps, key=lambda test, steps=steps: (known[test].spent(steps[test]), test)):
+                if steps[test] and spent < ENOUGH:
+                    chosen.append((test, sorted(steps[test], key=known[test].seconds.__getitem__)))
+                    spent += known[test].spent(steps[test])
+                    done |= steps[test]
     return chosen
 
 
@@ -180,22 +186,22 @@ def run(faults: Iterator[Fault], count: int, jobs: int) -> list[tuple[Fault, str
     while True:
         while len(running) < jobs and len(judged) + len(running) < count and (fault := next(faults, None)):
             steps = plan(fault, known)
-            patience = 60 + PATIENCE * sum(known[test].spent(tests) for test, tests in steps)
-            child = forked(lambda fault=fault, steps=steps: judge(fault, steps), KEPT / f"log-{len(running)}")
-            running[child] = fault, time.monotonic() + patience
+            limit = 30 + int(PATIENCE * sum(known[test].spent(tests) for test, tests in steps))
+            log = KEPT / f"log-{len(running)}"
+            child = forked(lambda fault=fault, steps=steps: judge(fault, steps), log, limit)
+            running[child] = fault, time.monotonic() + 10 * limit
         if not running:
             return judged
         time.sleep(0.02)
         for child, (fault, deadline) in list(running.items()):
-            late = time.monotonic() > deadline
-            if late:
+            if time.monotonic() > deadline:  # it waits for something that never comes
                 os.killpg(child, signal.SIGKILL)
-            ended, status = os.waitpid(child, 0 if late else os.WNOHANG)
+            ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 del running[child]
                 result = os.waitstatus_to_exitcode(status)
-                if late or result != NOT_IMPORTED:
-                    verdict = "timed out" if late else "killed" if result else "survived"
+                if result != NOT_IMPORTED:
+                    verdict = "timed out" if result in STOPPED else "killed" if result else "survived"
                     judged.append((fault, verdict))
                     print(
                         f"{len(judged)}/{count} {verdict:9} {fault.path}:{fault.lines.start} {fault.name}", flush=True
@@ -221,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     asked = parser.parse_args(arguments)
     import_heavy_libraries()
-    faults = list(named()) if asked.named else drawn(asked.seed, asked.only)
+    faults = listed("named") if asked.named else drawn(asked.seed, asked.only)
     judged = run(iter(faults), len(faults) if asked.named else asked.count, asked.jobs)
     survivors = [fault for fault, verdict in judged if verdict == "survived"]
     score = 1 - len(survivors) / len(judged)

@@ -1,8 +1,7 @@
 """Which tests execute which lines, how long they take, and processes to run them in, torch being imported already.
 
 Learned from one run of each test file under ``coverage``, and kept in ``build/mutants`` as long as neither the package
-nor the file changes. A test that fails by itself is left out, and so is one of more than :data:`SLOW` seconds; what a
-test starts in a process of its own is not seen.
+nor the file changes. A test that fails by itself is left out; what a test starts in a process of its own is not seen.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
+import time
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -38,22 +38,21 @@ TESTS = {
     "defenses/test_contract.py": "gafm or kdk or marvell",
 }
 """Test files, and which of their tests (pytest's ``-k``)."""
-SLOW = 20.0
 HEAVY = ("hypothesis", "pandas", "pydantic", "pytest", "scipy.special", "scipy.stats", "sklearn", "torch")
 
 
 class Learned(NamedTuple):
-    """Of a test file: the seconds of each test, and the tests that execute a line, by source file."""
+    """Of a test file: the CPU seconds of each test, and the tests that execute a line, by source file."""
 
     seconds: dict[str, float]
     lines: dict[str, dict[str, list[str]]]
 
-    def tests_of(self, path: str, lines: Container[int]) -> set[str]:
-        """Return the tests that execute any of these lines of a source file."""
+    def tests_of(self, path: str, lines: Container[int], most: float) -> set[str]:
+        """Return the tests that execute any of these lines of a source file, in less than so many seconds."""
         found = (tests for line, tests in self.lines.get(path, {}).items() if int(line) in lines)
-        return {test for tests in found for test in tests if self.seconds[test] < SLOW}
+        return {test for tests in found for test in tests if self.seconds[test] < most}
 
-    def spent(self, tests: Sequence[str]) -> float:
+    def spent(self, tests: Iterable[str]) -> float:
         """Return how long these tests take."""
         return sum(self.seconds[test] for test in tests)
 
@@ -63,7 +62,7 @@ class Chosen:
 
     def __init__(self, tests: Sequence[str] | None = None, coverage: Any = None) -> None:
         self.tests, self.coverage = tests, coverage
-        self.seconds: dict[str, float] = defaultdict(float)
+        self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
@@ -72,12 +71,15 @@ class Chosen:
             items[:] = [by_id[test] for test in self.tests if test in by_id]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.seconds[nodeid] = -time.process_time()
         if self.coverage is not None:
             self.coverage.switch_context(nodeid)
 
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.seconds[nodeid] += time.process_time()
+
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.failed |= {report.nodeid} if report.failed else set()
-        self.seconds[report.nodeid] += report.duration
 
 
 def import_heavy_libraries() -> None:
@@ -87,14 +89,21 @@ def import_heavy_libraries() -> None:
         import_module(name)
 
 
-def forked(work: Callable[[], int], log: Path) -> int:
-    """Start ``work`` in a fork of this process, in a process group of its own that prints to a file; return its id."""
+def forked(work: Callable[[], int], log: Path, limit: int = resource.RLIM_INFINITY) -> int:
+    """Start ``work`` in a fork of this process, in a process group of its own; return its id.
+
+    Args:
+        work: what to do; its answer is the exit code.
+        log: the file that it prints to.
+        limit: CPU seconds after which it is stopped.
+    """
     sys.stdout.flush()
     if child := os.fork():
         return child
     status = 1
     try:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         os.chdir(ROOT)
         with log.open("w") as out:
             os.dup2(out.fileno(), 1)

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from benchmarks.mutants import VERDICTS, Fault, code, drawn, functions_of, named, plan, table
+from benchmarks.mutants import VERDICTS, Fault, code, drawn, functions_of, listed, plan, table
 from benchmarks.mutations import mutations_of
 from benchmarks.tests_of_lines import Learned
 
@@ -79,8 +79,12 @@ def test_every_drawn_fault_is_a_changed_file_and_a_seed_draws_the_same_ones_agai
     assert {f.path for f in islice(drawn(0, ["marvell"]), 50)} == {p for p in texts if "marvell" in p}
 
 
-def test_faults_with_a_name_can_still_be_made() -> None:
-    assert len(list(named())) == 3
+def test_listed_faults_can_still_be_made_and_those_that_change_nothing_are_not_drawn() -> None:
+    assert len(listed("named")) == 3
+    texts = code()
+    for fault in listed("same"):
+        assert fault.text in {mutation.applied(texts[fault.path]) for mutation in mutations_of(texts[fault.path])}
+        assert fault.text not in {other.text for other in drawn(0, [fault.path])}
 
 
 def test_the_tests_of_a_line_come_first_then_those_of_its_file_and_cheap_files_before_others() -> None:

@@ -189,6 +189,22 @@ def test_only_the_last_pass_counts():
     assert kept._held == 10
 
 
+def test_a_pass_is_as_long_for_each_member_of_a_pack_as_alone():
+    y, sizes = torch.arange(5) % 2, (5, 3, 2, 4, 4, 1, 5)
+    together, alone = LastPass(10), [LastPass(10), LastPass(10)]
+    for step, size in enumerate(sizes):
+        scores = torch.stack([uniform(size, seed=step), uniform(size, seed=step + 50)]) + (step % 3 - 1) * y[:size]
+        together.add(scores, y[:size].expand(2, size))
+        for member, kept in enumerate(alone):
+            kept.add(scores[member], y[:size])
+        assert together.inverted.tolist() == [bool(kept.inverted) for kept in alone]
+        held = list(sizes[: step + 1])
+        while sum(held) - held[0] >= 10:  # a step leaves once those after it are a whole pass
+            held.pop(0)
+        assert together._held == alone[0]._held == sum(held)
+        assert sum(part.shape[-1] for part, _ in together._steps) == sum(held)
+
+
 def test_predictions_are_turned_round_for_those_members_that_need_it():
     defense = made([GafmParams(), GafmParams(delta=0.1)], seed=[0, 0])
     y = (torch.arange(40) % 2).expand(2, 40)

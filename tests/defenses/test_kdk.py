@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from tune_vfl.defenses.kdk import Kdk, KdkParams
 from tune_vfl.defenses.parts import teachers
 from tune_vfl.defenses.parts.teacher_labels import class_ranks, soft_labels
-from tune_vfl.defenses.parts.teachers import Teacher, TeacherMemory, TeacherRecipe, find_teachers, train_teacher
+from tune_vfl.defenses.parts.teachers import (
+    Teacher,
+    TeacherMemory,
+    TeacherRecipe,
+    find_teachers,
+    recipe_of,
+    train_teacher,
+)
 from tune_vfl.errors import UsageError
 from tune_vfl.models.layers import stack_of
 from tune_vfl.seeds import Stream
@@ -108,6 +115,12 @@ def test_a_teacher_is_a_plain_network_whose_rate_falls_after_a_half_and_after_fo
         other = train_teacher(x, y, 3, recipe, 4, asked=x[:5] + 1)
         torch.testing.assert_close(other.probabilities, twin(x[:5] + 1).softmax(-1), rtol=0, atol=1e-5)
     assert found.accuracy == other.accuracy == pytest.approx((believed.argmax(-1) == y).double().mean().item())
+
+
+def test_the_teacher_is_trained_for_the_published_epochs_unless_somebody_says_otherwise():
+    assert recipe_of(KdkParams()) == TeacherRecipe(hidden=(64, 64), lr=1e-3, epochs=20, batch_size=128)
+    given = KdkParams(teacher_hidden=(5,), teacher_lr=0.1, teacher_epochs=3, teacher_batch_size=7)
+    assert recipe_of(given) == TeacherRecipe(hidden=(5,), lr=0.1, epochs=3, batch_size=7)
 
 
 def test_members_share_teachers_by_content(monkeypatch):

@@ -221,6 +221,14 @@ def test_recordings_are_what_was_received() -> None:
     assert set(view.granted("gradients")) == {"first_batch", "epoch0", "last", Average(2)}
 
 
+def test_what_is_kept_of_a_member_was_kept_for_the_same_attacks_of_the_same_training() -> None:
+    attack, run, _ = trained()
+    for keeper in run.keepers.values():
+        own = keeper.member(1)
+        assert type(own) is type(keeper)
+        assert (own.attacks, own.training, own.rows) == ([attack], run.task.cell.training, run.split.y_train.shape[-1])
+
+
 def test_noise_stands_in_for_recordings_where_nothing_was_trained() -> None:
     class Norm(Seeing):
         def sees(self) -> frozenset[str]:
