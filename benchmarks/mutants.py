@@ -150,16 +150,17 @@ def listed(kind: str) -> list[Fault]:
 
 
 def plan(fault: Fault, known: Mapping[str, Learned]) -> list[Step]:
-    """Return the tests for a fault by test file: those of its lines, then others of its file; quick ones come first.
+    """Return the tests for a fault by test file: those of its lines, then the others beside them; quick ones first.
 
-    Others of its file, because what one test executes as the first to ask for something that is kept, more rely on.
+    The others, because what one test executes as the first to ask for something that is kept, more rely on.
     """
-    inside = functions_of((ROOT / fault.path).read_text(encoding="utf-8"))
+    lines = functions_of((ROOT / fault.path).read_text(encoding="utf-8")) if fault.runs_on_import else fault.lines
+    own = {test: tests for test, of in known.items() if (tests := of.tests_of(fault.path, lines))}
     chosen: list[Step] = []
     spent, done = 0.0, set[str]()
-    for lines in (inside if fault.runs_on_import else fault.lines, inside):
+    for group in (own, {test: set(known[test].seconds) for test in own}):
         for most in (QUICK, SLOW):
-            steps = {test: of.tests_of(fault.path, lines, most) - done for test, of in known.items()}
+            steps = {test: {t for t in tests - done if known[test].seconds[t] < most} for test, tests in group.items()}
             for test in sorted(steps, key=lambda test, steps=steps: (known[test].spent(steps[test]), test)):
                 if steps[test] and spent < ENOUGH:
                     chosen.append((test, sorted(steps[test], key=known[test].seconds.__getitem__)))

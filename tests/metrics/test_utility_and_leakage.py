@@ -104,6 +104,17 @@ def test_undefined_is_nan_and_never_a_number():
     assert math.isnan(leakage.advantage(math.nan, 0.5))
 
 
+@pytest.mark.parametrize("metric", ["auc", "accuracy", "balanced_accuracy", "f1", "top5"])
+@pytest.mark.parametrize("classes", [2, 7])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_one_score_that_is_not_finite_leaves_a_utility_undefined(metric, classes, bad):
+    y = np.arange(3 * classes) % classes
+    scores = np.eye(classes)[y]
+    assert utility(metric, scores, y) == 1.0
+    scores[4] = bad
+    assert math.isnan(utility(metric, scores, y))
+
+
 def test_rows_without_an_answer_are_wrong_for_every_label():
     scores = np.array([[0.0, 0.0, 0.0], [np.nan, 1.0, 0.0], [0.0, 1.0, 0.0]])
     assert leakage.predictions(scores).tolist() == [-1, -1, 1]

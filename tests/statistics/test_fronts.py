@@ -51,6 +51,14 @@ def test_the_chance_of_two_points_in_closed_form():
     assert membership(found) == pytest.approx(1 - found.max(1))
 
 
+def test_without_noise_a_gain_of_just_the_tolerance_is_as_good_as_none():
+    points = np.array([[0.5, 0.5], [0.5, 0.5], [0.75, 0.25]])
+    found = chances(points, 0.0, 0.0, utility=0.0, leakage=0.0)
+    assert found.tolist() == [[0.0, 0.25, 1.0], [0.25, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    assert chances(points, 0.0, 0.0, utility=0.25, leakage=0.0)[0].tolist() == [0.0, 0.0, 0.5]
+    assert chances(points, 0.0, 0.0, utility=0.0, leakage=0.5)[0].tolist() == [0.0, 0.0, 0.0]
+
+
 @settings(deadline=None)
 @given(clouds)
 def test_without_noise_and_tolerance_it_is_the_front_of_strict_dominance(points):
