@@ -111,7 +111,7 @@ def test_one_score_that_is_not_finite_leaves_a_utility_undefined(metric, classes
     y = np.arange(3 * classes) % classes
     scores = np.eye(classes)[y]
     assert utility(metric, scores, y) == 1.0
-    scores[4] = bad
+    scores[4, 1] = bad
     assert math.isnan(utility(metric, scores, y))
 
 
