@@ -185,6 +185,23 @@ def test_the_oracle_s_centers_are_those_of_each_class_without_each_fold(statisti
         assert torch.equal(in_order, (in_order[0] + torch.arange(len(in_order))) % 10)
 
 
+def test_a_member_alone_is_granted_what_it_is_granted_in_the_pack() -> None:
+    attack, run, view = trained()
+    for member in range(4):
+        alone = view_of(attack, run.member(member))
+        recording, own = view.recording("last"), alone.recording("last")
+        assert (alone.lead, own.batches) == ((), recording.batches)
+        torch.testing.assert_close(alone.class_prior, view.class_prior[member])
+        assert torch.equal(alone.features.test, view.features.test[member])
+        assert torch.equal(alone.auxiliary.ids, view.auxiliary.ids[member])
+        assert torch.equal(alone.positive_hints(own, 3), view.positive_hints(recording, 3)[member])
+        for statistic in ("mean", "median"):
+            mine = alone.class_oracle.of(own.gradients, own.ids, statistic)
+            whole = view.class_oracle.of(recording.gradients, recording.ids, statistic)
+            assert torch.equal(mine.folds, whole.folds[member])
+            torch.testing.assert_close(mine.without, whole.without[member], rtol=1e-4, atol=1e-9)
+
+
 def test_features_and_bottom_are_the_party_s_own() -> None:
     _, run, view = trained()
     assert view.features.added == 0

@@ -17,6 +17,7 @@ from tune_vfl.evaluation.measuring import (
     add_acted,
     guess_of,
     measure_pack,
+    measure_references,
     measured,
     rarest_in_test,
     references_of,
@@ -135,6 +136,7 @@ def test_r_lower_is_the_mean_over_untrained_models_of_the_attacks_that_read_one(
         for start in range(STARTS)
     ]
     assert STARTS == 5
+    assert measure_references(task.cell).r_lower == found
     assert found["pmc"] == pytest.approx(np.mean(successes, axis=0))
     assert not np.allclose(successes[0], successes[1])
 

@@ -176,6 +176,19 @@ def test_the_golden_numbers_of_seeds(rho, deviations, rows):
     assert found == rows
 
 
+def test_the_search_for_a_number_of_seeds_ends_where_it_is_told_to():
+    enough = seeds_to_separate(0.05, 0.08, 0.3)
+    assert seeds_to_separate(0.05, 0.08, 0.3, most=enough) == enough
+    assert seeds_to_separate(0.05, 0.08, 0.3, most=enough - 1) is None
+    assert seeds_to_separate(-0.05, 0.08, 0.3) == enough
+    assert seeds_to_separate(0.05, 0.08, 0.3, power=0.9) > enough > seeds_to_separate(0.05, 0.08, 0.3, power=0.7)
+    assert seeds_to_separate(0.05, 0.08, 0.3, confidence=0.95) > enough
+    assert seeds_to_separate(0.001, 0.1, 0.0) is None  # 10,000 do not suffice
+    assert seeds_to_separate(0.05, 0.08, 0.3) == seeds_to_separate(0.05, 0.08, 0.3, confidence=0.9, power=0.8)
+    # About 12.4 (1 - rho) sd^2 / difference^2.
+    assert seeds_to_separate(0.01, 0.1, 0.5) == pytest.approx(620, rel=0.01)
+
+
 def test_the_number_of_seeds_gives_the_power_it_promises():
     seeds = seeds_to_separate(0.05, 0.08, 0.3)
     rng, found, draws = np.random.default_rng(0), 0, 300

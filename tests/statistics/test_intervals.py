@@ -170,6 +170,9 @@ def test_satterthwaite():
     assert satterthwaite((1.0, 0.0), (4.0, 9.0)) == 4
     assert satterthwaite((1e-200, 1e-200), (4.0, 4.0)) == pytest.approx(8)
     assert satterthwaite((0.0, 0.0), (4.0, 9.0)) == 4
+    several = satterthwaite((np.array([0.0, 1.0, 2e-9]), np.array([0.0, 3.0, 0.0])), (4.0, 9.0))
+    assert several == pytest.approx([4, 16 / (1 / 4 + 9 / 9), 4])
+    assert satterthwaite((1.0, np.array([1.0, 0.0])), (4.0, 4.0)) == pytest.approx([8, 4])
 
 
 def test_equal_numbers_have_no_width():
