@@ -7,9 +7,8 @@
 Every file of :data:`CODE` gives about as many faults (:mod:`benchmarks.mutations`) as any other. A fault that keeps its
 file from being imported is not counted; another one is drawn. Each gets a fork of a process that has imported torch,
 imports its file from the changed text, and runs the tests that execute its line (:mod:`benchmarks.tests_of_lines`),
-quick ones first and none of more than :data:`SLOW` seconds, until one fails. It survives when none does within
-:data:`ENOUGH` seconds' worth of them; a fault that makes them take :data:`PATIENCE` times as long is noticed, too.
-Seconds are those of the processor.
+none of more than :data:`SLOW` seconds, until one fails. It survives when none does within :data:`ENOUGH` seconds' worth
+of them; a fault that makes them take :data:`PATIENCE` times as long is noticed, too. Seconds are the processor's.
 
 Libraries were looked at first: mutmut 3 changes functions only, none with a decorator, and draws no sample;
 cosmic-ray starts a command for each fault, which imports torch anew.
@@ -59,7 +58,7 @@ CODE = (
     "tune_vfl/defenses/parts/teachers.py",
     "tune_vfl/defenses/parts/critic.py",
 )
-QUICK, SLOW, ENOUGH = 0.5, 20.0, 60.0
+FIRST, SLOW, ENOUGH = 6.0, 20.0, 60.0
 PATIENCE, LEAST = 5, 0.9
 NOT_IMPORTED = 77
 SIZES = ("_CHUNK ", "IN_MEMORY_BYTES ", "MEMORY_BYTES ", "ROWS_AT_ONCE ")
@@ -153,23 +152,24 @@ def listed(kind: str) -> list[Fault]:
 
 
 def plan(fault: Fault, known: Mapping[str, Learned]) -> list[Step]:
-    """Return the tests for a fault by test file: those of its lines, then the others beside them; quick ones first.
+    """Return the tests for a fault, by test file: those of its lines, then others of their files.
 
-    The others, because what one test executes as the first to ask for something that is kept, more rely on.
+    The others, because what one test executes as the first to ask for something that is kept, more rely on. Of both,
+    those come first that take little time and execute little else of the code.
     """
     lines = functions_of((ROOT / fault.path).read_text(encoding="utf-8")) if fault.runs_on_import else fault.lines
-    own = {test: tests for test, of in known.items() if (tests := of.tests_of(fault.path, lines))}
-    chosen: list[Step] = []
-    spent, done = 0.0, set[str]()
-    for group in (own, {test: set(known[test].seconds) for test in own}):
-        for most in (QUICK, SLOW):
-            steps = {test: {t for t in tests - done if known[test].seconds[t] < most} for test, tests in group.items()}
-            for test in sorted(steps, key=lambda test, steps=steps: (known[test].spent(steps[test]), test)):
-                if steps[test] and spent < ENOUGH:
-                    chosen.append((test, sorted(steps[test], key=known[test].seconds.__getitem__)))
-                    spent += known[test].spent(steps[test])
-                    done |= steps[test]
-    return chosen
+    own = [(test, t) for test, of in known.items() for t in of.tests_of(fault.path, lines)]
+    beside = [(test, t) for test in {test for test, _ in own} for t in known[test].seconds if (test, t) not in own]
+    spent, chosen = 0.0, []
+    for group in (own, beside):
+        for test, t in sorted(group, key=lambda pair: (known[pair[0]].breadth[pair[1]], pair)):
+            if known[test].seconds[t] < SLOW and spent < ENOUGH:
+                spent += known[test].seconds[t]
+                chosen.append((spent > FIRST, test, t))
+    steps: dict[tuple[bool, str], list[str]] = {}
+    for later, test, t in chosen:
+        steps.setdefault((later, test), []).append(t)
+    return [(test, tests) for (_, test), tests in steps.items()]
 
 
 def judge(fault: Fault, steps: Sequence[Step]) -> int:
@@ -190,7 +190,7 @@ def run(faults: Iterator[Fault], count: int, jobs: int) -> list[tuple[Fault, str
     while True:
         while len(running) < jobs and len(judged) + len(running) < count and (fault := next(faults, None)):
             steps = plan(fault, known)
-            limit = 30 + int(PATIENCE * sum(known[test].spent(tests) for test, tests in steps))
+            limit = 30 + int(PATIENCE * sum(known[test].seconds[t] for test, tests in steps for t in tests))
             log = KEPT / f"log-{len(running)}"
             child = forked(lambda fault=fault, steps=steps: judge(fault, steps), log, limit)
             running[child] = fault, time.monotonic() + 10 * limit

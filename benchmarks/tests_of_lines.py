@@ -12,11 +12,12 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build/mutants"
@@ -41,19 +42,25 @@ TESTS = {
 HEAVY = ("hypothesis", "pandas", "pydantic", "pytest", "scipy.special", "scipy.stats", "sklearn", "torch")
 
 
-class Learned(NamedTuple):
-    """Of a test file: the CPU seconds of each test, and the tests that execute a line, by source file."""
+class Learned:
+    """What is known of a test file.
 
-    seconds: dict[str, float]
-    lines: dict[str, dict[str, list[str]]]
+    Args:
+        seconds: the CPU seconds of each test.
+        lines: the tests that execute a line, by source file.
+
+    Attributes:
+        breadth: how many lines a test executes, times the seconds that it and its file take: small for a unit's test.
+    """
+
+    def __init__(self, seconds: dict[str, float], lines: dict[str, dict[str, list[str]]]) -> None:
+        self.seconds, self._lines = seconds, lines
+        executed = Counter(test for by_line in lines.values() for tests in by_line.values() for test in tests)
+        self.breadth = {test: executed[test] * (0.2 + spent) for test, spent in seconds.items()}
 
     def tests_of(self, path: str, lines: Container[int]) -> set[str]:
         """Return the tests that execute any of these lines of a source file."""
-        return {test for line, tests in self.lines.get(path, {}).items() if int(line) in lines for test in tests}
-
-    def spent(self, tests: Iterable[str]) -> float:
-        """Return how long these tests take."""
-        return sum(self.seconds[test] for test in tests)
+        return {test for line, tests in self._lines.get(path, {}).items() if int(line) in lines for test in tests}
 
 
 class Chosen:

@@ -87,29 +87,19 @@ def test_listed_faults_can_still_be_made_and_those_that_change_nothing_are_not_d
         assert fault.text not in {other.text for other in drawn(0, [fault.path])}
 
 
-def test_the_tests_of_a_line_come_first_then_those_beside_them_and_quick_ones_before_slow_ones() -> None:
+def test_the_tests_of_a_line_come_first_then_those_beside_them_and_narrow_quick_ones_before_others() -> None:
     path = "tune_vfl/evaluation/grants/auxiliary.py"
     inside = sorted(functions_of(code()[path]))
     here, there = str(inside[0]), str(inside[-1])
     known = {
-        "slow.py": Learned({"a": 9.0, "b": 3.0, "c": 99.0, "q": 0.2}, {path: {here: ["a", "b", "c", "q"]}}),
-        "quick.py": Learned({"d": 0.2, "e": 0.1}, {path: {here: ["d"], there: ["d"]}}),
+        "wide.py": Learned({"a": 5.0, "b": 0.1, "never": 99.0}, {path: {here: ["a", "b", "never"], there: ["b"]}}),
+        "narrow.py": Learned({"d": 0.1, "e": 0.2}, {path: {here: ["d"]}}),
         "other.py": Learned({"f": 0.1}, {path: {there: ["f"]}, "another.py": {here: ["f"]}}),
     }
-    assert plan(Fault(path, "", range(inside[0], inside[0] + 1), False), known) == [
-        ("quick.py", ["d"]),
-        ("slow.py", ["q"]),
-        ("slow.py", ["b", "a"]),
-        ("quick.py", ["e"]),
-    ]
+    steps = [("narrow.py", ["d", "e"]), ("wide.py", ["b", "a"])]
+    assert plan(Fault(path, "", range(inside[0], inside[0] + 1), False), known) == steps
     whole = plan(Fault(path, "", range(1), True), known)
-    assert whole == [
-        ("other.py", ["f"]),
-        ("quick.py", ["d"]),
-        ("slow.py", ["q"]),
-        ("slow.py", ["b", "a"]),
-        ("quick.py", ["e"]),
-    ]
+    assert whole == [("narrow.py", ["d", "e"]), ("other.py", ["f"]), ("wide.py", ["b", "a"])]
 
 
 def test_a_table_counts_by_file() -> None:

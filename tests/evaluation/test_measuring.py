@@ -24,7 +24,7 @@ from tune_vfl.evaluation.measuring import (
     references_once,
     score_attack,
 )
-from tune_vfl.evaluation.scoring import score_answer
+from tune_vfl.evaluation.scoring import score_answer, score_reconstruction
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import split_of, train_pack, untrained
 from tune_vfl.protocol.members import Pack
@@ -115,6 +115,16 @@ def test_members_are_scored_one_by_one_where_an_attack_cannot_take_them_together
         for name, answer in attack.run(view_of(attack, run)).items():
             scored = score_answer(answer, run.y_train, run.y_test, 2, [0, 1, 0, 1])
             assert together["attack", attack.name, name, "success"] == scored["success"]
+
+
+def test_an_attack_on_features_is_scored_on_the_rows_of_the_party_under_attack() -> None:
+    task = Task.open(cell_of({"name": "bmi", **ATTACKS["bmi"].quick}))
+    (attack,) = task.watching
+    run = train_pack(task, [Strict()], Pack(SEEDS, 1), task.watching)
+    table = score_attack(attack, run)
+    for variant, answer in attack.run(view_of(attack, run)).items():
+        scored = score_reconstruction(answer, run.x_train)
+        assert {name: table["attack", "bmi", variant, name] for name in scored} == scored
 
 
 def test_the_guess_and_the_rarest_class_are_counted_on_the_rows_in_use() -> None:

@@ -132,6 +132,9 @@ def test_binary_scores_predict_by_the_middle_of_their_range_unless_they_are_hard
 def test_top5_counts_ties_like_argmax():
     scores = np.tile(np.r_[1.0, np.zeros(7)], (8, 1))
     assert leakage.top5(scores, np.arange(8)) == 5 / 8
+    assert leakage.top5(np.zeros((3, 8)), np.arange(3)) == 0.0  # rows that predict nothing
+    assert leakage.top5(np.vstack([scores[:2], np.zeros((2, 8))]), np.array([0, 7, 0, 1])) == 1 / 4
+    assert math.isnan(leakage.top5(np.zeros((0, 8)), np.zeros(0, dtype=int)))
 
 
 def test_f1_of_constants():

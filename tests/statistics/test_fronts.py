@@ -163,6 +163,13 @@ def test_the_export_keeps_its_bound_and_gives_up_nothing_below_it(points, cap):
         assert points[chosen, 0] == meeting[:, 0].max()
 
 
+def test_a_bound_that_is_just_the_cap_keeps_it_and_of_equals_the_first_is_taken():
+    assert export_choice([0.7, 0.9, 0.9, 0.95], [0.1, 0.2, 0.2, 0.21], 0.2) == 1
+    assert export_choice([0.7, 0.9], [0.2, 0.3], 0.2) == 0
+    assert export_choice([0.7, 0.9], [0.21, 0.3], 0.2) is None
+    assert export_choice([-2.0, -1.0], [0.1, 0.3], 0.2) == 0
+
+
 GOLDEN_SEEDS = [
     (0.8, (0.002, 0.006, 0.01), {0.002: (3, 23, 63), 0.005: (2, 5, 11), 0.01: (2, 2, 3)}),
     (0.5, (0.002, 0.006, 0.01), {0.002: (7, 57, 156), 0.005: (2, 10, 26), 0.01: (2, 3, 7)}),
