@@ -111,6 +111,8 @@ def test_groups_do_not_grow_by_small_steps():
     half = certain(points[:, 0], 0.004), certain(points[:, 1], 0.02)
     # 90% half-widths are 1.86 standard errors: .0074 and .037. Two steps are one too many.
     assert merged([3, 2, 1, 0], *half) == [[0, 1], [2], [3]]
+    pairs = np.array([[0.90, 0.40], [0.895, 0.38], [0.87, 0.30], [0.865, 0.28]])
+    assert merged(range(4), certain(pairs[:, 0], 0.004), certain(pairs[:, 1], 0.02)) == [[0, 1], [2, 3]]
     # Equal utility does not merge what leaks differently.
     apart = np.array([[0.9, 0.4], [0.9, 0.1]])
     assert merged([0, 1], certain(apart[:, 0], 0.01), certain(apart[:, 1], 0.02)) == [[0], [1]]
