@@ -104,10 +104,18 @@ def test_members_are_scored_one_by_one_where_an_attack_cannot_take_them_together
     for attack in task.watching:
         together = score_attack(attack, run)
 
+        leads = []
+
         class Alone(type(attack)):  # type: ignore[misc]
             capabilities = replace(type(attack).capabilities, stackable=False)
 
+            def run(self, view: Any) -> Any:
+                leads.append(view.lead)  # noqa: B023 - called in this turn of the loop
+                return super().run(view)
+
         apart = score_attack(Alone(attack.params), run)
+        assert leads == [()] * 4
+        assert score_attack(Alone(attack.params), run.member(1)).keys() == together.keys()
         assert set(apart) == set(together)
         for key, values in together.items():
             assert len(values) == 4
