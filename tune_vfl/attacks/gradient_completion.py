@@ -18,9 +18,11 @@ from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
-    from tune_vfl.protocol.view import Moment, View
+    from tune_vfl.protocol.view import Moment, Recording, View
 
 MOMENTS: dict[str, Moment] = {"epoch0": "epoch0", "last": "last", "mean": WHOLE_TRAINING}
 SHOWN = 500
@@ -62,6 +64,10 @@ class GradientCompletion(Attack[GradientCompletionParams]):
         """Return how many labeled rows it wants."""
         return AuxiliaryRequest(per_class=self.params.aux_per_class)
 
+    def seen(self, view: View) -> Mapping[str, Recording]:
+        """Return the gradients that it reads, of every training row, by the name of the moment."""
+        return {name: view.recording(moment) for name, moment in MOMENTS.items()}
+
     def run(self, view: View) -> dict[str, Answer]:
         """Return the choice and every head: scores ``(*trials, N, K)``, oriented.
 
@@ -72,7 +78,7 @@ class GradientCompletion(Attack[GradientCompletionParams]):
         rows, known = view.features.train.shape[len(view.lead)], labeled.y.shape[-1]
         if rows <= known:
             raise SpecError(f"attack {view.attack!r} got labels for all {rows} training rows; lower aux_per_class")
-        heads = _fitted(view, labeled)
+        heads = _fitted(view, labeled, self.seen(view))
         blend = Blend(heads, labeled)
         choice = torch.stack([head.loss for head in (blend, *heads)]).argmin(0)
         shown = torch.arange(rows) if rows <= SHOWN else torch.arange(SHOWN) * rows // SHOWN
@@ -90,14 +96,14 @@ def _answer(scores: Tensor, hidden: Tensor, rows: Tensor) -> Answer:
     return Answer(scores[..., rows, :], ids, oriented=True, counted=hidden[..., rows])
 
 
-def _fitted(view: View, labeled: Labeled) -> list[Head]:
+def _fitted(view: View, labeled: Labeled, seen: Mapping[str, Recording]) -> list[Head]:
     own = _own_blocks(view)
     alone: list[LinearHead] = []
     joined: list[LinearHead] = []
     nearest: list[Head] = []
     everything = [*own]
-    for name, moment in MOMENTS.items():
-        blocks, directions = blocks_of(view.recording(moment))
+    for name, recording in seen.items():
+        blocks, directions = blocks_of(recording)
         for kind, block in blocks.items():
             alone.append(LinearHead(f"{kind}@{name}", [block], labeled))
             joined.append(LinearHead(f"{kind}+own@{name}", [block, *own], labeled))

@@ -18,6 +18,7 @@ from typing_extensions import TypeVar
 
 from tune_vfl.errors import SpecError
 from tune_vfl.models.base import HeadOption
+from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
@@ -46,6 +47,7 @@ class DefenseCapabilities:
         needs_concat: it works on each party's part of the joined embedding, which sums and means do not keep apart.
         needs_context: it needs what the label party knows of a step (:class:`~tune_vfl.protocol.hooks.Context`).
         random: what it draws at random: ``gradients`` (afresh at each call), ``labels`` (once, at the set-up).
+        grants: what a passive party comes to know by carrying it out, by the name of the grant: ``mixtures``.
     """
 
     classes: Literal["binary", "any"] = "any"
@@ -60,6 +62,7 @@ class DefenseCapabilities:
     needs_concat: bool = False
     needs_context: bool = False
     random: tuple[str, ...] = ()
+    grants: frozenset[str] = frozenset()
 
 
 class Defense(Hooks, Generic[P]):
@@ -240,6 +243,14 @@ class Defense(Hooks, Generic[P]):
             A copy. What is secret stands in it as parameters, the only ones that want a gradient; by default nothing.
         """
         return copy.deepcopy(bottom)
+
+    def mixtures(self, epoch: int) -> Mixtures | None:
+        """Return of which rows the parties mix the training rows that they feed in an epoch; None: of no others.
+
+        Args:
+            epoch: from 0.
+        """
+        return None
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""

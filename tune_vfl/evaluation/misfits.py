@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.defenses.base import defense_params
+from tune_vfl.defenses.base import DEFENSES, defense_params
 from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.grants.base import GRANTS
 from tune_vfl.evaluation.task import Task
 from tune_vfl.outcome import TOGETHER
 from tune_vfl.spec import Strict
@@ -74,6 +75,13 @@ def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
         yield (
             f"attack {attack.name!r} sends columns beside its embedding, which model.aggregation={options.aggregation} "
             "leaves no room for; use concat"
+        )
+    missing = {n for n in attack.sees() if GRANTS[n].by_defense} - task.defense.capabilities.grants
+    if missing:
+        known = _words(name for name in DEFENSES if missing <= DEFENSES[name].capabilities.grants)
+        yield (
+            f"attack {attack.name!r} reads {_words(missing)}, which a passive party knows under {known} and not under "
+            f"{task.defense.name}"
         )
     yield from attack.problems(attack.params, num_classes=dataset.num_classes, mode=cell.mode)
     if needs.needs_logits and task.defense.capabilities.head == "scalar":

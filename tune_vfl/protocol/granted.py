@@ -75,6 +75,33 @@ class Recording:
 
 
 @dataclass(frozen=True, eq=False)
+class Mixtures:
+    """Of which training rows the rows that were fed in one epoch were mixed, as every party knows that mixes.
+
+    Attributes:
+        partners: ``(*trials, N, m)`` int64 positions in the training split; mixture n carries the id of row n.
+        shares: ``(*trials, N, m)`` the share of each, adding up to 1.
+    """
+
+    partners: Tensor
+    shares: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class MixedGradients:
+    """What was received for mixtures over some epochs: all that least squares need of it.
+
+    Attributes:
+        mixtures: of each of the epochs; the same object where two epochs had the same ones.
+        totals: ``(*trials, N, d)`` for each training row the sum, over the epochs and the mixtures that hold it, of its
+            share times the gradient of the mixture's own loss (the received one times the rows of its batch).
+    """
+
+    mixtures: Sequence[Mixtures]
+    totals: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Auxiliary:
     """Rows of the training split whose labels the attacker knows.
 
