@@ -8,7 +8,7 @@ it to its word.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal
 
@@ -47,7 +47,7 @@ class DefenseCapabilities:
         needs_concat: it works on each party's part of the joined embedding, which sums and means do not keep apart.
         needs_context: it needs what the label party knows of a step (:class:`~tune_vfl.protocol.hooks.Context`).
         random: what it draws at random: ``gradients`` (afresh at each call), ``labels`` (once, at the set-up).
-        grants: what a passive party comes to know by carrying it out, by the name of the grant: ``mixtures``.
+        grants: what a passive party knows under it and its like alone, by the name of the grant: ``mixtures``.
     """
 
     classes: Literal["binary", "any"] = "any"
@@ -263,6 +263,12 @@ class Defense(Hooks, Generic[P]):
 
 DEFENSES: Registry[Defense] = Registry("defense", "tune_vfl.defenses")
 defense = DEFENSES.register
+
+
+def grants_missing(sees: Iterable[str], name: str) -> frozenset[str]:
+    """Return what of these grants a passive party does not know under a defense, because others bring it along."""
+    brought = frozenset[str]().union(*(cls.capabilities.grants for cls in DEFENSES.classes()))
+    return brought.intersection(sees) - DEFENSES[name].capabilities.grants
 
 
 def defense_params(name: str, given: Mapping[str, Any], *, num_classes: int) -> Strict:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.defenses.base import DEFENSES, defense_params
+from tune_vfl.defenses.base import DEFENSES, defense_params, grants_missing
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation.grants.base import GRANTS
 from tune_vfl.evaluation.task import Task
 from tune_vfl.outcome import TOGETHER
 from tune_vfl.spec import Strict
@@ -76,13 +75,9 @@ def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
             f"attack {attack.name!r} sends columns beside its embedding, which model.aggregation={options.aggregation} "
             "leaves no room for; use concat"
         )
-    missing = {n for n in attack.sees() if GRANTS[n].by_defense} - task.defense.capabilities.grants
-    if missing:
-        known = _words(name for name in DEFENSES if missing <= DEFENSES[name].capabilities.grants)
-        yield (
-            f"attack {attack.name!r} reads {_words(missing)}, which a passive party knows under {known} and not under "
-            f"{task.defense.name}"
-        )
+    if missing := grants_missing(attack.sees(), cell.defense):
+        known = _words(name for name in DEFENSES if not grants_missing(missing, name))
+        yield f"attack {attack.name!r} reads {_words(missing)}, which only {known} bring along, not {cell.defense}"
     yield from attack.problems(attack.params, num_classes=dataset.num_classes, mode=cell.mode)
     if needs.needs_logits and task.defense.capabilities.head == "scalar":
         yield (

@@ -222,6 +222,19 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
+class OwnColumns:
+    """The label party's own columns of the rows that it reconstructs, and of those that it knows.
+
+    Attributes:
+        received: ``(*trials, M, d)`` of the rows of :class:`Received`.
+        pairs: ``(*trials, A, d)`` of the rows of :class:`Pairs`.
+    """
+
+    received: Tensor
+    pairs: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class FirstBatch:
     """What a passive party holds of the first batch where only the gradient of its parameters reaches it in the clear.
 

@@ -26,12 +26,10 @@ class Grant(ABC):
 
     Attributes:
         keeps: what must be kept of the training for it; it cannot be handed out where that was not kept.
-        by_defense: a passive party knows it only where the defense says so (``capabilities.grants``).
     """
 
     name: ClassVar[str]
     keeps: ClassVar[tuple[type[Keeper], ...]] = ()
-    by_defense: ClassVar[bool] = False
 
     @abstractmethod
     def hand_out(self, attack: Attack[Strict], run: Run) -> object:

@@ -118,7 +118,6 @@ class RowMixtures(Grant):
     """
 
     keeps = (ReceivedForMixtures,)
-    by_defense = True
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Mapping[str, MixedGradients]:
         """Return what was received over the first epoch, the first quarter, the last one, and all epochs."""
