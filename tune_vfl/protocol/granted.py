@@ -75,6 +75,19 @@ class Recording:
 
 
 @dataclass(frozen=True, eq=False)
+class Exchange:
+    """What a passive party sent for each training row and what came back for it, in the same step of each epoch.
+
+    Attributes:
+        sent: ``(*trials, E, N, d)`` embeddings, in the order of the training split.
+        received: ``(*trials, E, N, d)`` gradients of the row's own loss: the received ones times the rows of the batch.
+    """
+
+    sent: Tensor
+    received: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Mixtures:
     """Of which training rows the rows that were fed in one epoch were mixed, as every party knows that mixes.
 
