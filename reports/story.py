@@ -91,6 +91,7 @@ def _answer(record: StudyRecord, info: FrontierInfo) -> str:
 def _untried(record: StudyRecord) -> list[str]:
     """Say which attacks of a competent adversary were not run: by fewer, any defense looks good."""
     from tune_vfl.attacks.base import ATTACKS
+    from tune_vfl.defenses.base import grants_missing
 
     cell, asked = record.cell, {a.name for a in record.cell.attacks}
     if record.measure == 1 or asked - set(ATTACKS.names()):
@@ -100,6 +101,7 @@ def _untried(record: StudyRecord) -> list[str]:
         cls = ATTACKS[name]
         can = cls.capabilities
         fits = cell.mode in can.modes and (can.classes == "any" or cell.num_classes == 2)
+        fits = fits and not grants_missing(can.sees, cell.defense)
         if cls.in_default is not None and fits and not can.acts and name not in asked:
             missing.append(name)
     if not missing:

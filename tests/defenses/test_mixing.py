@@ -107,8 +107,8 @@ def test_labels_are_mixed_as_the_rows_of_every_party_are(mix, remix):
 def test_every_row_is_a_partner_equally_often():
     defense = defended("mixup", telling_split(0), ALONE, mix=3)
     for place in range(3):
-        assert torch.equal(defense._partners[:, place].sort().values, torch.arange(40))
-    assert torch.equal(defense._partners[:, 0], torch.arange(40))
+        assert torch.equal(defense.mixtures(0).partners[:, place].sort().values, torch.arange(40))
+    assert torch.equal(defense.mixtures(0).partners[:, 0], torch.arange(40))
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -180,7 +180,8 @@ def test_training_on_mixtures_is_training_on_rows_mixed_by_hand():
     split = made_up_split(0)
     ours = trained([defended("mixup", split, ALONE, classes=2, remix="once")], split, ALONE)
     twin, defense = network_for(split, ALONE), defended("mixup", split, ALONE, classes=2, remix="once")
-    partners, shares = defense._partners, defense._shares
+    mixtures = defense.mixtures(0)
+    partners, shares = mixtures.partners, mixtures.shares
     x, own, y = (
         torch.stack([sum(shares[i, j] * part[partners[i, j]] for j in range(2)) for i in range(70)])
         for part in (split.passive_train[0], split.active_train, one_hot(split.y_train, 2).float())

@@ -116,5 +116,5 @@ def test_a_head_that_has_nothing_to_read_says_so(monkeypatch):
     task = Task.open(cell_of("gradient_completion"))
     run = train_pack(task, [defense_params("laplace", {}, num_classes=2)], Pack((0, 1), 1), task.attacks)
     attack = GradientCompletion(GradientCompletion.Params(reads=("features",)))
-    with pytest.raises(SpecError, match="no numbers"):
+    with pytest.raises(SpecError, match="nothing here"):
         attack.run(view_of(attack, run))

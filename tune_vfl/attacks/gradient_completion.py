@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from tune_vfl.protocol.view import Moment, View
+    from tune_vfl.protocol.view import Moment, Recording, View
 
 MOMENTS: dict[str, Moment] = {"epoch0": "epoch0", "last": "last", "mean": WHOLE_TRAINING}
 SHOWN = 500
@@ -92,6 +92,10 @@ class GradientCompletion(Attack[GradientCompletionParams]):
         """Return how many labeled rows it wants."""
         return AuxiliaryRequest(per_class=self.params.aux_per_class)
 
+    def seen(self, view: View) -> Mapping[str, Recording]:
+        """Return the gradients that it reads, of every training row, by the name of the moment."""
+        return {name: view.recording(moment) for name, moment in MOMENTS.items()}
+
     def run(self, view: View) -> dict[str, Answer]:
         """Return the choice and every head: scores ``(*trials, N, K)``, oriented.
 
@@ -105,10 +109,10 @@ class GradientCompletion(Attack[GradientCompletionParams]):
         hidden = ~torch.zeros(*view.lead, rows, dtype=torch.bool).scatter(-1, labeled.ids, True)
         among = STRENGTHS if self.params.strength is None else (self.params.strength,)
         if self.params.reads is not None:
-            single = LinearHead(self.choice, _read(view, self.params.reads), labeled)
+            single = LinearHead(self.choice, _read(view, self.params.reads, self.seen(view)), labeled)
             fit_alike([single], labeled, among)
             return {self.choice: _answer(single.scores(), hidden, torch.arange(rows))}
-        heads = _fitted(view, labeled, among)
+        heads = _fitted(view, labeled, self.seen(view), among)
         blend = Blend(heads, labeled)
         choice = torch.stack([head.loss for head in (blend, *heads)]).argmin(0)
         shown = torch.arange(rows) if rows <= SHOWN else torch.arange(SHOWN) * rows // SHOWN
@@ -125,14 +129,14 @@ def _answer(scores: Tensor, hidden: Tensor, rows: Tensor) -> Answer:
     return Answer(scores[..., rows, :], ids, oriented=True, counted=hidden[..., rows])
 
 
-def _fitted(view: View, labeled: Labeled, among: Sequence[float]) -> list[Head]:
+def _fitted(view: View, labeled: Labeled, seen: Mapping[str, Recording], among: Sequence[float]) -> list[Head]:
     own = list(_own_blocks(view).values())
     alone: list[LinearHead] = []
     joined: list[LinearHead] = []
     nearest: list[Head] = []
     everything = [*own]
-    for name, moment in MOMENTS.items():
-        blocks, directions = blocks_of(view.recording(moment))
+    for name, recording in seen.items():
+        blocks, directions = blocks_of(recording)
         for kind, block in blocks.items():
             alone.append(LinearHead(f"{kind}@{name}", [block], labeled))
             joined.append(LinearHead(f"{kind}+own@{name}", [block, *own], labeled))
@@ -144,15 +148,16 @@ def _fitted(view: View, labeled: Labeled, among: Sequence[float]) -> list[Head]:
     return [*whole, *joined, *alone, *nearest]
 
 
-def _read(view: View, names: Sequence[str]) -> list[Block]:
+def _read(view: View, names: Sequence[str], seen: Mapping[str, Recording]) -> list[Block]:
     """Return the blocks of these names, those that there are."""
     found = _own_blocks(view) if set(names) & set(OWN) else {}
     for moment in dict.fromkeys(name.partition("@")[2] for name in names if "@" in name):
-        received, _ = blocks_of(view.recording(MOMENTS[moment]))
-        found |= {f"{kind}@{moment}": block for kind, block in received.items()}
+        if moment in seen:
+            received, _ = blocks_of(seen[moment])
+            found |= {f"{kind}@{moment}": block for kind, block in received.items()}
     read = [found[name] for name in names if name in found]
     if not read:
-        raise SpecError(f"attack {view.attack!r} is to read {', '.join(names)}, and these features are no numbers")
+        raise SpecError(f"attack {view.attack!r} is to read {', '.join(names)}, of which there is nothing here")
     return read
 
 

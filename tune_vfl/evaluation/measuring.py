@@ -116,16 +116,25 @@ def references_of(task: Task) -> References:
 
     What else it is granted of a training is replaced by what stands in for one that never was, noise for gradients. A
     few labeled rows on one untrained model are a noisy floor, which whoever subtracts it takes for leakage; so each
-    seed's is the mean over :data:`STARTS` models.
+    seed's is the mean over :data:`STARTS` models. An attack that reads the label party's own columns is measured
+    without what was sent: no model takes part, so once.
     """
     lower: dict[str, list[float]] = {}
     for attack in task.attacks:
-        if "bottom" in attack.sees() and all(keeper.stands_in() for keeper in keepers_for([attack])):
-            scores = joined([_untrained_scores(task, attack, start) for start in range(STARTS)])
+        starts = _starts(attack, task)
+        if starts and all(keeper.stands_in() for keeper in keepers_for([attack])):
+            scores = joined([_untrained_scores(task, attack, start) for start in range(starts)])
             for name in named_seats(attack, task):
                 successes = best_of(standing(attack, variants_of(scores, name)))[1]["success"]
-                lower[name] = np.reshape(successes, (STARTS, -1)).mean(0).tolist()
+                lower[name] = np.reshape(successes, (starts, -1)).mean(0).tolist()
     return References(r_lower=lower)
+
+
+def _starts(attack: Attack[Strict], task: Task) -> int:
+    """Return on how many untrained models an attack is measured; 0 where it can do nothing without a training."""
+    if "bottom" in attack.sees():
+        return STARTS
+    return int("own_features" in attack.sees() and task.dataset.active is not None)
 
 
 def measure_references(cell: Cell) -> References:
