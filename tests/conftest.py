@@ -19,14 +19,15 @@ OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE
 
 
 # Groups stay with one worker, one test after the other: each of these files holds a Ray, a server, a study or scores
-# that its tests share. The longest come first; those with a Ray of their own are cut so that two workers share them.
+# that its tests share. They begin in this order. What needs a Ray is cut in two for two workers; scores come between
+# them, so that two Rays never start in the same seconds: a Ray gives up when its start takes half a minute.
 IN_ONE_WORKER = {
     "tests/confirmation/test_run.py": "simulated",
     "tests/search/test_run.py": "simulated",
+    "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/cli/test_verbs_on_a_study.py": "trained",
     "tests/spaces/test_recipe_domains.py": "trained",
     "tests/service/test_jobs.py": "cluster",
-    "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/reports/test_reports.py": "reports",
     "tests/tracking/test_tracking.py": "tracking",
 }
