@@ -176,7 +176,11 @@ def test_every_defense_is_held_to_something() -> None:
     assert {*STRONGEST, *BY_RULE, *NOT_FOR_LABELS} == set(DEFENSES.names())
 
 
-@pytest.mark.parametrize("name", STRONGEST)
+# Inverting a convolution over three guesses and twenty pairs of weights takes minutes.
+BY_HAND = {"fedpass": pytest.mark.slow}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=BY_HAND.get(name, ())) for name in STRONGEST])
 def test_a_defense_at_its_strongest_drives_its_attack_to_the_floor(name: str) -> None:
     params, trial = STRONGEST[name]
     undefended, defended = advantage_of(trial), advantage_of(trial.under(name, params))

@@ -22,12 +22,10 @@ from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.interrupt import on_interrupt
 from tune_vfl.search.packs import worker_count
 from tune_vfl.search.runner import Work
-from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from trainables.base import PackTrainable
     from tune_vfl.ledger.confirmations import Confirmation, Place
     from tune_vfl.statistics import Plan
 
@@ -172,12 +170,14 @@ class _Run:
 
     def _measure_floors(self, jobs: Sequence[Job]) -> None:
         """Measure what attacks are compared with, where that is not known from earlier runs."""
+        from trainables.base import referenced
+
         trainable, options = self._work.trainable, dict(self._work.options)
         owed = self._floors.owed(jobs)
         for _ in range(MAX_WORKER_LOSSES):
             calls = [(cell, (trainable, cell.model_dump_json(), options)) for cell in owed]
             owed = []
-            for cell, answer in self._pool(_measured).run(calls):
+            for cell, answer in self._pool(referenced).run(calls):
                 if isinstance(answer, Died):
                     owed.append(cell)
                 else:
@@ -185,12 +185,14 @@ class _Run:
 
     def _evaluate(self, jobs: Sequence[Job]) -> list[Job]:
         """Run jobs and keep what comes; return those to try again, whose worker died."""
+        from trainables.base import evaluated
+
         again: list[Job] = []
         ready = [job for job in jobs if not self._floors.owed([job])]
         for job in jobs:
             if job not in ready:
                 self._fail(job.numbers, "what its attacks are compared with could not be measured: workers died")
-        for job, answer in self._pool(_evaluated).run([(job, self._arguments(job)) for job in ready]):
+        for job, answer in self._pool(evaluated).run([(job, self._arguments(job)) for job in ready]):
             if isinstance(answer, Died):
                 again += self._lost(job)
             else:
@@ -229,11 +231,3 @@ class _Run:
             self._failed.setdefault(number, reason)
             what = "the undefended model" if number == UNDEFENDED else f"trial {number}"
             self._say(f"{what} could not be measured: {reason}")
-
-
-def _measured(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> References:
-    return trainable.references(Cell.model_validate_json(cell), options)
-
-
-def _evaluated(trainable: type[PackTrainable], pack: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [o.model_dump(mode="json") for o in trainable.outcomes(pack)]

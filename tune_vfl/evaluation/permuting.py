@@ -34,12 +34,12 @@ Ints = NDArray[np.int64]
 def on_permuted_labels(answer: Answer, y_train: Tensor, num_classes: int, seeds: Sequence[int]) -> list[list[float]]:
     """Return one variant's success on permuted labels, a list a member; arguments as for ``score_answer``.
 
-    Empty lists where there is nothing to permute: an oracle's answers are made from the labels themselves, and an
-    answer without a finite number has no success.
+    Empty lists where there is nothing to permute: an oracle's answers are made from the labels themselves, as are the
+    names of clusters that have none, and an answer without a finite number has no success.
     """
     stacked = y_train.dim() == 2
     members = y_train.shape[0] if stacked else 1
-    if answer.folds is not None:
+    if answer.folds is not None or (num_classes > 2 and not answer.named):
         return [[] for _ in range(members)]
     labels = y_train.gather(-1, answer.ids).reshape(members, -1).numpy()
     scores = per_member(answer.scores, stacked)
