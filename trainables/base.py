@@ -117,6 +117,14 @@ def evaluated(trainable: type[PackTrainable], pack: Mapping[str, Any]) -> list[d
     return [o.model_dump(mode="json") for o in trainable.outcomes(pack)]
 
 
+def tuned(
+    trainable: type[PackTrainable], cell: str, params: Mapping[str, Any], minutes: float, options: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Tune attackers against one setting, and return the best one as plain data; ``cell`` is JSON."""
+    found = trainable.tuned(Cell.model_validate_json(cell), params, minutes, options)
+    return None if found is None else found.model_dump(mode="json")
+
+
 def nap(seconds: float) -> None:
     """Sleep in small pieces, so that a signal is served at once."""
     end = time.monotonic() + seconds

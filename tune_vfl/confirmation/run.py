@@ -11,7 +11,7 @@ from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import Floors, Job, cut
 from tune_vfl.confirmation.pool import Died, Pool
-from tune_vfl.confirmation.tuning import call_of, owed, tuned
+from tune_vfl.confirmation.tuning import call_of, owed
 from tune_vfl.ledger.confirmations import UNDEFENDED, records_of
 from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
@@ -134,6 +134,8 @@ class _Run:
     def _tune(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         if not numbers:
             return
+        from trainables.base import tuned
+
         self._connect(len(numbers))
         self._say(f"attackers are tuned against {len(numbers)} settings, {self._adaptive:g} minutes each")
         work = self._work.trainable, self._work.options

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.ledger.confirmations import FIRST_SEED
-from tune_vfl.outcome import TunedAttack
-from tune_vfl.spec.cell import Cell
 from tune_vfl.statistics import clipped, leakage_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trainables.base import PackTrainable
     from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.outcome import TunedAttack
 
 SEEDS = 5
 """How many trainings an attacker is tuned on; their mean decides."""
@@ -27,19 +25,11 @@ def owed(numbers: Sequence[int], held: Mapping[int, TunedAttack], minutes: float
 
 
 def call_of(record: StudyRecord, number: int, minutes: float, work: tuple[Any, Any]) -> tuple[Any, ...]:
-    """Return the arguments of :func:`tuned`: a trial's setting on the first fresh seeds."""
+    """Return the arguments of :func:`trainables.base.tuned`: a trial's setting on the first fresh seeds."""
     cell, params = cell_of(record, number)
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + SEEDS))
     trainable, options = work
     return trainable, cell.model_copy(update={"seeds": seeds}).model_dump_json(), dict(params), minutes, dict(options)
-
-
-def tuned(
-    trainable: type[PackTrainable], cell: str, params: Mapping[str, Any], minutes: float, options: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """Tune attackers against one setting, in a worker."""
-    found = trainable.tuned(Cell.model_validate_json(cell), params, minutes, options)
-    return None if found is None else found.model_dump(mode="json")
 
 
 def with_tuned(point: ConfirmedPoint, found: TunedAttack | None) -> ConfirmedPoint:
