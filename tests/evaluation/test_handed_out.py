@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ import torch
 from tests.helpers.cells import cells
 from tests.helpers.problems import made_up_split, network_for
 from tune_vfl.attacks.base import ATTACKS, Attack, AttackCapabilities, AuxiliaryRequest, TargetRequest
+from tune_vfl.data.base import Split
 from tune_vfl.data.split import auxiliary_rows
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import NotGrantedError
 from tune_vfl.evaluation.grants.auxiliary import AuxiliaryLabels
 from tune_vfl.evaluation.grants.base import GRANTS, view_of
 from tune_vfl.evaluation.grants.gradients import ReceivedGradients
+from tune_vfl.evaluation.grants.known_bottom import DisguisedBottom, KnownBottom
+from tune_vfl.evaluation.grants.open_bottom import OpenBottom
 from tune_vfl.evaluation.grants.pairs import KnownPairs
 from tune_vfl.evaluation.grants.parameter_gradient import FirstRowsFed, UntrainedBottom, parameter_gradient
 from tune_vfl.evaluation.grants.received import ReceivedEmbeddings, SentEmbeddings, target_rows
@@ -419,3 +423,27 @@ def test_without_secrets_the_label_party_knows_the_bottom_model_as_it_is() -> No
     with torch.no_grad():
         torch.testing.assert_close(alone.known_bottom()(x), trained_one(view.features.train)[3])
         torch.testing.assert_close(alone.open_bottom()(x), trained_one(view.features.train)[3])
+
+
+class Guessing(DEFENSES["none"]):  # type: ignore[misc,name-defined]
+    """Draws three numbers in the place of what it keeps secret."""
+
+    def disguised(self, bottom: torch.nn.Module, *, stream: Stream) -> torch.nn.Module:
+        self.guess = stream.uniform(3)
+        return bottom
+
+    open_bottom = disguised
+
+
+@pytest.mark.parametrize("pack", [Pack((3,), None), Pack(SEEDS, TRIALS)])
+def test_secrets_are_guessed_from_the_attack_s_stream_of_each_member(pack: Pack) -> None:
+    split = made_up_split(0) if pack.trials is None else Split.stack([made_up_split(seed) for seed in pack.seeds])
+    keeper, defense = DisguisedBottom([], Training(), 70), Guessing(Strict(), num_classes=2, embedding_dims=[5])
+    network = network_for(made_up_split(0), pack)
+    keeper.end(SplitTraining(network, Rows(split, pack), Training(), [defense, keeper], pack.lead))
+    run: Any = SimpleNamespace(kept=lambda kind: keeper)
+    for grant, name in ((KnownBottom(), "known_bottom/2"), (OpenBottom(), "open_bottom/1")):
+        found = grant.hand_out(Seeing(), run)(name)
+        assert torch.equal(defense.guess, Stream(pack.member_seeds, f"attack/seeing/{name}").uniform(3))
+        for mine, own in zip(found.parameters(), network.bottoms[0].parameters(), strict=True):
+            assert torch.equal(mine, own)
