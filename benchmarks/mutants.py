@@ -2,6 +2,7 @@
 
     python -m benchmarks.mutants --seed 0 --count 200
     python -m benchmarks.mutants --named              the faults of mutants.yaml, which no test noticed once
+    python -m benchmarks.mutants --control            no fault, once for each file: no test may fail
     python -m benchmarks.mutants --only marvell       in files whose path contains a word
 
 Every file of :data:`CODE` gives about as many faults (:mod:`benchmarks.mutations`) as any other. A fault that keeps its
@@ -21,6 +22,7 @@ import ast
 import difflib
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -30,6 +32,7 @@ from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -151,7 +154,15 @@ def listed(kind: str) -> list[Fault]:
     return found
 
 
-def plan(fault: Fault, known: Mapping[str, Learned]) -> list[Step]:
+def unchanged(only: Sequence[str]) -> list[Fault]:
+    """Return each file as it is, in the place of a fault of some statement: no test may notice it."""
+    first: dict[str, Fault] = {}
+    for fault in drawn(0, only):
+        first.setdefault(fault.path, fault)
+    return [fault._replace(text=code()[path], name="unchanged") for path, fault in first.items()]
+
+
+def plan(fault: Fault, known: Mapping[str, Learned], enough: float = ENOUGH) -> list[Step]:
     """Return the tests for a fault, by test file: those of its lines, then others of their files.
 
     The others, because what one test executes as the first to ask for something that is kept, more rely on. Of both,
@@ -163,7 +174,7 @@ def plan(fault: Fault, known: Mapping[str, Learned]) -> list[Step]:
     spent, chosen = 0.0, []
     for group in (own, beside):
         for test, t in sorted(group, key=lambda pair: (known[pair[0]].breadth[pair[1]], pair)):
-            if known[test].seconds[t] < SLOW and spent < ENOUGH:
+            if known[test].seconds[t] < SLOW and spent < enough:
                 spent += known[test].seconds[t]
                 chosen.append((spent > FIRST, test, t))
     steps: dict[tuple[bool, str], list[str]] = {}
@@ -182,22 +193,23 @@ def judge(fault: Fault, steps: Sequence[Step]) -> int:
     return int(any(tested([path], Chosen(tests)) not in (0, 5) for path, tests in steps))
 
 
-def run(faults: Iterator[Fault], count: int, jobs: int) -> list[tuple[Fault, str]]:
+def run(faults: Iterator[Fault], count: int, jobs: int, enough: float = ENOUGH) -> list[tuple[Fault, str]]:
     """Judge faults until ``count`` of them could be imported, some at a time."""
     known = learned(list(code()))
-    running: dict[int, tuple[Fault, float]] = {}
+    running: dict[int, tuple[Fault, float, Path]] = {}
     judged: list[tuple[Fault, str]] = []
+    started = 0
     while True:
         while len(running) < jobs and len(judged) + len(running) < count and (fault := next(faults, None)):
-            steps = plan(fault, known)
+            steps = plan(fault, known, enough)
             limit = 30 + int(PATIENCE * sum(known[test].seconds[t] for test, tests in steps for t in tests))
-            log = KEPT / f"log-{len(running)}"
+            started, log = started + 1, KEPT / f"log-{started % 99}"
             child = forked(lambda fault=fault, steps=steps: judge(fault, steps), log, limit)
-            running[child] = fault, time.monotonic() + 10 * limit
+            running[child] = fault, time.monotonic() + 10 * limit, log
         if not running:
             return judged
         time.sleep(0.02)
-        for child, (fault, deadline) in list(running.items()):
+        for child, (fault, deadline, log) in list(running.items()):
             if time.monotonic() > deadline:  # it waits for something that never comes
                 os.killpg(child, signal.SIGKILL)
             ended, status = os.waitpid(child, os.WNOHANG)
@@ -207,9 +219,9 @@ def run(faults: Iterator[Fault], count: int, jobs: int) -> list[tuple[Fault, str
                 if result != NOT_IMPORTED:
                     verdict = "timed out" if result in STOPPED else "killed" if result else "survived"
                     judged.append((fault, verdict))
-                    print(
-                        f"{len(judged)}/{count} {verdict:9} {fault.path}:{fault.lines.start} {fault.name}", flush=True
-                    )
+                    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", log.read_text(), re.MULTILINE)
+                    what = " ".join([fault.name, failed[1] if failed else ""])
+                    print(f"{len(judged)}/{count} {verdict:9} {fault.path}:{fault.lines.start} {what}", flush=True)
 
 
 def table(judged: Judged) -> str:
@@ -227,10 +239,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--named", action="store_true", help="the faults of mutants.yaml in place of drawn ones")
+    parser.add_argument("--control", action="store_true", help="no faults: nothing may be noticed")
     parser.add_argument("--only", nargs="*", default=(), help="files whose path contains one of these words")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     asked = parser.parse_args(arguments)
     import_heavy_libraries()
+    if asked.control:
+        files = unchanged(asked.only)
+        failing = [
+            fault.path for fault, verdict in run(iter(files), len(files), asked.jobs, FIRST) if verdict != "survived"
+        ]
+        print(f"\n{len(files)} files unchanged; tests fail for {', '.join(failing) or 'none'}")
+        return int(bool(failing))
     faults = listed("named") if asked.named else drawn(asked.seed, asked.only)
     judged = run(iter(faults), len(faults) if asked.named else asked.count, asked.jobs)
     survivors = [fault for fault, verdict in judged if verdict == "survived"]

@@ -54,6 +54,15 @@ def test_soft_labels_are_the_naive_rows(classes, share, epsilon, anchor, seed):
         assert ((rows.argmax(-1) == y).all()) == (epsilon < (k - 1) / k)
 
 
+def test_ranks_of_many_tables_are_those_of_each():
+    g = torch.Generator().manual_seed(0)
+    q, first = torch.rand(3, 6, 4, generator=g).softmax(-1), torch.randint(0, 4, (3, 6), generator=g)
+    assert torch.equal(class_ranks(q), torch.stack([class_ranks(table) for table in q]))
+    whole = class_ranks(q, first)
+    assert torch.equal(whole, torch.stack([class_ranks(*pair) for pair in zip(q, first, strict=True)]))
+    assert (whole.gather(-1, first.unsqueeze(-1)) == 0).all()
+
+
 @pytest.mark.parametrize(
     ("k", "epsilon", "by_sign", "by_argmin"), [(3, 0.45, 0.33, 1.0), (5, 0.70, 0.21, 1.0), (5, 0.85, None, 0.0)]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from functools import partial
 
 import numpy as np
@@ -189,6 +190,18 @@ def test_permutations_tell_signal_from_noise():
     noise = [permutation_p_value(partial(leak_auc, scores), y, rng, permutations=19) for scores in draws]
     # On noise every multiple of 1/20 is as likely as any other.
     assert np.mean(np.array(noise) <= 0.25) == pytest.approx(0.25, abs=3 * math.sqrt(0.25 * 0.75 / 200))
+
+
+def test_one_row_of_a_class_is_enough_for_a_closed_form():
+    assert folded_auc_null(1, 1) == pytest.approx(0.5 + math.sqrt(2 / math.pi) * 0.5)
+    assert center_null(1, 1, 2) == pytest.approx(0.841345, abs=1e-6)  # Phi(1)
+
+
+def test_labels_of_one_class_leave_one_fold_and_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for y in (np.ones(5), np.zeros(5), np.array([])):
+            assert stratified_folds(y, np.random.default_rng(0)).tolist() == [0] * len(y)
 
 
 def test_a_class_must_be_there():

@@ -145,6 +145,15 @@ def test_new_rows_add_their_own_variance():
     assert certain.half_width(rows=share_variance(0.9, 100)) == pytest.approx(1.645 * 0.03, rel=1e-3)
 
 
+def test_the_variance_of_a_share():
+    assert share_variance(0.5, 1) == 0.25
+    assert share_variance(0.9, 100) == pytest.approx(0.0009)
+    assert share_variance(0.0, 3) == share_variance(1.0, 3) == 0.0
+    for share, rows in ((0.5, 0), (-0.1, 3), (1.1, 3)):
+        with pytest.raises(UsageError, match="share"):
+            share_variance(share, rows)
+
+
 def test_delong_in_closed_form():
     # Without ties and with one negative, the AUC is the share of positives above it; the negative has no spread.
     with warnings.catch_warnings():
