@@ -101,8 +101,16 @@ def _row(point: ConfirmedPoint, moved: Sequence[str]) -> dict[str, Any]:
         "utility": words.span(point.utility, point.utility_interval),
         "searched_leakage": words.score(point.searched["leakage"]),
         "leakage": words.span(point.leakage, point.leakage_interval),
-        "attack": point.attack,
+        "attack": _attack(point),
     }
+
+
+def _attack(point: ConfirmedPoint) -> str:
+    """Name the attack that does best, and what the others reach where it was tuned."""
+    found, untuned = point.tuned, point.leakage_untuned
+    if found is None or point.leakage == untuned or untuned is None:
+        return point.attack
+    return f"{found.attack}, tuned (others {words.score(untuned)})"
 
 
 def _undefended(model: UndefendedModel) -> dict[str, Any] | None:

@@ -98,7 +98,7 @@ class Limits(NamedTuple):
 
 def frontier_info(record: StudyRecord) -> FrontierInfo:
     """Compute the frontier of a study; an empty or unfinished study gives an empty or partial one."""
-    now, trust = standing(record.trials, record.reference_point), trust_of(record)
+    now, trust = standing(record), trust_of(record)
     moved = moving_params(record)
     points = tuple(
         _point(t, moved, trust, on_front=now.ranks[t.number] == 0, is_knee=t.number == now.knee)

@@ -91,6 +91,7 @@ def _answer(record: StudyRecord, info: FrontierInfo) -> str:
 def _untried(record: StudyRecord) -> list[str]:
     """Say which attacks of a competent adversary were not run: by fewer, any defense looks good."""
     from tune_vfl.attacks.base import ATTACKS
+    from tune_vfl.defenses.base import grants_missing
 
     cell, asked = record.cell, {a.name for a in record.cell.attacks}
     if record.measure == 1 or asked - set(ATTACKS.names()):
@@ -100,6 +101,7 @@ def _untried(record: StudyRecord) -> list[str]:
         cls = ATTACKS[name]
         can = cls.capabilities
         fits = cell.mode in can.modes and (can.classes == "any" or cell.num_classes == 2)
+        fits = fits and not grants_missing(can.sees, cell.defense)
         if cls.in_default is not None and fits and not can.acts and name not in asked:
             missing.append(name)
     if not missing:
@@ -149,9 +151,10 @@ def _useless(info: FrontierInfo) -> list[str]:
 def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
     """Warn of weak attacks, whose small success a reader would otherwise take for a good defense."""
     found = []
-    on_front = {p.number: t for p in info.front for t in record.ok if t.number == p.number}
+    ok, front = {t.number: t for t in record.ok}, sorted(p.number for p in info.front)
+    on_front = {n: ok[n] for n in front}
     for name in dict.fromkeys(name for p in info.front for name in p.weak):
-        numbers = [n for n, t in sorted(on_front.items()) if name in t.outcome.attacks and _is_weak(t.outcome, name)]
+        numbers = [n for n, t in on_front.items() if name in t.outcome.attacks and _is_weak(t.outcome, name)]
         trials = f"trial{'s' if len(numbers) > 1 else ''} {words.listed([str(n) for n in numbers])}"
         found.append(
             f"Attack too weak: {name} on {trials} of the front found less than the same attack finds "
@@ -159,7 +162,7 @@ def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
             "That says that the attack is too weak there, not that the defense is good."
         )
     knee = info.knee
-    if knee and knee.weak and len(knee.weak) == len(on_front[knee.number].outcome.attacks):
+    if knee and knee.weak and len(knee.weak) == len(ok[knee.number].outcome.attacks):
         found.insert(0, "Every attack was too weak at the knee: its leakage says nothing about the defense.")
     if info.undefended and info.undefended.leakage < NOTHING_TO_PROTECT:
         found.insert(

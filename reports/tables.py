@@ -23,7 +23,7 @@ def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point, by rising leakage within a study."""
     rows: list[dict[str, Any]] = []
     for record in records:
-        now = standing(record.trials, record.reference_point)
+        now = standing(record)
         chosen = [t for t in record.ok if now.ranks[t.number] == 0]
         chosen.sort(key=lambda t: (t.outcome.objectives[1], t.number))
         rows += [{**_head(record, t), "knee": t.number == now.knee, **_scores(t.outcome)} for t in chosen]
@@ -34,7 +34,7 @@ def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per finished trial, preempted ones included, by number within a study."""
     rows = []
     for record in records:
-        ranks = standing(record.trials, record.reference_point).ranks
+        ranks = standing(record).ranks
         for trial in sorted(record.trials, key=lambda t: t.number):
             outcome = trial.outcome
             end = {"outcome": outcome.outcome, "reason": outcome.reason, "rank": ranks.get(trial.number)}
@@ -62,7 +62,7 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point and attack, and per attack on the undefended model (no number)."""
     rows: list[dict[str, Any]] = []
     for record in records:
-        now = standing(record.trials, record.reference_point)
+        now = standing(record)
         ends = [(t.number, t.outcome) for t in record.ok if now.ranks[t.number] == 0]
         undefended = [(None, record.baseline)] if record.baseline else []
         rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]

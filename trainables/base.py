@@ -16,7 +16,7 @@ from ray import tune
 
 from trainables.gate import wait_at_gate
 from tune_vfl.evaluation.attempts import time_limit, together_or_alone
-from tune_vfl.outcome import Outcome
+from tune_vfl.outcome import Outcome, TunedAttack
 from tune_vfl.spec.cell import Cell, References
 
 Settings = Sequence[Mapping[str, Any]]
@@ -37,8 +37,7 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         """Evaluate the pack."""
         wait_at_gate(self._pack.get("gate"))
-        outcomes = self.outcomes(self._pack)
-        return {"outcomes": [o.model_dump(mode="json") for o in outcomes], "done": True}
+        return {"outcomes": evaluated(type(self), self._pack), "done": True}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Keep nothing: the ledger is the only record."""
@@ -84,12 +83,46 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
 
     @classmethod
     @abstractmethod
+    def tuned(
+        cls, cell: Cell, params: Mapping[str, Any], minutes: float, options: Mapping[str, Any]
+    ) -> TunedAttack | None:
+        """Return the best attacker that is found within so many minutes against one setting; None without any."""
+
+    @classmethod
+    @abstractmethod
     def most_per_pack(cls, cell: Cell) -> int:
         """Return how many trials can be evaluated in one pass: 1 where nothing stacks."""
 
     @classmethod
     def prepare_worker(cls) -> None:
         """Set up a worker process: called before anything heavy."""
+
+
+# What Ray runs in a worker outside of Tune. A worker imports the module of what it is sent: this one brings in nothing
+# that only the driver of a search or a confirmation needs.
+
+
+def measured(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> tuple[References, float]:
+    """Measure what belongs to a study and not to a trial; ``cell`` is JSON."""
+    return trainable.measure(Cell.model_validate_json(cell), options)
+
+
+def referenced(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> References:
+    """Measure what attacks are compared with; ``cell`` is JSON."""
+    return trainable.references(Cell.model_validate_json(cell), options)
+
+
+def evaluated(trainable: type[PackTrainable], pack: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Evaluate a pack, and return its outcomes as plain data."""
+    return [o.model_dump(mode="json") for o in trainable.outcomes(pack)]
+
+
+def tuned(
+    trainable: type[PackTrainable], cell: str, params: Mapping[str, Any], minutes: float, options: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Tune attackers against one setting, and return the best one as plain data; ``cell`` is JSON."""
+    found = trainable.tuned(Cell.model_validate_json(cell), params, minutes, options)
+    return None if found is None else found.model_dump(mode="json")
 
 
 def nap(seconds: float) -> None:

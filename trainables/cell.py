@@ -10,7 +10,7 @@ from trainables.base import PackTrainable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.outcome import Outcome
+    from tune_vfl.outcome import Outcome, TunedAttack
     from tune_vfl.spec.cell import Cell, References
 
 
@@ -71,6 +71,22 @@ class CellTrainable(PackTrainable):
         from tune_vfl.evaluation.task import Task
 
         return references_of(Task.open(cell))
+
+    @classmethod
+    def tuned(
+        cls, cell: Cell, params: Mapping[str, Any], minutes: float, options: Mapping[str, Any]
+    ) -> TunedAttack | None:
+        """Train with the cell's own seeds, and tune its attacks against what came of it."""
+        cls.prepare_worker()
+        import torch
+
+        from tune_vfl.defenses.base import defense_params
+        from tune_vfl.evaluation.adaptive import tuned_attack
+        from tune_vfl.evaluation.task import Task
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        built = defense_params(cell.defense, {**params, **cell.fixed}, num_classes=cell.num_classes)
+        return tuned_attack(Task.open(cell), built, minutes=minutes, device=device)
 
     @classmethod
     def most_per_pack(cls, cell: Cell) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from trainables.base import PackTrainable, nap
-from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
 from tune_vfl.spec import Named, Strict, StudySpec, Training
 from tune_vfl.spec.cell import Cell, References
 
@@ -92,6 +92,27 @@ class SimulatedTrainable(PackTrainable):
     def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:
         """Nothing to measure."""
         return References()
+
+    @classmethod
+    def tuned(
+        cls, cell: Cell, params: Mapping[str, Any], minutes: float, options: Mapping[str, Any]
+    ) -> TunedAttack | None:
+        """Tuning closes a tenth of what the curve leaves the attacker to find."""
+        simulation = Simulation.model_validate(dict(options))
+        (outcome,) = cls.evaluate(cell, [params], References(), options)
+        if outcome.leakage is None:
+            return None
+        leakage, seeds = 0.1 + 0.9 * closed_form(simulation.position(params))[1], len(cell.seeds)
+        return TunedAttack(
+            attack="norm",
+            params={"average": 5},
+            variant="norm",
+            success=(GUESS + (1 - GUESS) * leakage,) * seeds,
+            floors=(GUESS,) * seeds,
+            advantages=(leakage,) * seeds,
+            tried=10,
+            minutes=minutes,
+        )
 
     @classmethod
     def most_per_pack(cls, cell: Cell) -> int:

@@ -72,6 +72,9 @@ class AttackScore(Score):
             can choose as ``chosen``; empty in an outcome of measure 1.
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.
         upper_bound: the attacker could not have picked this variant, or uses an oracle.
+        p_value: how often permuted labels score as well, over the seeds and all that the attacker may choose among:
+            whether the answers say anything of the labels, with or without the federation. None for oracles,
+            reconstructions, and in an outcome that does not say.
         weak_attack: success below ``r_lower``: the attack is too weak to say anything about the defense.
         extra: numbers beside the success, by name (top1, f1, success on test rows, ...); ``together``,
             ``together_advantage`` and ``together_floor`` of all passive parties as one, which is not the attack's own.
@@ -90,9 +93,33 @@ class AttackScore(Score):
     candidates: dict[str, list[float]] = Field(default_factory=dict)
     variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
     upper_bound: bool = False
+    p_value: float | None = None
     weak_attack: bool = False
     extra: dict[str, float] = Field(default_factory=dict)
     parties: dict[str, AttackScore] = Field(default_factory=dict)
+
+
+class TunedAttack(BaseModel):
+    """The best attacker that was found against one setting.
+
+    Attributes:
+        attack: with several passive parties ``ATTACK/PARTY``; ``params``: what was changed of it; ``variant``: its.
+        success: by seed, on the half of the rows that it was not tuned on; ``floors``: by seed, of the same attack.
+        advantages: signed, by seed.
+        tried: how many attackers were tried.
+        minutes: how long that was allowed to take.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    attack: str
+    params: dict[str, Any]
+    variant: str
+    success: tuple[float, ...]
+    floors: tuple[float, ...]
+    advantages: tuple[float, ...]
+    tried: int
+    minutes: float
 
 
 class Outcome(BaseModel):

@@ -11,6 +11,7 @@ from tests.helpers.contests import played, searched
 from tune_vfl.confirmation import Confirmed
 from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
+from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.ledger.confirmations import ConfirmedPoint
 from tune_vfl.service import confirming
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tests.conftest import Run
     from tune_vfl.ledger.confirmations import Confirmation
     from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.outcome import TunedAttack
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -109,6 +111,31 @@ def test_it_prints_a_table_what_is_merged_and_what_to_know(run: Run, ended: Conf
     for line in ended.answer.lines:
         shared = f"cannot be told apart: trials {', '.join(map(str, line.numbers))}"
         assert (shared in out) == (len(line.numbers) > 1)
+
+
+def test_it_names_the_attacker_that_was_tuned(run: Run, ended: Confirmed, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ended.answer is not None
+    tuned = TunedAttack(
+        attack="pmc",
+        params={"variants": ("head_only",)},
+        variant="head_only",
+        success=(1.0,) * 5,
+        floors=(0.5,) * 5,
+        advantages=(1.0,) * 5,
+        tried=31,
+        minutes=2.0,
+    )
+    points = [with_tuned(p, tuned if p.number == 0 else None) for p in ended.answer.points]
+    asked: list[dict[str, Any]] = []
+    found = Confirmed(ended.answer.model_copy(update={"points": tuple(points)}))
+    monkeypatch.setattr(confirming, "confirm_study", lambda *_, **given: asked.append(given) or found)
+    code, out, _ = run("confirm", "study", "--adaptive", "2")
+    assert (code, asked[0]["adaptive"]) == (0, 2.0)
+    (line,) = [line for line in out.splitlines() if line.startswith("tuned against")]
+    untuned = next(p for p in points if p.number == 0).leakage_untuned
+    assert line.startswith("tuned against trial 0: pmc variants=")
+    assert line.endswith(f"leaks 1.000, others {untuned:.3f} (31 tried)")
+    assert run("confirm", "study", "--adaptive", "-1")[0] == 2
 
 
 def test_stopped_is_130_and_what_could_not_be_measured_is_3(

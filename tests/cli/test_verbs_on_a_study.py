@@ -21,6 +21,7 @@ SPEC = {
     "training": {"epochs": 1},
     "budget": {"trials": 4, "seeds": 1},
     "sampler": "random",
+    "resources": {"concurrency": 1},
 }
 
 
@@ -133,14 +134,11 @@ def test_export_is_what_load_config_reads(searched, run, tmp_path):
 
 
 def test_a_confirmation_is_shown_wherever_the_study_is(searched, run, tmp_path, monkeypatch):
-    import ray
-
     from tune_vfl import load_config
 
     shutil.copytree(searched[0] / "home", tmp_path / "home")  # the other tests tell of a study that is not confirmed
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "home"))
     code, out, err = run("confirm", "tiny", "--seeds", 2, "--json")
-    ray.shutdown()
     assert code == 0, err
     answer = json.loads(out)
     assert answer["seeds"] == [1000, 1001]

@@ -17,7 +17,7 @@ from tune_vfl.confirmation.values import fresh, names_of, steady
 from tune_vfl.confirmation.values import searched as search_block
 from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, Confirmation, SeedRecord, records_of
-from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
 from tune_vfl.statistics import advantage
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -240,3 +240,29 @@ def test_a_lost_trial_is_lost_with_every_seed_it_had() -> None:
     kept = records_of(Outcome.failed("diverged", "training became non-finite with seed 1001"), (1000, 1001), {})
     assert {r.outcome for r in kept.values()} == {"diverged"}
     assert sorted(kept) == [1000, 1001]
+
+
+def test_an_attacker_that_was_tuned_adds_to_a_leakage_and_never_takes_from_it() -> None:
+    contest = contest_of()
+    held = played(contest)
+    plan = contest.plan(held)
+    plain = answer_of(contest, plan, held).by_number
+    number = next(iter(plain))
+    about = {"attack": "pmc", "params": {"steps": 3}, "variant": "a", "tried": 4, "minutes": 1.0}
+
+    def against(gain: float) -> TunedAttack:
+        return TunedAttack(**about, success=(0.9,) * 5, floors=(0.5,) * 5, advantages=(gain,) * 5)
+
+    before = plain[number]
+    assert before.leakage is not None
+    for gain in (-0.5, 0.0, 1.0):
+        after = answer_of(contest, plan, held, tuned={number: against(gain)})
+        point = after.by_number[number]
+        assert point.tuned == against(gain)
+        assert point.leakage == pytest.approx(max(before.leakage, gain))
+        assert point.leakage_untuned == before.leakage
+        assert point.leakage_upper_90 >= before.leakage_upper_90
+        assert point.leakage_interval >= before.leakage_interval
+        others = [p for p in answer_of(contest, plan, held).points if p.number != number]
+        assert [p for p in after.points if p.number != number] == others
+        assert after.gap == answer_of(contest, plan, held).gap, "what the search saw was not tuned either"

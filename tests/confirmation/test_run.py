@@ -6,18 +6,16 @@ import ast
 import os
 import re
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.helpers.contests import SCALES, searched
+from tests.helpers.drivers import shared_ray, start_driver
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.confirmation import Confirmed, confirm
 from tune_vfl.errors import StudyError
@@ -26,6 +24,9 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.search import load_study
 from tune_vfl.search.runner import Work
+
+if TYPE_CHECKING:
+    import subprocess
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -59,19 +60,13 @@ DRIVER = """
 """
 
 
-def start_driver(journal: Path) -> subprocess.Popen[str]:
-    code = textwrap.dedent(DRIVER)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code, str(journal)], text=True, start_new_session=True, **pipes)
-
-
-def wait_for_records(count: int, process: subprocess.Popen[str]) -> None:
+def wait_for_records(count: int, journal: Path, process: subprocess.Popen[str]) -> None:
     end = time.monotonic() + 300
     while time.monotonic() < end:
         assert process.poll() is None, process.communicate()
-        if len(kept()) >= count:
+        if journal.exists() and len(kept()) >= count:
             return
-        time.sleep(0.5)
+        time.sleep(0.2)
     pytest.fail("the driver did not get going")
 
 
@@ -80,7 +75,7 @@ def interrupt_after(count: int) -> None:
 
     def press() -> None:
         while len(kept()) <= count:
-            time.sleep(0.5)
+            time.sleep(0.2)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=press, daemon=True).start()
@@ -90,8 +85,8 @@ def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_
     scales = SCALES[::2]
     searched(scales=scales).close()
     assert load_study("study").frontier()[0]["confirmed"] is False
-    driver = start_driver(tmp_path / "first")
-    wait_for_records(6, driver)
+    driver = start_driver(DRIVER, tmp_path / "first", ray=shared_ray())
+    wait_for_records(6, tmp_path / "first", driver)
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
     after_kill = kept()
@@ -122,6 +117,29 @@ def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_
     confirmed = {p["number"] for p in load_study("study").frontier() if p["confirmed"]}
     assert confirmed == {p.number for p in ended.answer.points if p.confirmed and p.on_front}
     assert load_study("study").record().confirmation == ended.answer
+
+
+def test_attackers_are_tuned_against_what_stays_once() -> None:
+    searched().close()
+    plain = go(2).answer
+    assert plain is not None
+    work = Work(SimulatedTrainable, {"noise": 0.02})
+    tuned = confirm("study", seeds=2, adaptive=0.5, work=work).answer
+    assert tuned is not None
+    before = {p.number: p for p in plain.points}
+    for point in tuned.points:
+        if not point.confirmed:
+            assert point == before[point.number], "only what stays is worth an attacker's time"
+            continue
+        assert point.tuned is not None
+        leakage = sum(point.tuned.advantages) / 5
+        assert point.leakage_untuned == before[point.number].leakage
+        assert point.leakage == pytest.approx(max(leakage, point.leakage_untuned))
+        assert point.leakage_interval[1] >= before[point.number].leakage_interval[1]
+    assert tuned.knee == plain.knee
+    # A simulated worker that nobody can import any more: whatever is asked again now would fail.
+    assert confirm("study", seeds=2, work=Work(SimulatedTrainable, {"nonsense": 1})).answer == tuned
+    assert confirm("study", seeds=2, adaptive=0.5, work=Work(SimulatedTrainable, {"nonsense": 1})).answer == tuned
 
 
 def test_more_seeds_add_to_those_that_there_are(tmp_path: Path) -> None:

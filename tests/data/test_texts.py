@@ -112,7 +112,7 @@ def test_a_text_is_learnt_defended_and_attacked(root: Path) -> None:
         {"name": "ag_news", "tokens": 10},
         defense="kdk",
         params={"k": 2, "epsilon": 0.2},
-        attacks=["pmc", "grad_cluster"],
+        attacks=[{"name": "pmc", "steps": 50}, "grad_cluster"],
         seeds=1,
         settings=SMALL,
     )

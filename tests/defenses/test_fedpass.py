@@ -257,7 +257,7 @@ def test_it_is_evaluated_on_real_data(model):
 
 
 def test_an_attacker_with_passports_completes_its_model():
-    spec = cell(attacks=[{"name": "pmc", "steps": 100}], training={"epochs": 8}, budget={"seeds": 2, "trials": 1})
+    spec = cell(attacks=[{"name": "pmc", "steps": 50}], training={"epochs": 8}, budget={"seeds": 1, "trials": 1})
     plain, passported = evaluate_pack(spec, [{"where": "top"}, {"where": "both"}])
     assert set(passported.attacks["pmc"].variants) == set(plain.attacks["pmc"].variants)
     assert passported.attacks["pmc"].mean > 0.6

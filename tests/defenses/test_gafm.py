@@ -137,6 +137,18 @@ def test_the_critic_is_a_plain_one_with_its_weights_clipped():
     assert all(not weight.requires_grad for weight in critic.parameters())
 
 
+@pytest.mark.parametrize("sigma", [0.0, 0.01, 2.0])
+def test_the_critic_is_shown_labels_with_noise_of_the_asked_deviation(sigma):
+    y, logits = torch.arange(40) % 2, uniform(40, 1) * 4 - 2
+    defense, noise = made(GafmParams(sigma=sigma, lr=1e-2), seed=5), Stream(5, "critic/noise")
+    twin = Critic(16, lr=1e-2, stream=Stream(5, "critic/init"), device=torch.device("cpu"))
+    for _ in range(3):
+        defense.loss(logits, y, [uniform(40, 1)])
+        twin.step(y + sigma * noise.normal(40), torch.sigmoid(logits.squeeze(-1)), lambda dims: 0.1)
+    for mine, theirs in zip(defense._critic.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-6)
+
+
 def test_a_loss_that_nobody_learns_from_leaves_the_critic_alone():
     defense, y = made(), torch.arange(40) % 2
     before = copy.deepcopy(defense._critic.state_dict())
@@ -175,6 +187,22 @@ def test_only_the_last_pass_counts():
     kept.add(y.float(), y)
     assert not bool(kept.inverted)
     assert kept._held == 10
+
+
+def test_a_pass_is_as_long_for_each_member_of_a_pack_as_alone():
+    y, sizes = torch.arange(5) % 2, (5, 3, 2, 4, 4, 1, 5)
+    together, alone = LastPass(10), [LastPass(10), LastPass(10)]
+    for step, size in enumerate(sizes):
+        scores = torch.stack([uniform(size, seed=step), uniform(size, seed=step + 50)]) + (step % 3 - 1) * y[:size]
+        together.add(scores, y[:size].expand(2, size))
+        for member, kept in enumerate(alone):
+            kept.add(scores[member], y[:size])
+        assert together.inverted.tolist() == [bool(kept.inverted) for kept in alone]
+        held = list(sizes[: step + 1])
+        while sum(held) - held[0] >= 10:  # a step leaves once those after it are a whole pass
+            held.pop(0)
+        assert together._held == alone[0]._held == sum(held)
+        assert sum(part.shape[-1] for part, _ in together._steps) == sum(held)
 
 
 def test_predictions_are_turned_round_for_those_members_that_need_it():

@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 from tune_vfl.defenses.kdk import Kdk, KdkParams
 from tune_vfl.defenses.parts import teachers
 from tune_vfl.defenses.parts.teacher_labels import class_ranks, soft_labels
-from tune_vfl.defenses.parts.teachers import Teacher, TeacherMemory, TeacherRecipe, find_teachers, train_teacher
+from tune_vfl.defenses.parts.teachers import (
+    Teacher,
+    TeacherMemory,
+    TeacherRecipe,
+    find_teachers,
+    recipe_of,
+    train_teacher,
+)
 from tune_vfl.errors import UsageError
+from tune_vfl.models.layers import stack_of
+from tune_vfl.seeds import Stream
 from tune_vfl.testing.gradients import softmax_gradient
 
 
@@ -86,6 +95,32 @@ def test_with_the_teacher_as_anchor_the_labels_are_as_right_as_the_teacher():
     right = (defense.labels(y, torch.arange(300)).argmax(-1) == y).double().mean().item()
     assert right == pytest.approx(defense.logged()["teacher_accuracy"][0])
     assert right < 1
+
+
+def test_a_teacher_is_a_plain_network_whose_rate_falls_after_a_half_and_after_four_fifths():
+    (x, y), recipe = problem(rows=50), TeacherRecipe((8,), 1e-2, 10, 16)
+    twin = torch.nn.Sequential(*stack_of([6, 8, 4], torch.nn.ReLU, stream=Stream(3, "teacher/weights")))
+    order = Stream(3, "teacher/order")
+    optimizer = torch.optim.Adam(twin.parameters())
+    for rate in [1e-2] * 5 + [1e-3] * 3 + [1e-4] * 2:
+        optimizer.param_groups[0]["lr"] = rate
+        for rows in order.permutation(50).split(16):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(twin(x[rows]), y[rows]).backward()
+            optimizer.step()
+    found = train_teacher(x, y, 3, recipe, 4)
+    with torch.no_grad():
+        believed = twin(x).softmax(-1)
+        torch.testing.assert_close(found.probabilities, believed, rtol=0, atol=1e-5)
+        other = train_teacher(x, y, 3, recipe, 4, asked=x[:5] + 1)
+        torch.testing.assert_close(other.probabilities, twin(x[:5] + 1).softmax(-1), rtol=0, atol=1e-5)
+    assert found.accuracy == other.accuracy == pytest.approx((believed.argmax(-1) == y).double().mean().item())
+
+
+def test_the_teacher_is_trained_for_the_published_epochs_unless_somebody_says_otherwise():
+    assert recipe_of(KdkParams()) == TeacherRecipe(hidden=(64, 64), lr=1e-3, epochs=20, batch_size=128)
+    given = KdkParams(teacher_hidden=(5,), teacher_lr=0.1, teacher_epochs=3, teacher_batch_size=7)
+    assert recipe_of(given) == TeacherRecipe(hidden=(5,), lr=0.1, epochs=3, batch_size=7)
 
 
 def test_members_share_teachers_by_content(monkeypatch):

@@ -193,7 +193,7 @@ def test_what_cannot_be_is_refused_with_the_reason():
     assert "honest" in problem
 
 
-def trained(epochs=200, **params):
+def trained(epochs=100, **params):
     """Accuracy on test rows of a small training through the real loop, and its network."""
     pack = Pack((0,), None)
     defense = Labobf(LabobfParams(**params), num_classes=2, embedding_dims=[5])
@@ -225,7 +225,13 @@ def raw(**changes):
 
 
 def test_it_is_evaluated_with_the_attack_that_knows_its_column():
-    cell = resolve(raw(attacks=[{"name": "pmc", "steps": 60}], training={"epochs": 60, "lr": 0.01}))
+    cell = resolve(
+        raw(
+            attacks=[{"name": "pmc", "steps": 20}],
+            training={"epochs": 60, "lr": 0.01},
+            budget={"trials": 1, "seeds": 1},
+        )
+    )
     assert cell.model.options["head"] == "scalar"
     [outcome] = evaluate_pack(cell, [{}])
     assert outcome.outcome == "ok", outcome.reason

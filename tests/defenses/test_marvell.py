@@ -186,6 +186,34 @@ def test_the_remaining_divergence_is_logged():
     assert defense.logged()["sum_kl"][0] == pytest.approx(expected, rel=1e-6)
 
 
+def test_the_divergence_is_a_mean_over_the_batches_with_both_classes_once_each_member_had_one():
+    (first, y), (second, _) = batch(), batch(spread=(0.2, 0.5))
+    pack = Marvell([MarvellParams()] * 2, num_classes=2, embedding_dims=[8])
+    pack.setup(y.expand(2, -1), torch.arange(200).expand(2, 200), seed=[0, 0])
+    pack.cut_gradient(torch.stack([first, first]), y=torch.stack([y, torch.ones_like(y)]))
+    assert pack.logged() == {}
+    pack.cut_gradient(torch.stack([second, second]), y=y.expand(2, -1))
+    left = []
+    for grad in (first, second):
+        stats = class_statistics(grad, y)
+        left.append(solution(*stats.variances[:, 0], 8, stats.gap[0], stats.share[0], stats.gap[0])[4])
+    assert left[0] != pytest.approx(left[1])
+    assert pack.logged()["sum_kl"] == pytest.approx([np.mean(left), left[1]], rel=1e-6)
+
+
+def test_each_party_keeps_its_own_last_noise_and_draws():
+    grad, y = batch()
+    defense = Marvell(MarvellParams(), num_classes=2, embedding_dims=[8, 8])
+    defense.setup(y, torch.arange(200), seed=0)
+    one, other = (defense.cut_gradient(grad, y=y, party=k) - grad for k in (0, 1))
+    assert abs(np.corrcoef(one.flatten(), other.flatten())[0, 1]) < 0.1
+    torch.testing.assert_close(marvell().cut_gradient(grad, y=y) - grad, one)
+    defense.cut_gradient(3 * grad, y=y, party=1)
+    only = torch.ones_like(y)
+    lengths = [(defense.cut_gradient(grad, y=only, party=k) - grad).square().mean().sqrt().item() for k in (0, 1)]
+    assert lengths[1] / lengths[0] == pytest.approx(3, rel=0.1)
+
+
 def test_a_batch_that_lacks_a_class_takes_the_noise_of_the_last_one_that_had_both():
     grad, y = batch()
     defense = marvell(budget=3.0)

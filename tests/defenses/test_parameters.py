@@ -1,10 +1,13 @@
 """How a defense reads its parameters: by a getter or a name, alone and in a pack, and those that may be left out."""
 
+import math
+from pathlib import Path
 from typing import get_args, get_origin
 
 import pytest
 import torch
-from pydantic import Field
+import yaml
+from pydantic import Field, ValidationError
 
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.spec import Strict
@@ -60,3 +63,55 @@ def test_the_parameters_that_a_type_checker_sees_are_those_that_are_built(name):
     # A subclass may narrow its base's parameters, never replace them.
     assert all(issubclass(DEFENSES[name].Params, params) for params in said)
     assert said or not DEFENSES[name].Params.model_fields
+
+
+OF_OUR_OWN = {"gafm_marvell", "grad_perturb"}  # defaults that join two papers' settings, or that nobody published
+
+
+@pytest.mark.parametrize("name", sorted(set(DEFENSES.names()) - OF_OUR_OWN))
+def test_defaults_are_a_published_setting_where_there_is_any(name):
+    file = Path(__file__).parents[2] / f"search_spaces/{name}.yaml"
+    spaces = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
+    published = [entry["params"] for space in spaces.values() for entry in space.get("published", ())]
+    defaults = DEFENSES[name].Params().model_dump()
+    assert not published or any(setting.items() <= defaults.items() for setting in published)
+
+
+NUMBERS = [
+    (name, field)
+    for name in DEFENSES.names()
+    for field, info in DEFENSES[name].Params.model_fields.items()
+    if info.annotation in (float, float | None)
+]
+
+
+@pytest.mark.parametrize(("name", "field"), NUMBERS)
+def test_no_number_of_a_defense_is_infinite_or_missing(name, field):
+    for bad in (math.inf, math.nan):
+        with pytest.raises(ValidationError, match=field):
+            DEFENSES[name].Params(**{field: bad})
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "taken", "refused"),
+    [
+        ("marvell", "budget", (0, 1000), (-0.01, 1000.1)),
+        ("gafm", "delta", (0, 0.5), (-0.01, 0.51)),
+        ("gafm", "gamma", (0, 1e9), (-0.01,)),
+        ("gafm", "sigma", (0, 1e9), (-0.01,)),
+        ("gafm", "clip", (1e-9, 1e9), (0,)),
+        ("gafm", "lr", (1e-9, 1e9), (0,)),
+        ("gafm", "hidden", (1, 1000), (0,)),
+        ("kdk", "k", (2, 1000), (1,)),
+        ("kdk", "epsilon", (0, 0.999), (-0.01, 1)),
+        ("kdk", "teacher_lr", (1e-9, 1e9), (0,)),
+        ("kdk", "teacher_epochs", (1, 1000), (0,)),
+        ("kdk", "teacher_batch_size", (1, 10_000), (0,)),
+    ],
+)
+def test_where_a_parameter_ends(name, field, taken, refused):
+    for value in taken:
+        assert getattr(DEFENSES[name].Params(**{field: value}), field) == value
+    for value in refused:
+        with pytest.raises(ValidationError, match=field):
+            DEFENSES[name].Params(**{field: value})

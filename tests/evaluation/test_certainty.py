@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers.cells import cells
 from tune_vfl.evaluation.alone import alone, guessed
-from tune_vfl.evaluation.certainty import certainties, intervals_of
+from tune_vfl.evaluation.certainty import advantages_of, candidates_of, certainties, intervals_of, names_of
 from tune_vfl.evaluation.checks import checks_of_setting, checks_of_undefended
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
@@ -54,6 +54,90 @@ def test_one_seed_has_no_interval():
     assert (sure.utility_interval, sure.leakage_interval, sure.leakage_upper_90) == (None, None, None)
     assert intervals_of(lone.attacks["a"]) == {"interval": None, "advantage_interval": None}
     assert not next(c for c in checks_of_setting(lone, sure) if c.name == "seeds").ok
+
+
+def test_intervals_of_one_attack_are_student_s_and_end_at_zero_and_one():
+    values, gains = [0.7, 0.75, 0.86], [0.4, 0.5, 0.72]
+    found = intervals_of(attack(values))
+    for numbers, (low, high) in ((values, found["interval"]), (gains, found["advantage_interval"])):
+        half = 2.919986 * np.std(numbers, ddof=1) / np.sqrt(3)  # the 95% quantile of t with 2 degrees of freedom
+        assert (low, high) == pytest.approx((np.mean(numbers) - half, min(1.0, np.mean(numbers) + half)), abs=1e-6)
+    assert intervals_of(attack(values, advantages=[])) == {"interval": None, "advantage_interval": None}
+    assert intervals_of(attack([0.6, 0.7]))["interval"][0] == pytest.approx(0.65 - 6.313752 * 0.05, abs=1e-6)
+
+
+def test_a_candidate_that_is_not_defined_everywhere_is_stood_in_for_by_another_of_its_attack():
+    one = outcome([0.9, 0.91], {"a": [0.7, 0.8]})
+    two = one.model_copy(
+        update={
+            "attacks": {
+                "a": attack([0.6, 0.7], candidates={"v": [0.6, 0.7], "w": [0.9, 0.95]}),
+                "b": attack([0.5, 0.6]),
+            }
+        }
+    )
+    assert names_of([one, two]) == [("a", "v"), ("a", "w"), ("b", "v")]
+    both = [one, two.model_copy(update={"attacks": {"a": two.attacks["a"]}})]
+    gains = advantages_of(both, [("a", "v"), ("a", "w")])
+    assert gains.shape == (2, 2, 2)
+    np.testing.assert_allclose(gains[0], [[0.4, 0.6], [0.2, 0.4]])
+    np.testing.assert_allclose(gains[1], [[0.4, 0.6], [0.8, 0.9]])
+    # What was written before candidates were kept has its best variant, and before floors by seed one for all.
+    old = attack([0.7, 0.8], candidates={}, floors=[])
+    assert candidates_of(old) == {"v": [0.7, 0.8]}
+    older = one.model_copy(update={"attacks": {"a": old}})
+    np.testing.assert_allclose(advantages_of([older], [("a", "v")]), [[[0.4, 0.6]]])
+
+
+def test_an_answer_carries_the_intervals_and_says_what_is_missing():
+    (sure,) = certainties([outcome([0.9, 0.92, 0.94], {"a": [0.6, 0.62, 0.64]})])
+    assert sure.numbers() == {
+        "utility_interval": list(sure.utility_interval),
+        "leakage_interval": list(sure.leakage_interval),
+        "leakage_worst_seed": sure.leakage_worst_seed,
+        "undecided": False,
+    }
+    low, high = sure.leakage_interval
+    assert sure.leakage_worst_seed == pytest.approx(0.24)
+    assert low < 0.24 < sure.leakage_upper_90 < high
+    (alone,) = certainties([outcome([0.9], {"a": [0.6]})])
+    assert alone.numbers() == {
+        "utility_interval": None,
+        "leakage_interval": None,
+        "leakage_worst_seed": pytest.approx(0.2),
+        "undecided": False,
+    }
+    (unattacked,) = certainties([Outcome(outcome="ok", utility=Score.of("auc", [0.9, 0.95]), attacks={}, leakage=0.0)])
+    assert (unattacked.leakage_interval, unattacked.leakage_worst_seed, unattacked.undecided) == (None, 0.0, False)
+    assert certainties([]) == []
+
+
+@pytest.mark.parametrize(("floor", "named"), [(0.5, False), (0.89, False), (0.91, True), (1.0, False)])
+def test_a_floor_that_leaves_less_than_a_tenth_is_named(floor, named):
+    gains = {"advantages": [0.0, 0.0], "floors": [floor] * 2}
+    found = Outcome(
+        outcome="ok",
+        utility=Score.of("auc", [0.9, 0.91]),
+        attacks={
+            "a": AttackScore(
+                **Score.of("leak_auc", [0.9, 0.91]).model_dump(), variant="v", floor=floor, advantage=0.0, **gains
+            )
+        },
+        leakage=0.0,
+    )
+    (sure,) = certainties([found])
+    assert sure.amplified == ({"a": pytest.approx(1 / (1 - floor))} if named else {})
+
+
+def test_other_rows_count_as_far_as_seeds_share_them():
+    settings = outcome([0.9, 0.92, 0.94], {"a": [0.6, 0.62, 0.64]})
+    plain = np.diff(certainties([settings])[0].utility_interval)[0] / 2
+    for shared, variances in ((1.0, [1e-4, 2e-4, 3e-4]), (0.25, [1e-4, 2e-4, 3e-4]), (1.0, [1e-4, 2e-4])):
+        tested = settings.model_copy(update={"utility_variance": variances, "rows_shared": shared})
+        low, high = certainties([tested])[0].utility_interval
+        more = shared * 2e-4 if len(variances) == 3 else 0.0
+        assert min(1.0, 0.92 + np.hypot(plain, 1.644854 * np.sqrt(more))) == pytest.approx(high)
+        assert 0.92 - low == pytest.approx(np.hypot(plain, 1.644854 * np.sqrt(more)))
 
 
 def test_other_rows_widen_a_utility_and_more_undefended_seeds_narrow_all():

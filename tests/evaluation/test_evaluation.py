@@ -141,7 +141,7 @@ def test_what_cannot_be_stacked_is_run_one_by_one() -> None:
                 "dataset": "digits",
                 "model": {"name": "cnn"},
                 "defense": "gradient_compression",
-                "attacks": [QUICK_PMC],
+                "attacks": [{**QUICK_PMC, "steps": 20}],
                 "training": {"epochs": 1},
                 "budget": {"trials": 1, "seeds": 2},
             }

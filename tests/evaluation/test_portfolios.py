@@ -32,6 +32,14 @@ def test_what_is_for_two_classes_or_another_architecture_is_left_out():
     assert "direct" in names(cell_of("default", dataset="digits", settings=["model.top=none"]))
 
 
+def test_what_only_a_defense_that_mixes_lets_a_party_know_is_read_under_it_alone():
+    usual = {"grad_cluster", "gradient_completion", "pmc"}
+    for defense, more in (("none", set()), ("mixup", {"unmix"}), ("instahide", {"unmix"})):
+        assert set(names(cell_of("default", dataset="digits", defense=defense))) == usual | more
+    with pytest.raises(SpecError, match="'unmix' reads mixtures, which only instahide, mixup bring along, not laplace"):
+        cell_of("unmix")
+
+
 def test_no_portfolio_of_labels_has_an_oracle_and_default_shares_one_training():
     for portfolio in ("default", "thorough"):
         for name in names(cell_of(portfolio)):

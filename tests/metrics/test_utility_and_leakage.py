@@ -104,6 +104,17 @@ def test_undefined_is_nan_and_never_a_number():
     assert math.isnan(leakage.advantage(math.nan, 0.5))
 
 
+@pytest.mark.parametrize("metric", ["auc", "accuracy", "balanced_accuracy", "f1", "top5"])
+@pytest.mark.parametrize("classes", [2, 7])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_one_score_that_is_not_finite_leaves_a_utility_undefined(metric, classes, bad):
+    y = np.arange(3 * classes) % classes
+    scores = np.eye(classes)[y]
+    assert utility(metric, scores, y) == 1.0
+    scores[4, 1] = bad
+    assert math.isnan(utility(metric, scores, y))
+
+
 def test_rows_without_an_answer_are_wrong_for_every_label():
     scores = np.array([[0.0, 0.0, 0.0], [np.nan, 1.0, 0.0], [0.0, 1.0, 0.0]])
     assert leakage.predictions(scores).tolist() == [-1, -1, 1]
@@ -121,6 +132,9 @@ def test_binary_scores_predict_by_the_middle_of_their_range_unless_they_are_hard
 def test_top5_counts_ties_like_argmax():
     scores = np.tile(np.r_[1.0, np.zeros(7)], (8, 1))
     assert leakage.top5(scores, np.arange(8)) == 5 / 8
+    assert leakage.top5(np.zeros((3, 8)), np.arange(3)) == 0.0  # rows that predict nothing
+    assert leakage.top5(np.vstack([scores[:2], np.zeros((2, 8))]), np.array([0, 7, 0, 1])) == 1 / 4
+    assert math.isnan(leakage.top5(np.zeros((0, 8)), np.zeros(0, dtype=int)))
 
 
 def test_f1_of_constants():

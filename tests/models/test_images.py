@@ -99,7 +99,7 @@ def test_the_last_convolutions_leave_the_places_that_are_stated(
 
 def test_all_pixels_of_small_images_count() -> None:
     for name in DEEP:
-        net, seen = bottom(name, (1, 8, 4)), torch.zeros(1, 8, 4)
+        net, seen = bottom(name, (1, 8, 4)).requires_grad_(False), torch.zeros(1, 8, 4)
         for start in range(4):
             x = torch.rand(32, 1, 8, 4, generator=torch.Generator().manual_seed(start), requires_grad=True)
             net(x).square().sum().backward()
@@ -271,7 +271,11 @@ def images(tmp_path: Path) -> dict[str, object]:
     return {"name": "npz", "path": str(tmp_path / "images.npz")}
 
 
-@pytest.mark.parametrize("name", DEEP)
+# A resnet50 takes half a minute, and goes the way of the other two resnets.
+BY_HAND = {"resnet50": pytest.mark.slow}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=BY_HAND.get(name, ())) for name in DEEP])
 def test_a_whole_evaluation_with_completion_of_a_bottom_that_trains_on(name: str, images: dict[str, object]) -> None:
     # 63 training rows in batches of 31 leave a last batch of one row.
     answer = evaluate(

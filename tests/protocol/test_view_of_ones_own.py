@@ -9,6 +9,7 @@ from tune_vfl.attacks import Direction, GradCluster, Mean, Median, Norm, Pmc, Vi
 from tune_vfl.errors import NotGrantedError
 from tune_vfl.metrics import leak_auc
 from tune_vfl.protocol.view import Recording
+from tune_vfl.seeds import Stream, Streams
 
 G = torch.Generator().manual_seed(1)
 Y = (torch.rand(600, generator=G) < 0.3).long()
@@ -80,3 +81,69 @@ def test_a_bottom_model_is_copied_and_stays_as_it_is():
     answers = Pmc(Pmc.Params(variants=("mixmatch_unfrozen",), steps=20)).run(view)
     assert torch.isfinite(answers["mixmatch_unfrozen"].scores).all()
     assert torch.equal(bottom.weight, before)
+
+
+@pytest.mark.parametrize(
+    "view_with",
+    [
+        lambda **seed: View.from_gradients(GRADIENTS, labels=Y, **seed),
+        lambda **seed: View.from_embeddings(GRADIENTS, (KNOWN, Y[KNOWN]), num_classes=2, **seed),
+    ],
+    ids=["gradients", "embeddings"],
+)
+def test_what_is_drawn_follows_the_seed_which_is_0_unless_it_is_named(view_with):
+    for view, seed in ((view_with(), 0), (view_with(seed=7), 7)):
+        assert torch.equal(view.streams["noise"].normal(5), Stream(seed, "noise").normal(5))
+        assert (view.lead, view.num_classes) == ((), 2)
+
+
+def test_an_oracle_of_ones_own_judges_each_fold_by_the_others_and_the_prior_counts_all():
+    view = View.from_gradients(GRADIENTS, labels=Y, seed=3)
+    recording = view.recording("last")
+    assert torch.equal(recording.ids, torch.arange(600))
+    assert torch.equal(recording.gradients, GRADIENTS)
+    torch.testing.assert_close(view.class_prior, Y.bincount() / 600)
+    found = view.class_oracle.of(recording.gradients, recording.ids, "mean")
+    by_key = Stream(3, "class_oracle/folds").uniform(600)[Y == 1].argsort()
+    in_order = found.folds[Y == 1][by_key]
+    assert torch.equal(in_order, (in_order[0] + torch.arange(len(in_order))) % 10)
+    for fold in range(10):
+        center = GRADIENTS[(Y == 1) & (found.folds != fold)].mean(0)
+        torch.testing.assert_close(found.without[fold, 1], center)
+
+
+def test_without_a_number_one_hint_is_given_where_there_is_any():
+    view = View.from_gradients(GRADIENTS, batch_size=200, known=(KNOWN, Y[KNOWN]))
+    hints = view.positive_hints(view.recording("last"))
+    first = [next(int(at) for at in KNOWN if Y[at] == 1 and start <= at < start + 200) for start in (0, 200, 400)]
+    assert hints.tolist() == [[at] for at in first]
+    nobody = View.from_gradients(GRADIENTS, batch_size=200, known=(KNOWN[:3], torch.zeros(3, dtype=torch.int64)))
+    assert nobody.positive_hints(nobody.recording("last"), 2).tolist() == [[-1, -1]] * 3
+
+
+def test_rows_to_say_something_of_stand_in_for_one_another():
+    with_test = View.from_embeddings(GRADIENTS, (KNOWN, Y[KNOWN]), num_classes=2, test=GRADIENTS[5:9])
+    assert torch.equal(with_test.features.test, GRADIENTS[5:9])
+    without = View.from_embeddings(GRADIENTS, (KNOWN, Y[KNOWN]), num_classes=2)
+    assert torch.equal(without.features.test, GRADIENTS[:1])
+    assert torch.equal(without.bottom()(GRADIENTS), GRADIENTS)
+    assert (without.auxiliary.ids is KNOWN, without.auxiliary.labels.tolist()) == (True, Y[KNOWN].tolist())
+
+
+def test_grants_of_a_view_can_be_replaced_and_the_others_stay():
+    view = View.from_gradients(GRADIENTS, labels=Y)
+    other = view.holding(class_prior=torch.tensor([0.5, 0.5]), features="mine")
+    assert other.class_prior.tolist() == [0.5, 0.5]
+    assert other.granted("features") == "mine"
+    assert other.recording("last") is view.recording("last")
+    assert view.class_prior.tolist() != [0.5, 0.5]
+
+
+def test_restarts_and_draws_are_guessed_from_streams_of_their_own():
+    asked = []
+    view = View("mine", (), 2, Streams(0), dict.fromkeys(("known_bottom", "open_bottom"), asked.append))
+    view.known_bottom()
+    view.known_bottom(2)
+    view.open_bottom()
+    view.open_bottom(3)
+    assert asked == ["known_bottom/0", "known_bottom/2", "open_bottom/0", "open_bottom/3"]

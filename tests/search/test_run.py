@@ -4,14 +4,13 @@ import math
 import os
 import re
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
+from tests.helpers.drivers import shared_ray, start_driver
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, TuneVflError
 from tune_vfl.ledger.ledger import Ledger
@@ -72,9 +71,9 @@ def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
 
 
 def test_more_budget_and_another_spec():
-    go(budget={"trials": 4}, defense=WIDE)
+    go(budget={"trials": 4}, defense=WIDE, resources=ALONE)
     with pytest.raises(StudyError, match="resume study --trials"):
-        go(budget={"trials": 5}, defense=WIDE)
+        go(budget={"trials": 5}, defense=WIDE, resources=ALONE)
     study = resume("study", 7, progress=False, listeners=(), work=Work(SimulatedTrainable, {}))
     check_ledger(study.record(), 7)
 
@@ -183,9 +182,13 @@ def test_a_broken_listener_is_warned_of_once_and_the_others_hear_everything(capf
     assert capfd.readouterr().err.count("Broken failed") == 1
 
 
-def test_no_time_left_asks_nothing_more(capfd):
-    # Ray and its workers may take seconds to start; 400 trials of 0.3 s take two workers a minute.
-    ended = go({"sleep": 0.3}, defense=WIDE, budget={"trials": 400, "minutes": 0.2}, progress=True)
+def test_no_time_left_asks_nothing_more(capfd, monkeypatch):
+    heard = Listening()
+    # The half hour is over once the first trial is told: how long a worker takes to start must not matter.
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (3600 if heard.trials else 0))
+    monkeypatch.setattr("tune_vfl.search.searcher.time", clock)
+    budget = {"trials": 400, "minutes": 30}
+    ended = go({"sleep": 0.05}, defense=WIDE, budget=budget, progress=True, resources=ALONE, listeners=(heard,))
     record = ended.record()
     assert record.running == 0
     assert 0 < record.waiting < 400
@@ -213,28 +216,18 @@ DRIVER = """
 """
 
 
-def start_driver(journal, sleep=0.25):
-    code = textwrap.dedent(DRIVER)
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(journal), str(sleep)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
 def test_a_driver_that_is_cut_off_goes_on_alone_until_it_is_taken_over(postgres, monkeypatch, tmp_path):
     """The split brain: every session of the server is ended, and a second search of the same study begins."""
     monkeypatch.setenv("TUNE_VFL_STORAGE", postgres.fresh())
-    driver = start_driver(tmp_path / "journal")
+    journal = tmp_path / "journal"
+    driver = start_driver(DRIVER, journal, 0.25)
     fields = {"defense": WIDE, "budget": {"trials": 24}, "resources": {"pack": 2}}
     try:
-        wait_for_trials(4, driver)
+        wait_for_trials(4, journal, driver)
         assert postgres.end_sessions()
         with pytest.raises(StudyError, match=rf"process {driver.pid} on .* --take-over"):
             go(**fields)
-        wait_for_trials(6, driver)
+        wait_for_trials(6, journal, driver)
         record = go(take_over=True, **fields).record()
         _, err = driver.communicate(timeout=300)
     finally:
@@ -248,22 +241,21 @@ def test_a_driver_that_is_cut_off_goes_on_alone_until_it_is_taken_over(postgres,
     assert Ledger.open("study").record().trials == record.trials, "nothing came after the end"
 
 
-def wait_for_trials(count, process):
+def wait_for_trials(count, journal, process):
     end = time.monotonic() + 300  # a machine that is busy with other tests takes its time
     while time.monotonic() < end:
         assert process.poll() is None, process.communicate()
-        try:
-            if len(Ledger.open("study").record().trials) >= count:
-                return
-        except StudyError:
-            pass
+        # Before the first trial there is nothing to open a ledger for, which takes more than a look at a file.
+        if journal.exists() and len(Ledger.open("study").record().trials) >= count:
+            return
         time.sleep(0.1)
     pytest.fail("the driver did not get going")
 
 
 def test_kill_9_in_the_middle_then_resume(tmp_path):
-    driver = start_driver(tmp_path / "journal")
-    wait_for_trials(6, driver)
+    journal = tmp_path / "journal"
+    driver = start_driver(DRIVER, journal, 0.25)
+    wait_for_trials(6, journal, driver)
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
     left = Ledger.open("study").record()
@@ -278,8 +270,9 @@ def test_kill_9_in_the_middle_then_resume(tmp_path):
 
 
 def test_ctrl_c_lets_running_packs_finish_and_says_how_to_resume(tmp_path):
-    driver = start_driver(tmp_path / "journal")
-    wait_for_trials(4, driver)
+    journal = tmp_path / "journal"
+    driver = start_driver(DRIVER, journal, 0.25)
+    wait_for_trials(4, journal, driver)
     # As a terminal does it: to the whole process group, Ray's processes included.
     os.killpg(driver.pid, signal.SIGINT)
     out, err = driver.communicate(timeout=180)
@@ -290,13 +283,14 @@ def test_ctrl_c_lets_running_packs_finish_and_says_how_to_resume(tmp_path):
     assert record.running == 0
     assert record.by_outcome().keys() == {"ok", "running", "waiting"}, "nothing was lost"
     assert 0 < record.waiting < 24
-    started = len(re.findall(r"scale", (tmp_path / "journal").read_text()))
+    started = len(re.findall(r"scale", journal.read_text()))
     assert started == len(record.trials), "every started trial was told"
 
 
 def test_a_second_ctrl_c_leaves_at_once(tmp_path):
-    driver = start_driver(tmp_path / "journal", sleep=3.0)
-    wait_for_trials(2, driver)
+    journal = tmp_path / "journal"
+    driver = start_driver(DRIVER, journal, 3.0, ray=shared_ray())
+    wait_for_trials(0, journal, driver)
     os.kill(driver.pid, signal.SIGINT)
     while "press Ctrl-C again" not in (line := driver.stderr.readline()):
         assert line, "the first Ctrl-C was not answered"

@@ -22,6 +22,7 @@ def test_the_golden_seeds():
     assert found.narrow
     assert found.objective == pytest.approx(found.excess / 0.1)
     assert found.magnification == pytest.approx(1 / 0.041)
+    assert found.objective_share == pytest.approx(0.041 / 0.1)
 
 
 @settings(deadline=None)
@@ -34,6 +35,9 @@ def test_pseudo_values_average_to_the_ratio_of_means(rows):
     assert found.excess_by_seed.mean() == pytest.approx(found.excess)
     assert found.narrow == (found.headroom < 0.1)
     assert found.objective <= found.value + 1e-12 or found.value < 0
+    assert found.objective == pytest.approx(found.value * found.objective_share)
+    assert found.objective_share == pytest.approx(min(1.0, found.headroom / 0.1))
+    assert found.magnification == pytest.approx(1 / found.headroom)
 
 
 @settings(deadline=None)

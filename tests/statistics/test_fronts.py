@@ -51,6 +51,14 @@ def test_the_chance_of_two_points_in_closed_form():
     assert membership(found) == pytest.approx(1 - found.max(1))
 
 
+def test_without_noise_a_gain_of_just_the_tolerance_is_as_good_as_none():
+    points = np.array([[0.5, 0.5], [0.5, 0.5], [0.75, 0.25]])
+    found = chances(points, 0.0, 0.0, utility=0.0, leakage=0.0)
+    assert found.tolist() == [[0.0, 0.25, 1.0], [0.25, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    assert chances(points, 0.0, 0.0, utility=0.25, leakage=0.0)[0].tolist() == [0.0, 0.0, 0.5]
+    assert chances(points, 0.0, 0.0, utility=0.0, leakage=0.5)[0].tolist() == [0.0, 0.0, 0.0]
+
+
 @settings(deadline=None)
 @given(clouds)
 def test_without_noise_and_tolerance_it_is_the_front_of_strict_dominance(points):
@@ -103,6 +111,8 @@ def test_groups_do_not_grow_by_small_steps():
     half = certain(points[:, 0], 0.004), certain(points[:, 1], 0.02)
     # 90% half-widths are 1.86 standard errors: .0074 and .037. Two steps are one too many.
     assert merged([3, 2, 1, 0], *half) == [[0, 1], [2], [3]]
+    pairs = np.array([[0.90, 0.40], [0.895, 0.38], [0.87, 0.30], [0.865, 0.28]])
+    assert merged(range(4), certain(pairs[:, 0], 0.004), certain(pairs[:, 1], 0.02)) == [[0, 1], [2, 3]]
     # Equal utility does not merge what leaks differently.
     apart = np.array([[0.9, 0.4], [0.9, 0.1]])
     assert merged([0, 1], certain(apart[:, 0], 0.01), certain(apart[:, 1], 0.02)) == [[0], [1]]
@@ -155,6 +165,13 @@ def test_the_export_keeps_its_bound_and_gives_up_nothing_below_it(points, cap):
         assert points[chosen, 0] == meeting[:, 0].max()
 
 
+def test_a_bound_that_is_just_the_cap_keeps_it_and_of_equals_the_first_is_taken():
+    assert export_choice([0.7, 0.9, 0.9, 0.95], [0.1, 0.2, 0.2, 0.21], 0.2) == 1
+    assert export_choice([0.7, 0.9], [0.2, 0.3], 0.2) == 0
+    assert export_choice([0.7, 0.9], [0.21, 0.3], 0.2) is None
+    assert export_choice([-2.0, -1.0], [0.1, 0.3], 0.2) == 0
+
+
 GOLDEN_SEEDS = [
     (0.8, (0.002, 0.006, 0.01), {0.002: (3, 23, 63), 0.005: (2, 5, 11), 0.01: (2, 2, 3)}),
     (0.5, (0.002, 0.006, 0.01), {0.002: (7, 57, 156), 0.005: (2, 10, 26), 0.01: (2, 3, 7)}),
@@ -166,6 +183,19 @@ GOLDEN_SEEDS = [
 def test_the_golden_numbers_of_seeds(rho, deviations, rows):
     found = {d: tuple(seeds_to_separate(d, sd, rho, most=400) for sd in deviations) for d in rows}
     assert found == rows
+
+
+def test_the_search_for_a_number_of_seeds_ends_where_it_is_told_to():
+    enough = seeds_to_separate(0.05, 0.08, 0.3)
+    assert seeds_to_separate(0.05, 0.08, 0.3, most=enough) == enough
+    assert seeds_to_separate(0.05, 0.08, 0.3, most=enough - 1) is None
+    assert seeds_to_separate(-0.05, 0.08, 0.3) == enough
+    assert seeds_to_separate(0.05, 0.08, 0.3, power=0.9) > enough > seeds_to_separate(0.05, 0.08, 0.3, power=0.7)
+    assert seeds_to_separate(0.05, 0.08, 0.3, confidence=0.95) > enough
+    assert seeds_to_separate(0.001, 0.1, 0.0) is None  # 10,000 do not suffice
+    assert seeds_to_separate(0.05, 0.08, 0.3) == seeds_to_separate(0.05, 0.08, 0.3, confidence=0.9, power=0.8)
+    # About 12.4 (1 - rho) sd^2 / difference^2.
+    assert seeds_to_separate(0.01, 0.1, 0.5) == pytest.approx(620, rel=0.01)
 
 
 def test_the_number_of_seeds_gives_the_power_it_promises():

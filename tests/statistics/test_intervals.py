@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -145,7 +147,11 @@ def test_new_rows_add_their_own_variance():
 
 def test_delong_in_closed_form():
     # Without ties and with one negative, the AUC is the share of positives above it; the negative has no spread.
-    assert np.isnan(delong_variance([0.1, 0.2, 0.3], [1, 1, 0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # undefined, and no division that went wrong
+        assert np.isnan(delong_variance([0.1, 0.2, 0.3], [1, 1, 0]))
+        assert np.isnan(delong_variance([0.1, 0.2, 0.3], [0, 1, 0]))
+        assert delong_variance([0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]) == 0.0
     scores, y = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 1, 0, 1])
     # Placements of the positives 1/2 and 1, of the negatives 1 and 1/2: a variance of 1/8 each, over 2 rows.
     assert delong_variance(scores, y) == pytest.approx(1 / 8)
@@ -164,6 +170,9 @@ def test_satterthwaite():
     assert satterthwaite((1.0, 0.0), (4.0, 9.0)) == 4
     assert satterthwaite((1e-200, 1e-200), (4.0, 4.0)) == pytest.approx(8)
     assert satterthwaite((0.0, 0.0), (4.0, 9.0)) == 4
+    several = satterthwaite((np.array([0.0, 1.0, 2e-9]), np.array([0.0, 3.0, 0.0])), (4.0, 9.0))
+    assert several == pytest.approx([4, 16 / (1 / 4 + 9 / 9), 4])
+    assert satterthwaite((1.0, np.array([1.0, 0.0])), (4.0, 4.0)) == pytest.approx([8, 4])
 
 
 def test_equal_numbers_have_no_width():

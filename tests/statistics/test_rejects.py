@@ -129,6 +129,8 @@ def test_a_point_that_failed_is_not_kept_and_stops_nobody():
     assert not found.kept[0]
     assert found.settled.all()
     assert np.isnan(found.member[0])
+    assert np.isfinite(found.member[1:]).all()
+    assert found.kept.tolist() == [p % 3 != 2 and p != 0 for p in range(9)]  # the others are decided as ever
     waiting = plan(np.where(cut, u, np.nan), np.where(cut, x, np.nan))
     assert not waiting.done
     nobody = plan(np.full((3, 4), np.nan), np.full((1, 3, 4), np.nan), lost=np.ones(3, dtype=bool))

@@ -58,7 +58,7 @@ def trial_runs(study="test-study"):
 
 
 def front_of(record):
-    return sorted(standing(record.trials, record.reference_point).front)
+    return sorted(standing(record).front)
 
 
 def frozen(study="test-study"):
@@ -146,7 +146,7 @@ def test_growth_counts_every_finished_trial_but_preempted_ones():
     assert len(grown) == len(record.counted)
     assert grown[:2] == [0, 0]
     assert grown == sorted(grown)
-    assert grown[-1] == pytest.approx(standing(record.trials, record.reference_point).hypervolume)
+    assert grown[-1] == pytest.approx(standing(record).hypervolume)
 
 
 # What MLflow holds afterwards
@@ -158,7 +158,7 @@ def test_the_filter_gives_exactly_the_front(home):
     found = [int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)]
     assert sorted(found) == front_of(record)
     knees = runs_of(record.name, f"tags.`{payload.KNEE}` = 'true'")
-    assert [int(r.data.tags[payload.TRIAL]) for r in knees] == [standing(record.trials, (0.5, 1.0)).knee]
+    assert [int(r.data.tags[payload.TRIAL]) for r in knees] == [standing(record).knee]
 
 
 def test_every_ready_made_filter_is_understood(home):
@@ -181,7 +181,7 @@ def test_one_run_a_trial_and_nothing_left_running(home):
         run = trial_runs()[trial.number]
         assert run.data.metrics["utility"] == trial.outcome.utility.mean
         assert run.info.start_time == payload.milliseconds(trial.started)
-        assert run.data.tags[payload.RANK] == str(standing(record.trials, (0.5, 1.0)).ranks[trial.number])
+        assert run.data.tags[payload.RANK] == str(standing(record).ranks[trial.number])
         assert "mlflow.parentRunId" not in run.data.tags
 
 

@@ -152,6 +152,16 @@ class Attack(ABC, Generic[P_co]):
         """Return why this attack cannot take part in such a training, one sentence each; empty when it can."""
         return []
 
+    def tunable(self, epochs: int) -> Mapping[str, Sequence[Any]]:
+        """Return what an attacker who tunes this attack would vary: values to try by parameter, the others as they are.
+
+        By default nothing: its variants are all that there is to choose among.
+
+        Args:
+            epochs: of the training that it reads.
+        """
+        return {}
+
     @property
     def widens(self) -> int:
         """How many columns it sends beside its embedding; the top model is built to take them."""

@@ -26,9 +26,12 @@ from tune_vfl.spec import Listed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tune_vfl.protocol.granted import OwnColumns
     from tune_vfl.seeds import Stream
+    from tune_vfl.spec import Strict
+    from tune_vfl.spec.cell import Mode
 
-Variant = Literal["decoder", "shadow"]
+Variant = Literal["decoder", "decoder_own", "shadow"]
 _TUNING_ROWS = 16
 
 
@@ -36,9 +39,10 @@ class BmiParams(InversionParams):
     """Parameters of :class:`Bmi`; those of the descent are the shadow's."""
 
     variants: Listed[Variant] = Field(
-        ("decoder", "shadow"),
+        ("decoder", "decoder_own", "shadow"),
         min_length=1,
-        description="decoder: a net from embeddings to rows; shadow: a copy of the bottom model, inverted by descent",
+        description="decoder: a net from embeddings to rows; decoder_own: the same from embeddings and the label "
+        "party's own columns, where it has any; shadow: a copy of the bottom model, inverted by descent",
     )
     aux: int | None = Field(
         None, ge=10, description="rows known with their embeddings; none: a sixth of the training rows, at most 10,000"
@@ -53,67 +57,93 @@ class BmiParams(InversionParams):
 
 @attack("bmi")
 class Bmi(Attack[BmiParams]):
-    """Knows some of the passive party's rows with their embeddings, but not its model; two ways of using them.
+    """Knows some of the passive party's rows with their embeddings, but not its model; three ways of using them.
 
     ``decoder`` trains the inverse: a perceptron from embeddings to rows, taken from the pass that does best on a tenth
-    of the known rows, which it is not trained on. ``shadow`` trains a shallow net to embed as the bottom model does and
-    inverts that net by descent, as white-box inversion does, its penalties chosen on the same tenth. What each of them
-    recovers there is the attacker's own estimate, by which it can choose.
+    of the known rows, which it is not trained on. ``decoder_own`` reads the label party's own columns of the row beside
+    its embedding; what these tell by themselves needs no federation and is the floor. ``shadow`` trains a shallow net
+    to embed as the bottom model does and inverts that net by descent, as white-box inversion does, its penalties chosen
+    on the same tenth. What each of them recovers there is the attacker's own estimate, by which it can choose.
     """
 
     summary = "invert embeddings by a decoder, or by a shadow of the bottom model, trained on known rows"
-    reference = "He et al., Model Inversion Attacks Against Collaborative Inference, ACSAC 2019; FedAdOb's MI"
+    reference = (
+        "He et al., Model Inversion Attacks Against Collaborative Inference, ACSAC 2019; FedAdOb's MI; own columns: "
+        "after Luo et al., Feature Inference Attack on Model Predictions in Vertical Federated Learning, ICDE 2021"
+    )
     Params = BmiParams
-    capabilities = AttackCapabilities(goal="features", who="active", sees=frozenset({"received", "pairs"}))
+    capabilities = AttackCapabilities(
+        goal="features", who="active", sees=frozenset({"received", "pairs", "own_features"})
+    )
     quick = {"iterations": 150, "epochs": 60, "decoder_hidden": (64,)}  # noqa: RUF012 - a constant
+
+    def sees(self) -> frozenset[str]:
+        """Return what its variants read."""
+        own = "decoder_own" in self.params.variants
+        return self.capabilities.sees if own else self.capabilities.sees - {"own_features"}
 
     def target_request(self) -> TargetRequest:
         """Return how many rows it reconstructs and knows."""
         return TargetRequest(self.params.rows, self.params.aux)
 
     def run(self, view: View) -> dict[str, Reconstruction]:
-        """Return a reconstruction per variant: rows ``(*trials, M, ...)``.
+        """Return a reconstruction per variant: rows ``(*trials, M, ...)``; none of own columns where there are none.
 
         Raises:
             SpecError: with fewer than 10 known rows.
         """
+        own: OwnColumns | None = view.granted("own_features") if "own_features" in self.sees() else None
         if view.pairs.embeddings.shape[-2] < 10:
             raise SpecError(f"attack 'bmi' needs 10 known rows, got {view.pairs.embeddings.shape[-2]}; raise aux")
-        lesson = _Lesson(view, self.params)
-        return {variant: getattr(lesson, variant)() for variant in dict.fromkeys(self.params.variants)}
+        lesson = _Lesson(view, self.params, own)
+        variants = [v for v in dict.fromkeys(self.params.variants) if v != "decoder_own" or own is not None]
+        return {variant: lesson.shadow() if variant == "shadow" else lesson.decoder(variant) for variant in variants}
+
+    @classmethod
+    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+        """Refuse to read own columns alone where the label party has none."""
+        assert isinstance(params, BmiParams)  # noqa: S101 - validated before
+        if mode != "label_only" or set(params.variants) != {"decoder_own"}:
+            return []
+        return ["attacks.bmi.variants: decoder_own reads the label party's own columns, here it has none; add decoder"]
 
 
 class _Lesson:
-    """Known rows, those that are trained on and a tenth held out, with embeddings in units of their own spread."""
+    """Known rows, those that are trained on and a tenth held out; embeddings and columns in units of their spread."""
 
-    def __init__(self, view: View, params: BmiParams) -> None:
+    def __init__(self, view: View, params: BmiParams, own: OwnColumns | None) -> None:
         self._view, self._params, self._axis = view, params, len(view.lead)
         known, sent = view.pairs.features, view.pairs.embeddings
-        spread, center = torch.std_mean(sent, dim=-2, keepdim=True)
-        spread = torch.where(spread > 0, spread, 1.0)
-        self._goal, sent = ((e - center) / spread for e in (view.received.embeddings, sent))
         held = max(1, sent.shape[-2] // 10)
-        sizes = [sent.shape[-2] - held, held]
-        self._x, self._x_held = known.split_with_sizes(sizes, self._axis)
-        self._e, self._e_held = sent.split_with_sizes(sizes, -2)
+        self._sizes = [sent.shape[-2] - held, held]
+        self._x, self._x_held = known.split_with_sizes(self._sizes, self._axis)
+        goal, embeddings = _in_units_of(sent, view.received.embeddings, sent)
+        self._read: dict[Variant, tuple[Tensor, Tensor]] = {"decoder": (goal, embeddings)}
+        self._goal = goal
+        self._e, self._e_held = embeddings.split_with_sizes(self._sizes, -2)
+        if own is not None:
+            beside = _in_units_of(own.pairs, own.received, own.pairs)
+            self._read["decoder_own"] = torch.cat([goal, beside[0]], -1), torch.cat([embeddings, beside[1]], -1)
 
-    def decoder(self) -> Reconstruction:
+    def decoder(self, name: Variant) -> Reconstruction:
+        goal, read = self._read[name]
+        read, read_held = read.split_with_sizes(self._sizes, -2)
         flat, shape = self._x.flatten(self._axis + 1), self._view.received.shape
-        widths = [self._e.shape[-1], *self._params.decoder_hidden, flat.shape[-1]]
-        net = decoder_net(widths, images=len(shape) == 3, stream=self._view.streams["decoder/start"])
+        widths = [read.shape[-1], *self._params.decoder_hidden, flat.shape[-1]]
+        net = decoder_net(widths, images=len(shape) == 3, stream=self._view.streams[f"{name}/start"])
         best: list[Tensor] = []
 
         def keep_the_best() -> None:
             with torch.no_grad():
-                error = _error(net(self._e_held), self._x_held.flatten(self._axis + 1))
-                found = net(self._goal)
+                error = _error(net(read_held), self._x_held.flatten(self._axis + 1))
+                found = net(goal)
             if not best:
                 best.extend((error, found))
                 return
             better = error < best[0]
             best[:] = [torch.where(better, error, best[0]), torch.where(better[..., None, None], found, best[1])]
 
-        self._fit(net, self._e, flat, "decoder", keep_the_best)
+        self._fit(net, read, flat, name, keep_the_best)
         return self._reconstruction(best[1].view(*best[1].shape[:-1], *shape), best[0])
 
     def shadow(self) -> Reconstruction:
@@ -167,6 +197,13 @@ def decoder_net(widths: Sequence[int], *, images: bool, stream: Stream) -> nn.Se
     for layer, width in zip(linear[1:], widths[1:], strict=False):
         parts += [nn.LayerNorm(width, elementwise_affine=False), nn.ReLU(), layer]
     return nn.Sequential(*parts, *([nn.Sigmoid()] if images else []))
+
+
+def _in_units_of(known: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
+    """Return rows ``(*trials, n, d)`` less the mean of the known ones, in units of their spread."""
+    spread, center = torch.std_mean(known, dim=-2, keepdim=True)
+    spread = torch.where(spread > 0, spread, 1.0)
+    return tuple((x - center) / spread for x in rows)
 
 
 def _error(found: Tensor, true: Tensor) -> Tensor:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.completion import MIXES_INPUTS, Completion, PmcParams, Variant
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tune_vfl.protocol.view import Answer, Features, View
 
 
@@ -36,6 +38,10 @@ class Pmc(Attack[PmcParams]):
         p = self.params
         *smaller, most = p.aux_per_class if isinstance(p.aux_per_class, tuple) else (p.aux_per_class,)
         return AuxiliaryRequest(how=p.aux, per_class=most, total=p.aux_total, smaller=tuple(s for s in smaller if s))
+
+    def tunable(self, epochs: int) -> Mapping[str, Sequence[Any]]:
+        """Return the ways of training a head that are cheap enough to be tried again and again."""
+        return {"variants": [("logreg", "logreg_all", "conditioned"), ("head_only",), ("mixmatch_frozen",)]}
 
     def run(self, view: View) -> dict[str, Answer]:
         """Return an answer per variant, of each number of labeled rows: scores ``(*trials, N, K)``.

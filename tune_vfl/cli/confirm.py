@@ -26,6 +26,12 @@ def confirm(
     seeds: Annotated[
         int, typer.Option("--seeds", min=1, help="Fresh seeds for every setting that is kept: 1000, 1001, ...")
     ] = 10,
+    adaptive: Annotated[
+        float,
+        typer.Option(
+            "--adaptive", min=0.0, metavar="MINUTES", help="Tune attackers against each setting that stays, so long."
+        ),
+    ] = 0.0,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
@@ -35,13 +41,16 @@ def confirm(
     place is clear are settled with few seeds, contested ones get up to twice --seeds. Stopped by Ctrl-C or killed, the
     same command goes on where it was left; once everything is there it only answers.
 
+    With --adaptive, attackers are tuned against each setting that stays, on five trainings: which attack, what it reads
+    and how. They are scored on rows that they were not tuned on; the leakage is theirs where they find more.
+
     Exits 3 when a setting could not be measured, and 130 when it was stopped.
 
     Example: `tune-vfl confirm kdk-bank --seeds 10`
     """
     from tune_vfl.service.confirming import confirm_study
 
-    ended = confirm_study(study, seeds=seeds, storage=storage)
+    ended = confirm_study(study, seeds=seeds, adaptive=adaptive, storage=storage)
     if ended.answer is None:
         raise typer.Exit(STOPPED)
     if json:
@@ -75,6 +84,9 @@ def _show(answer: Confirmation) -> None:
         utility, leakage = answer.gap["utility"], answer.gap["leakage"]
         looked = f"{abs(utility):.4f} {'better' if utility >= 0 else 'worse'} in utility and {abs(leakage):.3f} "
         emit(f"the search's front looked {looked}{'less' if leakage >= 0 else 'more'} leaky, on average")
+    for point in answer.points:
+        if point.tuned is not None:
+            emit(f"tuned against trial {point.number}: {_by(point)}")
     for check in answer.checks:
         if not check.ok:
             say(f"note: {check.says}")
@@ -95,6 +107,15 @@ def _row(point: ConfirmedPoint) -> list[object]:
         _span(point.leakage, point.leakage_interval),
         f"{searched['leakage']:.3f}",
     ]
+
+
+def _by(point: ConfirmedPoint) -> str:
+    """Return what the attacker is that was tuned against a setting, and what the others reach."""
+    found = point.tuned
+    assert found is not None  # noqa: S101 - the caller has checked
+    settings = f" {cell(found.params)}" if found.params else ""
+    mean = sum(found.advantages) / len(found.advantages)
+    return f"{found.attack}{settings} leaks {mean:.3f}, others {point.leakage_untuned:.3f} ({found.tried} tried)"
 
 
 def _span(value: float | None, interval: tuple[float, float] | None) -> str:

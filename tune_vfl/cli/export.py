@@ -27,8 +27,8 @@ def export(
 ) -> None:
     """Export the best setting; `tune_vfl.load_config(FILE)` reads it without Ray or MLflow.
 
-    Of a study that was confirmed, a setting that stayed is chosen, by its numbers on fresh seeds; a condition such as
-    "leakage<=0.2" must then hold with 90% confidence.
+    Of a study that was confirmed, a setting that stayed is chosen, by its numbers on fresh seeds. A condition such as
+    "leakage<=0.2" must hold with 90% confidence.
 
     The file holds the training and the model of that trial too, also where they were searched.
 

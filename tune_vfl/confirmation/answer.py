@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tune_vfl.confirmation.checks import checks_of, rows_of
+from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.confirmation.values import Block, fresh, names_of, searched
 from tune_vfl.evaluation.certainty import Name, utility_levels
+from tune_vfl.ledger.compromise import scale_of
 from tune_vfl.ledger.confirmations import (
     FIRST_SEED,
     UNDEFENDED,
@@ -27,6 +29,7 @@ from tune_vfl.statistics import (
     cross_selected,
     differences,
     dominance,
+    knee,
     leakage_bounds,
     leakage_differences,
     levels,
@@ -40,13 +43,17 @@ from tune_vfl.statistics.rejects import FEWEST_SEEDS
 if TYPE_CHECKING:
     from tune_vfl.confirmation.contest import Contest
     from tune_vfl.ledger.records import TrialRecord
-    from tune_vfl.outcome import Outcome
+    from tune_vfl.outcome import Outcome, TunedAttack
     from tune_vfl.statistics import Bounds, Estimate, Plan
     from tune_vfl.statistics.arrays import Floats
 
 
 def answer_of(
-    contest: Contest, plan: Plan, held: Mapping[Place, SeedRecord], failed: Mapping[int, str] | None = None
+    contest: Contest,
+    plan: Plan,
+    held: Mapping[Place, SeedRecord],
+    failed: Mapping[int, str] | None = None,
+    tuned: Mapping[int, TunedAttack] | None = None,
 ) -> Confirmation:
     """Say what came of a contest that has come to its end.
 
@@ -55,10 +62,12 @@ def answer_of(
         plan: its last one; nothing of it is missing.
         held: the records of the ledger.
         failed: the settings that could not be measured in this run, and why.
+        tuned: attackers that were tuned against single settings. Who stays, and the knee, are decided without them.
     """
     facts = rows_of(contest.record.cell)
     table = _Table(contest, plan, held, failed or {}, facts.share)
-    points = sorted(table.points(), key=lambda p: (p.utility is None, -(p.utility or 0.0), p.number))
+    found = [with_tuned(p, (tuned or {}).get(p.number)) for p in table.points()]
+    points = sorted(found, key=lambda p: (p.utility is None, -(p.utility or 0.0), p.number))
     return Confirmation(
         schema="tune-vfl/confirmation/1",
         name=contest.record.name,
@@ -70,17 +79,18 @@ def answer_of(
         lines=tuple(table.lines()),
         gap=_gap(points),
         checks=tuple(checks_of(contest.record, points, facts, by_rows=table.by_rows)),
+        knee=table.knee(),
     )
 
 
 def _gap(points: Sequence[ConfirmedPoint]) -> dict[str, float]:
     """Return by how much the search's front looked better than it is; means over its points, larger is worse."""
-    front = [p for p in points if p.on_front and p.utility is not None and p.leakage is not None]
+    front = [p for p in points if p.on_front and p.utility is not None and p.leakage_untuned is not None]
     if not front:
         return {}
     return {
         "utility": float(np.mean([p.searched["utility"] - (p.utility or 0.0) for p in front])),
-        "leakage": float(np.mean([(p.leakage or 0.0) - p.searched["leakage"] for p in front])),
+        "leakage": float(np.mean([(p.leakage_untuned or 0.0) - p.searched["leakage"] for p in front])),
     }
 
 
@@ -187,9 +197,19 @@ class _Table:
             leakage_worst_seed=float(clipped(mean_of_maxima(block.advantages[:, 0]))),
         )
 
+    def knee(self) -> int | None:
+        """Return the number of the best compromise among the kept settings, on the seeds that all of them have."""
+        scale = scale_of(self._contest.record)
+        if scale is None or not self._kept:
+            return None
+        measured = self._on(self._contest.common)
+        rows = [measured.rows.index(i) for i in self._kept]
+        best = knee(rows, measured.block.utility, measured.block.advantages, scale)
+        return None if best is None else self._contest.points[measured.rows[best]].number
+
     def lines(self) -> list[Line]:
         """Return the kept settings along the front, merged where their seeds cannot tell them apart."""
-        kept = [i for i in self._sound if self._plan.kept[i]]
+        kept = self._kept
         if not kept:
             return []
         measured = self._on(self._contest.common)
@@ -214,6 +234,11 @@ class _Table:
         """The points that have every seed that was asked for."""
         wanted = self._plan.wanted.tolist()
         return [i for i, records in enumerate(self._records) if len(records) >= wanted[i]]
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """The sound points that stay on the front."""
+        return [i for i in self._sound if self._plan.kept[i]]
 
     def _stays(self, i: int) -> float:
         """Return the chance of a point to be on the front: of one that was settled early, as it was then."""

@@ -11,21 +11,21 @@ from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import Floors, Job, cut
 from tune_vfl.confirmation.pool import Died, Pool
+from tune_vfl.confirmation.tuning import call_of, owed
 from tune_vfl.ledger.confirmations import UNDEFENDED, records_of
 from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.ledger.measure import refuse_another
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.outcome import TunedAttack
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.interrupt import on_interrupt
 from tune_vfl.search.packs import worker_count
 from tune_vfl.search.runner import Work
-from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from trainables.base import PackTrainable
     from tune_vfl.ledger.confirmations import Confirmation, Place
     from tune_vfl.statistics import Plan
 
@@ -49,7 +49,13 @@ class Confirmed:
 
 
 def confirm(
-    name: str, *, seeds: int = 10, storage: str | None = None, progress: bool = True, work: Work | None = None
+    name: str,
+    *,
+    seeds: int = 10,
+    adaptive: float = 0.0,
+    storage: str | None = None,
+    progress: bool = True,
+    work: Work | None = None,
 ) -> Confirmed:
     """Measure a study's front and its likeliest neighbors again, with fresh seeds and on the reserve.
 
@@ -58,6 +64,7 @@ def confirm(
     Args:
         name: the study.
         seeds: how many fresh seeds every setting that is kept has in the end; contested ones get up to twice as many.
+        adaptive: for how many minutes attackers are tuned against each setting that stays; 0: they are not.
         storage: the ledger's database; None is the one that the environment names.
         progress: say on stderr how it goes.
         work: the trainable, where it is not the real one.
@@ -73,7 +80,7 @@ def confirm(
         ledger = Ledger.open(name, storage, lease)
         try:
             refuse_another(name, ledger.study.measure)
-            ended = _Run(ledger, seeds, work or Work.real(), progress=progress).run()
+            ended = _Run(ledger, seeds, work or Work.real(), adaptive=adaptive, progress=progress).run()
             if ended.answer is not None:
                 ledger.confirmations.set_answer(ended.answer)
             return ended
@@ -84,8 +91,8 @@ def confirm(
 class _Run:
     """One run of a confirmation, the study's lease held."""
 
-    def __init__(self, ledger: Ledger, seeds: int, work: Work, *, progress: bool) -> None:
-        self._ledger, self._work, self._progress = ledger, work, progress
+    def __init__(self, ledger: Ledger, seeds: int, work: Work, *, adaptive: float, progress: bool) -> None:
+        self._ledger, self._work, self._adaptive, self._progress = ledger, work, adaptive, progress
         self._record = ledger.record()
         self._contest = Contest.of(self._record, seeds)
         self._held = ledger.confirmations.records()
@@ -108,8 +115,31 @@ class _Run:
                     owed = len(self._missing())
                     self._say(f"stopped; at least {owed} trainings are owed: 'tune-vfl confirm {self._record.name}'")
                     return Confirmed(None, self._failed, owed)
-        answer = answer_of(self._contest, self._plan(), self._held, self._failed)
-        return Confirmed(answer, self._failed)
+        return self._tuned(answer_of(self._contest, self._plan(), self._held, self._failed))
+
+    def _tuned(self, plain: Confirmation) -> Confirmed:
+        """Tune attackers against the settings that stay, where that was asked for, and answer with all there are."""
+        kept, found = list(plain.by_number), self._ledger.confirmations.tuned()
+        with on_interrupt(self._stop):
+            for number, answer in self._tune(owed(kept, found, self._adaptive) if self._adaptive else []):
+                if isinstance(answer, Died):
+                    self._say(f"trial {number}: nobody was tuned against it, the worker process died")
+                elif answer is not None:
+                    found[number] = TunedAttack.model_validate(answer)
+                    self._ledger.confirmations.keep_tuned(number, found[number])
+        if self._stopped:
+            return Confirmed(None, self._failed, len(owed(kept, found, self._adaptive)))
+        return Confirmed(answer_of(self._contest, self._plan(), self._held, self._failed, found), self._failed)
+
+    def _tune(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        if not numbers:
+            return
+        from trainables.base import tuned
+
+        self._connect(len(numbers))
+        self._say(f"attackers are tuned against {len(numbers)} settings, {self._adaptive:g} minutes each")
+        work = self._work.trainable, self._work.options
+        yield from self._pool(tuned).run([(n, call_of(self._record, n, self._adaptive, work)) for n in numbers])
 
     def _plan(self) -> Plan:
         return self._contest.plan(self._held, self._failed)
@@ -142,12 +172,14 @@ class _Run:
 
     def _measure_floors(self, jobs: Sequence[Job]) -> None:
         """Measure what attacks are compared with, where that is not known from earlier runs."""
+        from trainables.base import referenced
+
         trainable, options = self._work.trainable, dict(self._work.options)
         owed = self._floors.owed(jobs)
         for _ in range(MAX_WORKER_LOSSES):
             calls = [(cell, (trainable, cell.model_dump_json(), options)) for cell in owed]
             owed = []
-            for cell, answer in self._pool(_measured).run(calls):
+            for cell, answer in self._pool(referenced).run(calls):
                 if isinstance(answer, Died):
                     owed.append(cell)
                 else:
@@ -155,12 +187,14 @@ class _Run:
 
     def _evaluate(self, jobs: Sequence[Job]) -> list[Job]:
         """Run jobs and keep what comes; return those to try again, whose worker died."""
+        from trainables.base import evaluated
+
         again: list[Job] = []
         ready = [job for job in jobs if not self._floors.owed([job])]
         for job in jobs:
             if job not in ready:
                 self._fail(job.numbers, "what its attacks are compared with could not be measured: workers died")
-        for job, answer in self._pool(_evaluated).run([(job, self._arguments(job)) for job in ready]):
+        for job, answer in self._pool(evaluated).run([(job, self._arguments(job)) for job in ready]):
             if isinstance(answer, Died):
                 again += self._lost(job)
             else:
@@ -199,11 +233,3 @@ class _Run:
             self._failed.setdefault(number, reason)
             what = "the undefended model" if number == UNDEFENDED else f"trial {number}"
             self._say(f"{what} could not be measured: {reason}")
-
-
-def _measured(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> References:
-    return trainable.references(Cell.model_validate_json(cell), options)
-
-
-def _evaluated(trainable: type[PackTrainable], pack: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [o.model_dump(mode="json") for o in trainable.outcomes(pack)]

@@ -8,7 +8,7 @@ it to its word.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal
 
@@ -18,6 +18,7 @@ from typing_extensions import TypeVar
 
 from tune_vfl.errors import SpecError
 from tune_vfl.models.base import HeadOption
+from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
@@ -46,6 +47,7 @@ class DefenseCapabilities:
         needs_concat: it works on each party's part of the joined embedding, which sums and means do not keep apart.
         needs_context: it needs what the label party knows of a step (:class:`~tune_vfl.protocol.hooks.Context`).
         random: what it draws at random: ``gradients`` (afresh at each call), ``labels`` (once, at the set-up).
+        grants: what a passive party knows under it and its like alone, by the name of the grant: ``mixtures``.
     """
 
     classes: Literal["binary", "any"] = "any"
@@ -60,6 +62,7 @@ class DefenseCapabilities:
     needs_concat: bool = False
     needs_context: bool = False
     random: tuple[str, ...] = ()
+    grants: frozenset[str] = frozenset()
 
 
 class Defense(Hooks, Generic[P]):
@@ -241,6 +244,14 @@ class Defense(Hooks, Generic[P]):
         """
         return copy.deepcopy(bottom)
 
+    def mixtures(self, epoch: int) -> Mixtures | None:
+        """Return of which rows the parties mix the training rows that they feed in an epoch; None: of no others.
+
+        Args:
+            epoch: from 0.
+        """
+        return None
+
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""
         return {}
@@ -252,6 +263,12 @@ class Defense(Hooks, Generic[P]):
 
 DEFENSES: Registry[Defense] = Registry("defense", "tune_vfl.defenses")
 defense = DEFENSES.register
+
+
+def grants_missing(sees: Iterable[str], name: str) -> frozenset[str]:
+    """Return what of these grants a passive party does not know under a defense, because others bring it along."""
+    brought = frozenset[str]().union(*(cls.capabilities.grants for cls in DEFENSES.classes()))
+    return brought.intersection(sees) - DEFENSES[name].capabilities.grants
 
 
 def defense_params(name: str, given: Mapping[str, Any], *, num_classes: int) -> Strict:

@@ -18,6 +18,10 @@ class Mixup(Mixing):
     summary = "training on mixtures of rows and labels"
     reference = "Zhang et al. 2018, mixup: Beyond Empirical Risk Minimization"
     capabilities = DefenseCapabilities(
-        modalities=frozenset({"table", "image"}), run_by="both", protects=("features", "labels"), random=("labels",)
+        modalities=frozenset({"table", "image"}),
+        run_by="both",
+        protects=("features", "labels"),
+        random=("labels",),
+        grants=frozenset({"mixtures"}),
     )
     weakest = {"mix": 1}  # noqa: RUF012 - read only, as its declaration in the base says

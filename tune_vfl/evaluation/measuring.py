@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
+from tune_vfl.evaluation.permuting import on_permuted_labels
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction
 from tune_vfl.evaluation.seats import named_seats
@@ -70,6 +72,7 @@ def add_acted(table: Table, attack: Attack[Strict], acted: Table) -> None:
     for name in {key[1]: None for key in acted if key[0] == "attack"}:
         for variant, columns in variants_of(acted, name).items():
             put(table, ("attack", name, variant), {**columns, "utility": acted["utility",]})
+    table.update({key: rows for key, rows in acted.items() if key[0] == "permuted"})
 
 
 def score_attack(attack: Attack[Strict], run: Run) -> Table:
@@ -81,13 +84,20 @@ def score_attack(attack: Attack[Strict], run: Run) -> Table:
         seen = run.seen_by(parties)
         for variant, answer in attack.run(view_of(attack, seen)).items():
             put(table, ("attack", name, variant), _scored(answer, seen))
+            if isinstance(answer, Answer):
+                table["permuted", name, variant] = on_permuted_labels(answer, *_truth(seen))
     return table
 
 
 def _scored(answer: Answer | Reconstruction, run: Run) -> Numbers:
     if isinstance(answer, Reconstruction):
         return score_reconstruction(answer, run.x_train)
-    return score_answer(answer, run.y_train, run.y_test, run.task.dataset.num_classes, run.pack.seed_of_each)
+    y_train, num_classes, seeds = _truth(run)
+    return score_answer(answer, y_train, run.y_test, num_classes, seeds)
+
+
+def _truth(run: Run) -> tuple[Tensor, int, Sequence[int]]:
+    return run.y_train, run.task.dataset.num_classes, run.pack.seed_of_each
 
 
 def guess_of(task: Task) -> float:
@@ -106,16 +116,25 @@ def references_of(task: Task) -> References:
 
     What else it is granted of a training is replaced by what stands in for one that never was, noise for gradients. A
     few labeled rows on one untrained model are a noisy floor, which whoever subtracts it takes for leakage; so each
-    seed's is the mean over :data:`STARTS` models.
+    seed's is the mean over :data:`STARTS` models. An attack that reads the label party's own columns is measured
+    without what was sent: no model takes part, so once.
     """
     lower: dict[str, list[float]] = {}
     for attack in task.attacks:
-        if "bottom" in attack.sees() and all(keeper.stands_in() for keeper in keepers_for([attack])):
-            scores = joined([_untrained_scores(task, attack, start) for start in range(STARTS)])
+        starts = _starts(attack, task)
+        if starts and all(keeper.stands_in() for keeper in keepers_for([attack])):
+            scores = joined([_untrained_scores(task, attack, start) for start in range(starts)])
             for name in named_seats(attack, task):
                 successes = best_of(standing(attack, variants_of(scores, name)))[1]["success"]
-                lower[name] = np.reshape(successes, (STARTS, -1)).mean(0).tolist()
+                lower[name] = np.reshape(successes, (starts, -1)).mean(0).tolist()
     return References(r_lower=lower)
+
+
+def _starts(attack: Attack[Strict], task: Task) -> int:
+    """Return on how many untrained models an attack is measured; 0 where it can do nothing without a training."""
+    if "bottom" in attack.sees():
+        return STARTS
+    return int("own_features" in attack.sees() and task.dataset.active is not None)
 
 
 def measure_references(cell: Cell) -> References:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.defenses.base import defense_params
+from tune_vfl.defenses.base import DEFENSES, defense_params, grants_missing
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.task import Task
 from tune_vfl.outcome import TOGETHER
@@ -75,6 +75,9 @@ def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
             f"attack {attack.name!r} sends columns beside its embedding, which model.aggregation={options.aggregation} "
             "leaves no room for; use concat"
         )
+    if missing := grants_missing(attack.sees(), cell.defense):
+        known = _words(name for name in DEFENSES if not grants_missing(missing, name))
+        yield f"attack {attack.name!r} reads {_words(missing)}, which only {known} bring along, not {cell.defense}"
     yield from attack.problems(attack.params, num_classes=dataset.num_classes, mode=cell.mode)
     if needs.needs_logits and task.defense.capabilities.head == "scalar":
         yield (

@@ -16,6 +16,7 @@ from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.attempts import together_or_alone
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.measuring import guess_of, measure_pack, rarest_in_test, references_once
+from tune_vfl.evaluation.permuting import p_value_of
 from tune_vfl.evaluation.seats import seats_of
 from tune_vfl.evaluation.summarizing import summarize, worst_party
 from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
@@ -186,7 +187,8 @@ class _Bench:
             columns = variants_of(table, name)
             score = summarize(attack, columns, num_classes=cell.num_classes, guess=self.guess, r_lower=lower)
             if score is not None:
-                found[party] = score
+                p_value = p_value_of(attack, columns, below(table, "permuted", name))
+                found[party] = score.model_copy(update={"p_value": p_value})
             elif party != TOGETHER:
                 return None
         return worst_party(found)

@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from tune_vfl.evaluation.table import Numbers
 from tune_vfl.metrics import leakage as metric
 from tune_vfl.metrics import reconstruction
 from tune_vfl.protocol.answers import Answer, Reconstruction
+from tune_vfl.protocol.folds import folds_of
 from tune_vfl.seeds import numpy_rng
 from tune_vfl.statistics.floors import auc_by_fold, cross_fitted_auc, stratified_folds
 
 Array = NDArray[np.float64]
+NAMED_APART = 10
+"""Parts of the rows, of which each is scored with names that the others give."""
 
 
 def success_metric(num_classes: int) -> str:
@@ -30,7 +35,7 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     """Score one variant on every member.
 
     Where the attacker does not know which end of its scores is positive, each of ten folds takes the end that the rows
-    of the others show.
+    of the others show; where its columns are clusters without names, the classes that suit the rows of the others best.
 
     Args:
         answer: tensors with leading axes.
@@ -45,15 +50,17 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     stacked = y_train.dim() == 2
     members = y_train.shape[0] if stacked else 1
     labels = y_train.gather(-1, answer.ids).reshape(members, -1).numpy()
-    scores = _per_member(answer.scores, stacked)
-    counted = None if answer.counted is None else _per_member(answer.counted, stacked)
-    tests = None if answer.test is None else _per_member(answer.test, stacked)
-    folds = None if answer.folds is None else _per_member(answer.folds, stacked)
+    scores = per_member(answer.scores, stacked)
+    counted = None if answer.counted is None else per_member(answer.counted, stacked)
+    tests = None if answer.test is None else per_member(answer.test, stacked)
+    folds = None if answer.folds is None else per_member(answer.folds, stacked)
     test_labels = y_test.reshape(members, -1).numpy()
     result = _validation(answer)
     for i in range(members):
         keep = slice(None) if counted is None else counted[i]
         rows, y = scores[i][keep], labels[i][keep]
+        if not answer.named and num_classes > 2:
+            rows = named_by_folds(rows, y, numpy_rng(seeds[i], "scoring/names"))
         measured = _measure(rows, y, num_classes, flip=not answer.oriented)
         if num_classes == 2 and not answer.oriented:
             drawn = stratified_folds(y, numpy_rng(seeds[i], "scoring/folds"))
@@ -68,6 +75,28 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     return result
 
 
+def named_by_folds(scores: Array, y: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    """Return scores of clusters as scores of classes: each tenth of the rows by what suits the other nine best.
+
+    Matched on the rows that are scored, noise would reach more than a guess; so it reaches at most one.
+
+    Args:
+        scores: ``(M, K)`` a column a cluster.
+        y: ``(M,)`` true labels.
+        rng: decides which rows are scored together.
+    """
+    folds = folds_of(torch.from_numpy(y), torch.from_numpy(rng.random(len(y))), NAMED_APART).numpy()
+    named = np.empty_like(scores)
+    said, k = scores.argmax(-1), scores.shape[-1]
+    for fold in np.unique(folds):
+        others = folds != fold
+        together = np.zeros((k, k))
+        np.add.at(together, (said[others], y[others]), 1)
+        clusters, classes = linear_sum_assignment(together, maximize=True)
+        named[np.ix_(~others, classes)] = scores[np.ix_(~others, clusters)]
+    return named
+
+
 def score_reconstruction(answer: Reconstruction, x_train: Tensor) -> Numbers:
     """Score one variant of an attack on features on every member: the share of the rows' variance that it recovers.
 
@@ -76,7 +105,7 @@ def score_reconstruction(answer: Reconstruction, x_train: Tensor) -> Numbers:
         x_train: ``(*trials, N, ...)`` the attacked party's training rows; their mean is what needs no attack.
     """
     stacked = answer.ids.dim() == 2
-    whole, ids, found = (_per_member(x, stacked) for x in (x_train, answer.ids, answer.rows))
+    whole, ids, found = (per_member(x, stacked) for x in (x_train, answer.ids, answer.rows))
     result = _validation(answer)
     for x, at, rows in zip(whole, ids, found, strict=True):
         true, mean = x[at], x.mean(0)
@@ -105,7 +134,8 @@ def _append(columns: Numbers, row: Mapping[str, float]) -> None:
         columns.setdefault(name, []).append(value)
 
 
-def _per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
+def per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
+    """Return a tensor's arrays, one a member; the tensor itself where no axis of members leads."""
     array = x.detach().cpu().numpy()
     return list(array) if stacked else [array]
 

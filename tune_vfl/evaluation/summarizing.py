@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from tune_vfl.outcome import TOGETHER, AttackScore, Score
 from tune_vfl.spec import Strict
 from tune_vfl.statistics.advantages import advantage, chosen_floor
 from tune_vfl.statistics.leakage import clipped
+
+Columns = dict[str, list[Any]]
 
 CHOSEN = "chosen"
 """Stands for a variant where the attacker's own validation picks one, not always the same, seed by seed."""
@@ -103,7 +106,7 @@ def _together(score: AttackScore | None) -> dict[str, float]:
     return {f"{TOGETHER}{what}": value for what, value in own.items()}
 
 
-def standing(attack: Attack[Strict], variants: Mapping[str, Numbers]) -> dict[str, Numbers]:
+def standing(attack: Attack[Strict], variants: Mapping[str, Columns]) -> dict[str, Columns]:
     """Return the variants that stand for the attack, of all that are defined.
 
     The one that the attack itself names as its choice stands alone. Those among which the attacker can choose by its

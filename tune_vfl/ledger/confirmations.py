@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tune_vfl.evaluation.certainty import candidates_of
 from tune_vfl.evaluation.checks import Check
-from tune_vfl.outcome import Outcome, OutcomeName
+from tune_vfl.outcome import Outcome, OutcomeName, TunedAttack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ UNDEFENDED = -1
 Place = tuple[int, int]
 """A trial's number, or :data:`UNDEFENDED`, and a seed."""
 
-_ANSWER, _RECORD = "confirmation", "confirmed"
+_ANSWER, _RECORD, _TUNED = "confirmation", "confirmed", "tuned"
 
 
 class _Plain(BaseModel):
@@ -78,12 +78,14 @@ class ConfirmedPoint(_Plain):
         confirmed: whether it is on the front of the fresh seeds.
         stays: the chance that it is on the front; of a setting that was settled early, as it was then.
         utility, utility_interval: on the reserve.
-        leakage: of the attack that the other seeds choose; ``leakage_interval`` bounds that of every attack.
-        leakage_untuned: the same against attackers that were not tuned against this setting.
+        leakage: of the attack that the other seeds choose, or of the tuned one where that finds more;
+            ``leakage_interval`` bounds that of every attack.
+        leakage_untuned: of attackers that were not tuned against this setting.
         leakage_upper_90: the one-sided bound by which a setting is exported.
         leakage_worst_seed: of an attacker who knows which attack works with which seed.
         attack: the attack that does best on average, with several passive parties ``ATTACK/PARTY``.
         searched: utility and leakage as the search measured them.
+        tuned: the best attacker that was found against this setting, an upper bound; None where none was tuned.
     """
 
     study: str
@@ -106,6 +108,7 @@ class ConfirmedPoint(_Plain):
     leakage_worst_seed: float | None = None
     attack: str = ""
     searched: dict[str, float]
+    tuned: TunedAttack | None = None
 
     def numbers(self) -> dict[str, Any]:
         """Return what it was found to be on fresh seeds, without what it is."""
@@ -119,6 +122,7 @@ _NUMBERS = {
     "utility_interval",
     "leakage",
     "leakage_interval",
+    "leakage_untuned",
     "leakage_upper_90",
     "leakage_worst_seed",
 }
@@ -166,6 +170,7 @@ class Confirmation(_Plain):
         gap: how much better the search's front looked than it is on fresh seeds and rows, means over its points:
             ``utility`` and ``leakage``, larger is more optimistic.
         checks: what a reader must know.
+        knee: the best compromise among those that are confirmed; None without one.
     """
 
     schema_id: Literal["tune-vfl/confirmation/1"] = Field(CONFIRMATION_SCHEMA, alias="schema")
@@ -178,6 +183,7 @@ class Confirmation(_Plain):
     lines: tuple[Line, ...]
     gap: dict[str, float]
     checks: tuple[Check, ...]
+    knee: int | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain data, as ``confirm --json`` prints it."""
@@ -244,6 +250,19 @@ class Confirmations:
         self._storage.set_study_user_attr(
             self._study_id, f"{_RECORD}/{number}/{seed}", record.model_dump(mode="json", exclude_defaults=True)
         )
+
+    def tuned(self) -> dict[int, TunedAttack]:
+        """Return the attackers that were tuned, by the trial against which they were."""
+        held = self._storage.get_study_user_attrs(self._study_id)
+        return {
+            int(place[1]): TunedAttack.model_validate(value)
+            for key, value in held.items()
+            if (place := re.fullmatch(rf"{_TUNED}/(\d+)", key))
+        }
+
+    def keep_tuned(self, number: int, found: TunedAttack) -> None:
+        """Keep the best attacker that was found against a trial's setting."""
+        self._storage.set_study_user_attr(self._study_id, f"{_TUNED}/{number}", found.model_dump(mode="json"))
 
     @property
     def answer(self) -> Confirmation | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tune_vfl.ledger.compromise import knee_of
 from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tune_vfl.ledger.records import TrialRecord
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 
 class Standing(NamedTuple):
@@ -18,7 +19,7 @@ class Standing(NamedTuple):
     Attributes:
         ranks: rank by trial number; 0 is the front.
         front: the front's trial numbers, by falling utility, then by number.
-        knee: the trial number of the front's best compromise; None without ok trials.
+        knee: the trial number of the best compromise, a confirmed one where there is one; None without ok trials.
         hypervolume: of the front.
     """
 
@@ -28,23 +29,17 @@ class Standing(NamedTuple):
     hypervolume: float
 
 
-def standing(trials: Iterable[TrialRecord], reference: tuple[float, float]) -> Standing:
-    """Rank the trials whose outcome is ok; the others are passed over.
-
-    Args:
-        trials: finished trials, in any order.
-        reference: ``(utility, leakage)`` for the hypervolume.
-    """
-    ok = sorted((t for t in trials if t.outcome.outcome == "ok"), key=lambda t: t.number)
+def standing(record: StudyRecord) -> Standing:
+    """Rank the trials of a study whose outcome is ok; the others are passed over."""
+    ok = sorted(record.ok, key=lambda t: t.number)
     points = [t.outcome.objectives for t in ok]
     ranks = pareto.ranks(points).tolist()
-    knee = pareto.knee(points)
-    chosen = [(t.number, p) for t, p, rank in zip(ok, points, ranks, strict=True) if rank == 0]
+    front = [t for t, rank in zip(ok, ranks, strict=True) if rank == 0]
     return Standing(
         ranks={t.number: rank for t, rank in zip(ok, ranks, strict=True)},
-        front=tuple(number for number, _ in sorted(chosen, key=lambda c: (-c[1][0], c[0]))),
-        knee=None if knee is None else ok[knee].number,
-        hypervolume=pareto.hypervolume(points, reference),
+        front=tuple(t.number for t in sorted(front, key=lambda t: (-t.outcome.objectives[0], t.number))),
+        knee=knee_of(record, front),
+        hypervolume=pareto.hypervolume(points, record.reference_point),
     )
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SelectionError
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.selecting import front_of
 from tune_vfl.ledger.selecting import select as select_point
+from tune_vfl.ledger.standing import standing
 from tune_vfl.ledger.trials import overdue
 from tune_vfl.ledger.trust import NONE, Trust, trust_of
-from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,8 +70,7 @@ class Study:
         known = [a.name for a in record.cell.attacks]
         if attack is not None and attack not in known:
             raise SelectionError(f"study {self.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
-        points = [(_utility(t), _leakage(t, attack)) for t in record.ok]
-        return [t for t, on in zip(record.ok, pareto.front(points).tolist(), strict=True) if on]
+        return front_of(record, [_leakage(t, attack) for t in record.ok])
 
     def frontier(self, attack: str | None = None) -> list[dict[str, Any]]:
         """Return the front as plain data, by falling utility.
@@ -92,30 +92,28 @@ class Study:
 
     def hypervolume(self) -> float:
         """Return the area that the front dominates, from the reference point (the guess's utility, leakage 1)."""
-        record = self.record()
-        return float(pareto.hypervolume([t.outcome.objectives for t in record.ok], record.reference_point))
+        return standing(self.record()).hypervolume
 
     def knee(self) -> int | None:
-        """Return the number of the front's best compromise; None without a point."""
-        front = self.front_trials()
-        return select_point(front, "knee").number if front else None
+        """Return the number of the best compromise, a confirmed one where there is one; None without a point."""
+        return standing(self.record()).knee
 
     def summary(self) -> dict[str, Any]:
         """Return what ``search --json`` and ``status --json`` print."""
         from tune_vfl.machine.places import resolve_uri
 
         record = self.record()
-        trust = trust_of(record)
+        trust, now = trust_of(record), standing(record)
         return {
             "schema": STUDY_SCHEMA,
             "study": self.name,
             "measure": record.measure,
             "trials": record.by_outcome(),
-            "hypervolume": self.hypervolume(),
+            "hypervolume": now.hypervolume,
             "reference_point": list(record.reference_point),
             "baseline": _baseline(record, trust),
             "front": self._front(record, trust),
-            "knee": self.knee(),
+            "knee": now.knee,
             "checks": [check.model_dump() for check in trust.checks],
             "mlflow": {"experiment": self.name, "tracking_uri": resolve_uri(record.spec.tracking)},
         }
@@ -140,9 +138,7 @@ class Study:
         """
         from tune_vfl.config import export_config, save_config
 
-        record = self.record()
-        stayed = [t for t in record.ok if t.number in record.confirmed]
-        trial = select_point(stayed or self.front_trials(), select, record.confirmed)
+        trial = select_point(self.record(), select)
         cell, params = self._ledger.cell.with_params(trial.params)
         config = export_config(
             cell, study=self.name, trial=trial.number, select=select, params=params, measured=self._measured(trial)

@@ -68,11 +68,12 @@ def trust_of(record: StudyRecord) -> Trust:
     found = certainties([t.outcome for t in record.ok], undefended)
     trials = {t.number: sure for t, sure in zip(record.ok, found, strict=True)}
     baseline = certainties([undefended])[0] if undefended else None
-    alone = _alone(record)
+    alone = alone_of(record)
     return Trust(trials, baseline, alone, tuple(_checks(record, baseline, alone)))
 
 
-def _alone(record: StudyRecord) -> Alone | None:
+def alone_of(record: StudyRecord) -> Alone | None:
+    """Return what the label party reaches without the federation; None where it was not measured."""
     own, baseline = np.asarray(record.alone), record.baseline
     if baseline is None or baseline.utility is None or len(own) != len(baseline.utility.values) or len(own) < 2:
         return None

@@ -56,6 +56,8 @@ def ovr_auc(scores: Floats, y: Labels) -> float:
 
     Classes that no row has are left out of the average.
     """
+    if not np.isfinite(scores).all():
+        return float("nan")
     if scores.shape[1] == 2:
         return auc(positive_margin(scores), y)
     parts = [auc(scores[:, c], (y == c).astype(np.int64)) for c in range(scores.shape[1])]

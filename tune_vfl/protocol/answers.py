@@ -20,6 +20,8 @@ class Answer:
         validation: ``(*trials,)`` the attacker's own estimate of this variant's success, by which it may choose.
         folds: ``(*trials, M)`` int64 where rows of different folds were scored by different rules, fitted without
             them: each fold is then measured by itself.
+        named: the columns of class scores stand for classes; False: for clusters without names, which the evaluator
+            matches to classes, those of each fold by the rows of the others.
     """
 
     scores: Tensor
@@ -29,6 +31,7 @@ class Answer:
     test: Tensor | None = None
     validation: Tensor | None = None
     folds: Tensor | None = None
+    named: bool = True
 
 
 @dataclass(frozen=True, eq=False)

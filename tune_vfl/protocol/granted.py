@@ -75,6 +75,46 @@ class Recording:
 
 
 @dataclass(frozen=True, eq=False)
+class Exchange:
+    """What a passive party sent for each training row and what came back for it, in the same step of each epoch.
+
+    Attributes:
+        sent: ``(*trials, E, N, d)`` embeddings, in the order of the training split.
+        received: ``(*trials, E, N, d)`` gradients of the row's own loss: the received ones times the rows of the batch.
+    """
+
+    sent: Tensor
+    received: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Mixtures:
+    """Of which training rows the rows that were fed in one epoch were mixed, as every party knows that mixes.
+
+    Attributes:
+        partners: ``(*trials, N, m)`` int64 positions in the training split; mixture n carries the id of row n.
+        shares: ``(*trials, N, m)`` the share of each, adding up to 1.
+    """
+
+    partners: Tensor
+    shares: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class MixedGradients:
+    """What was received for mixtures over some epochs: all that least squares need of it.
+
+    Attributes:
+        mixtures: of each of the epochs; the same object where two epochs had the same ones.
+        totals: ``(*trials, N, d)`` for each training row the sum, over the epochs and the mixtures that hold it, of its
+            share times the gradient of the mixture's own loss (the received one times the rows of its batch).
+    """
+
+    mixtures: Sequence[Mixtures]
+    totals: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Auxiliary:
     """Rows of the training split whose labels the attacker knows.
 
@@ -192,6 +232,19 @@ class Pairs:
 
     features: Tensor
     embeddings: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class OwnColumns:
+    """The label party's own columns of the rows that it reconstructs, and of those that it knows.
+
+    Attributes:
+        received: ``(*trials, M, d)`` of the rows of :class:`Received`.
+        pairs: ``(*trials, A, d)`` of the rows of :class:`Pairs`.
+    """
+
+    received: Tensor
+    pairs: Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tune_vfl.outcome import Outcome
     from tune_vfl.search.searcher import LedgerSearcher, RunSettings, Watcher
     from tune_vfl.spec import StudySpec
-    from tune_vfl.spec.cell import References
 
 # A baseline of one of these outcomes says nothing about the model: the next run measures it again.
 _MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
@@ -175,7 +174,9 @@ class _Run:
         """Measure what belongs to the study and not to a trial, in a worker."""
         import ray
 
-        task = ray.remote(num_cpus=self._resources.cpu, num_gpus=self._resources.gpu, max_retries=2)(_measured)
+        from trainables.base import measured
+
+        task = ray.remote(num_cpus=self._resources.cpu, num_gpus=self._resources.gpu, max_retries=2)(measured)
         answer = ray.get(
             task.remote(self._work.trainable, self._ledger.cell.model_dump_json(), dict(self._work.options))
         )
@@ -252,9 +253,3 @@ def _silent(_text: str) -> None:
 
 def _trial_id(trial: Any) -> str:
     return str(trial.trial_id)
-
-
-def _measured(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> tuple[References, float]:
-    from tune_vfl.spec.cell import Cell
-
-    return trainable.measure(Cell.model_validate_json(cell), options)

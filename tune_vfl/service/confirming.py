@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
 
 
-def confirm_study(name: str, *, seeds: int = 10, storage: str | None = None) -> Confirmed:
+def confirm_study(name: str, *, seeds: int = 10, adaptive: float = 0.0, storage: str | None = None) -> Confirmed:
     """Confirm a study; its runs in MLflow and their report follow. Arguments and errors: see ``confirmation.confirm``.
 
     Raises:
@@ -21,7 +21,7 @@ def confirm_study(name: str, *, seeds: int = 10, storage: str | None = None) -> 
     from tune_vfl.confirmation import confirm
 
     open_study(name, storage)
-    ended = confirm(name, seeds=seeds, storage=storage)
+    ended = confirm(name, seeds=seeds, adaptive=adaptive, storage=storage)
     if ended.answer is not None:
         _record(open_study(name, storage).record())
     return ended

@@ -17,7 +17,7 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import NotGrantedError
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.grants.gradients import ReceivedGradients
-from tune_vfl.evaluation.scoring import score_answer, score_reconstruction
+from tune_vfl.evaluation.scoring import named_by_folds, score_answer, score_reconstruction
 from tune_vfl.metrics.leakage import leak_auc, top1
 from tune_vfl.metrics.reconstruction import recovered
 from tune_vfl.protocol.loop import overriding
@@ -47,6 +47,8 @@ def world_for(cls: AttackClass, seeds: int | list[int], **options: Any) -> World
     if "parameter_gradient" in cls.capabilities.sees:
         # Embeddings as wide as the gradients, which are scaled for batches of 32; enough parameters to tell rows apart.
         wide = {"bottom_widths": (64, 2 if binary else 3), "batch": 32}
+    if "exchanged" in cls.capabilities.sees:
+        wide = {"bottom_widths": (12, options.get("width", 3))}  # what is sent is as wide as what comes back for it
     usual = {"num_classes": 2 if binary else 3, "width": 2 if binary and direct else 4 if binary else 3}
     return make_world(seeds, **{**usual, **wide, **options})
 
@@ -69,6 +71,8 @@ def success_of(answer: Answer | Reconstruction, world: World) -> float:
         return recovered(answer.rows.numpy(), x[answer.ids], x.mean(0))
     keep = slice(None) if answer.counted is None else answer.counted
     scores, y = answer.scores[keep].numpy(), world.y_train[answer.ids][keep].numpy()
+    if not answer.named and world.num_classes > 2:
+        scores = named_by_folds(scores, y, np.random.default_rng(0))
     return leak_auc(scores, y, flip=not answer.oriented) if world.num_classes == 2 else top1(scores, y)
 
 

@@ -124,15 +124,16 @@ class World:
                 received, ids = epoch.gradients[..., start:stop, :], epoch.ids[..., start:stop]
                 fed = gather_rows(self.features.train, ids)
                 keeper.inputs(Batch([fed], None, self.y_train.gather(-1, ids), ids), loop.rows, epoch=0)
+                keeper.send_embedding(self.bottom(fed).detach(), party=0)
                 keeper.gradient_received(received, party=0, ids=ids, epoch=0, step=step)
             keeper.end(loop)
         return replace(before, keepers=keepers)
 
     def _grants(self) -> set[str]:
-        """All grants; that of the parameters' gradient only where embeddings are as wide as what was received."""
+        """All grants; some only where embeddings are as wide as what was received."""
         with torch.no_grad():
             fits = self.bottom(self.features.train).shape[-1] == self.recordings["last"].gradients.shape[-1]
-        return set(GRANTS.names()) - (set() if fits else {"parameter_gradient"})
+        return set(GRANTS.names()) - (set() if fits else {"parameter_gradient", "exchanged"})
 
     def _before(self) -> Run:
         """The world as a training before its first step."""

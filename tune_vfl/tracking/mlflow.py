@@ -167,7 +167,7 @@ class Recorder:
 
     def _standing(self) -> Standing:
         record = self._study()
-        return standing(record.trials, record.reference_point)
+        return standing(record)
 
     def _update_front(self, runs: Runs, *, exact: bool) -> None:
         """Update the front's tags and the hypervolume.

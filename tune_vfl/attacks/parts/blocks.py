@@ -14,6 +14,7 @@ from tune_vfl.protocol.members import gather_rows
 if TYPE_CHECKING:
     from tune_vfl.protocol.view import Recording
 
+KINDS = ("gradient", "direction", "norm")
 WIDEST = 64
 """Principal components that are kept of a block of gradients."""
 _QUIETEST = 1e-4

@@ -100,11 +100,11 @@ def shares_of(logits: Tensor) -> Tensor:
     return raised / raised.sum(-1, keepdim=True)
 
 
-def fit_alike(heads: Sequence[LinearHead], labeled: Labeled) -> None:
-    """Fit heads in one pass, and measure those of them that least squares find best."""
+def fit_alike(heads: Sequence[LinearHead], labeled: Labeled, among: Sequence[float] = STRENGTHS) -> None:
+    """Fit heads in one pass, each with the strength of ``among`` that suits it, and measure those that are best."""
     widest = max(head.columns.shape[-1] for head in heads)
     columns = torch.stack([pad(h.columns, (0, widest - h.columns.shape[-1])) for h in heads], -3)
-    strengths = torch.tensor(STRENGTHS, device=columns.device)
+    strengths = torch.tensor(among, device=columns.device)
     screened, strength = labeled.ridge_loss(columns, labeled.num_classes / strengths).min(-1)
     listed = screened.topk(min(SHORTLIST, len(heads)), dim=-1, largest=False).indices
     at = listed[..., None, None].expand(*listed.shape, *columns.shape[-2:])

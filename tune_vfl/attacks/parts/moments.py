@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
 
@@ -12,7 +12,7 @@ from tune_vfl.protocol.granted import WHOLE_TRAINING, Average
 from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tune_vfl.protocol.view import Answer, Moment, Recording, View
 
@@ -67,6 +67,10 @@ class MomentAttack(Attack[A_co]):
     def moments(self) -> tuple[Moment, ...]:
         """Return those that it reads."""
         return tuple(self._read_at().values()) if "gradients" in self.sees() else ()
+
+    def tunable(self, epochs: int) -> Mapping[str, Sequence[Any]]:
+        """Return over how many last epochs a mean may be read."""
+        return {"average": sorted({0, epochs // 4, epochs // 2})} if "gradients" in self.sees() else {}
 
     def _read_at(self) -> Mapping[str, Moment]:
         named: dict[str, Moment] = {name: WHOLE_TRAINING if name == "mean" else name for name in self.params.moments}

@@ -12,6 +12,7 @@ from torch.nn.functional import one_hot
 
 from tune_vfl.defenses.base import Defense
 from tune_vfl.defenses.parts.by_id import RowTable
+from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import RowsById
 from tune_vfl.protocol.members import Batch
 from tune_vfl.seeds import Stream, Streams
@@ -81,21 +82,26 @@ class Mixing(Defense[MixingParams]):
         self._draw(0)
 
     def _draw(self, epoch: int) -> None:
-        self._epoch = epoch
+        self._epoch, self._mixtures = epoch, self._drawn(epoch)
+
+    def _drawn(self, epoch: int) -> Mixtures:
         stream = self.streams.fresh(f"mix/{epoch}")
         count = self._table.count
         own = torch.arange(count, device=self._device).expand_as(self._ids)
         orders = [own, *(stream.permutation(count).expand_as(own) for _ in range(self.mix - 1))]
-        self._partners = torch.stack(orders, dim=-1)
-        self._shares = draw_shares(stream, count, self.mix)
+        return Mixtures(torch.stack(orders, dim=-1), draw_shares(stream, count, self.mix))
+
+    def mixtures(self, epoch: int) -> Mixtures:
+        """Return partners, as positions in the set-up's order, and shares; of another epoch drawn once more."""
+        return self._mixtures if self._once or epoch == self._epoch else self._drawn(epoch)
 
     def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
         """H2: the mixtures that these rows are the first of, of every party's columns."""
         if epoch != self._epoch and not self._once:
             self._draw(epoch)
         positions = self._table.positions(batch.ids)
-        shares = _at(self._shares, positions)
-        partners = self._ids.gather(-1, _at(self._partners, positions).flatten(-2)).view(shares.shape)
+        shares = _at(self._mixtures.shares, positions)
+        partners = self._ids.gather(-1, _at(self._mixtures.partners, positions).flatten(-2)).view(shares.shape)
         mixed = [x * _like(shares[..., 0], x) for x in batch.features]
         for j in range(1, self.mix):
             taken = rows.take(partners[..., j])
@@ -111,18 +117,22 @@ class Mixing(Defense[MixingParams]):
         if self.mix == 1:
             return y
         positions = self._table.positions(ids)
-        partners = _at(self._partners, positions)
+        partners = _at(self._mixtures.partners, positions)
         classes = self._y.gather(-1, partners.flatten(-2)).view(partners.shape)
-        return (one_hot(classes, self.num_classes) * _at(self._shares, positions).unsqueeze(-1)).sum(-2)
+        return (one_hot(classes, self.num_classes) * _at(self._mixtures.shares, positions).unsqueeze(-1)).sum(-2)
 
     def notes(self, member: int = 0) -> list[str]:
-        """Return what no attack here tries, and what attacks on features read."""
+        """Return what mixing leaves open, and what attacks on features read."""
         mixed = (
-            f"{self.name}: every party knows partners and shares, so that a passive party could undo the mixing of "
-            "labels in the gradients it receives; no attack here tries"
+            f"{self.name}: every party knows partners and shares, so that a passive party can undo the mixing of "
+            "labels in the gradients it receives; the attack 'unmix' does"
+        )
+        once = (
+            f"{self.name}: mixtures that are drawn once are as many equations as there are rows, some of them all but "
+            "dependent, so that 'unmix' recovers the gradients of single rows in part only"
         )
         plain = f"{self.name}: attacks on features read embeddings of rows as they are at inference, unmixed"
-        return [*([mixed] if self.mix > 1 else []), plain]
+        return [*([mixed] if self.mix > 1 else []), *([once] if self.mix > 1 and self._once else []), plain]
 
 
 def _at(table: Tensor, positions: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor, nn
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, P
+from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Context, Hooks, RowsById
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.protocol.members import Batch
@@ -32,6 +33,7 @@ def _both(a: DefenseCapabilities, b: DefenseCapabilities) -> DefenseCapabilities
         needs_concat=a.needs_concat or b.needs_concat,
         needs_context=a.needs_context or b.needs_context,
         random=tuple(dict.fromkeys(a.random + b.random)),
+        grants=a.grants | b.grants,
     )
 
 
@@ -190,6 +192,10 @@ class Pipeline(Defense[P]):
         """Return the bottom model with every stage's secrets free."""
         known = super().open_bottom(bottom, stream=stream)
         return reduce(lambda copied, part: part.open_bottom(copied, stream=stream), self.parts, known)
+
+    def mixtures(self, epoch: int) -> Mixtures | None:
+        """Return the mixtures of the one stage that mixes."""
+        return next((found for part in self.parts if (found := part.mixtures(epoch)) is not None), None)
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the stages measured."""

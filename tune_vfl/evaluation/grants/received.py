@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack, TargetRequest
     from tune_vfl.evaluation.run import Run
     from tune_vfl.protocol.loop import SplitTraining
+    from tune_vfl.seeds import Streams
     from tune_vfl.spec import Strict
 
 _CHUNK = 4096
@@ -42,6 +43,11 @@ class SentEmbeddings(Keeper):
         for send in overriding(loop.hooks, "send_embedding"):
             embedding = send(embedding, party=0)
         self.sent = embedding.cpu()
+
+    def keep_noise(self, width: int, streams: Streams) -> None:
+        """Keep the same embedding for every row: where none was trained, what is sent is to say nothing of a row."""
+        lead = () if isinstance(streams.seeds, int) else (len(streams.seeds),)
+        self.sent = torch.zeros(*lead, self.rows, width)
 
     def member(self, index: int) -> Self:
         """Return one member's embeddings."""

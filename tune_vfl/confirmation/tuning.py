@@ -1,0 +1,53 @@
+"""Attackers tuned against the settings that stay: which are asked for, and what they add to a setting's leakage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.confirmation.jobs import cell_of
+from tune_vfl.ledger.confirmations import FIRST_SEED
+from tune_vfl.statistics import clipped, leakage_bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tune_vfl.ledger.confirmations import ConfirmedPoint
+    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.outcome import TunedAttack
+
+SEEDS = 5
+"""How many trainings an attacker is tuned on; their mean decides."""
+
+
+def owed(numbers: Sequence[int], held: Mapping[int, TunedAttack], minutes: float) -> list[int]:
+    """Return the trials against which nobody was tuned for as long."""
+    return [n for n in numbers if n not in held or held[n].minutes < minutes]
+
+
+def call_of(record: StudyRecord, number: int, minutes: float, work: tuple[Any, Any]) -> tuple[Any, ...]:
+    """Return the arguments of :func:`trainables.base.tuned`: a trial's setting on the first fresh seeds."""
+    cell, params = cell_of(record, number)
+    seeds = tuple(range(FIRST_SEED, FIRST_SEED + SEEDS))
+    trainable, options = work
+    return trainable, cell.model_copy(update={"seeds": seeds}).model_dump_json(), dict(params), minutes, dict(options)
+
+
+def with_tuned(point: ConfirmedPoint, found: TunedAttack | None) -> ConfirmedPoint:
+    """Return a point whose leakage is that of the tuned attacker, where that one finds more than the others do.
+
+    Its interval and its bound are the larger ones at either end. An attacker that was tuned and found less says
+    nothing good of a setting.
+    """
+    if found is None or point.leakage is None or point.leakage_interval is None or point.leakage_upper_90 is None:
+        return point
+    mean = float(clipped(sum(found.advantages) / len(found.advantages)))
+    (bounds,) = leakage_bounds([[list(found.advantages)]])
+    low, high = point.leakage_interval
+    return point.model_copy(
+        update={
+            "tuned": found,
+            "leakage": max(point.leakage, mean),
+            "leakage_interval": (max(low, bounds.lower), max(high, bounds.upper)),
+            "leakage_upper_90": max(point.leakage_upper_90, bounds.upper_90),
+        }
+    )

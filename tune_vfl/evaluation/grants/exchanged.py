@@ -1,0 +1,91 @@
+"""What a passive party sent for each row and what came back for it, at the same moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.protocol.granted import Exchange
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.protocol.hooks import RowsById
+    from tune_vfl.protocol.members import Batch
+    from tune_vfl.spec import Strict, Training
+
+EPOCHS = 3
+"""The first ones: the top model has not learned the rows yet, and what comes back differs by class above all."""
+
+
+class FirstExchanges(Keeper):
+    """Keeps, of the first epochs, embeddings as passive parties sent them and the gradients received for them."""
+
+    _step: tuple[Tensor, int] | None = None
+    _member: int | None = None
+
+    def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
+        super().__init__(attacks, training, rows)
+        self._epochs = min(EPOCHS, training.epochs)
+        self._kept: dict[tuple[str, int, int], Tensor] = {}
+
+    @classmethod
+    def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
+        """Return the memory of one party's exchanges."""
+        return 2 * EPOCHS * members * rows * width * 4
+
+    def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
+        """Note which rows are about to be sent; what is sent outside of a step, such as test rows, is not kept."""
+        self._step = (batch.ids, epoch) if epoch < self._epochs else None
+        return batch
+
+    def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
+        """Keep what is sent, after everybody who changes it."""
+        if self._step is not None:
+            ids, epoch = self._step
+            self._put(("sent", party, epoch), ids, embedding)
+        return embedding
+
+    def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
+        """Keep the gradient of each row's own loss: the received one times the rows of its batch."""
+        self._step = None
+        if epoch < self._epochs:
+            self._put(("received", party, epoch), ids, gradient * ids.shape[-1])
+
+    def _put(self, key: tuple[str, int, int], ids: Tensor, values: Tensor) -> None:
+        if key not in self._kept:
+            self._kept[key] = torch.zeros(*values.shape[:-2], self.rows, values.shape[-1])
+        values, ids = values.detach().cpu(), ids.cpu()
+        self._kept[key].scatter_(-2, ids.unsqueeze(-1).expand(values.shape), values)
+
+    def of(self, party: int) -> Exchange:
+        """Return what a passive party sent and received."""
+        sent, received = (
+            torch.stack([self._kept[what, party, epoch] for epoch in range(self._epochs)], -3)
+            for what in ("sent", "received")
+        )
+        return (
+            Exchange(sent, received) if self._member is None else Exchange(sent[self._member], received[self._member])
+        )
+
+    def member(self, index: int) -> Self:
+        """Return one member's exchanges."""
+        alone = type(self)(self.attacks, self.training, self.rows)
+        alone._kept, alone._member = self._kept, index
+        return alone
+
+
+@grant("exchanged")
+class Exchanged(Grant):
+    """Embeddings and gradients of the same steps, by epoch, of the first epochs."""
+
+    keeps = (FirstExchanges,)
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Exchange:
+        """Return them."""
+        return run.kept(FirstExchanges).of(run.parties[0])

@@ -1,0 +1,27 @@
+"""The label party's own columns, where it holds any beside the labels: side information on the rows under attack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.grants.received import targets_of
+from tune_vfl.protocol.granted import OwnColumns
+from tune_vfl.protocol.members import gather_rows
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.spec import Strict
+
+
+@grant("own_features")
+class LabelPartyColumns(Grant):
+    """What the label party brought into the training of the very rows that it attacks, and of those it knows."""
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> OwnColumns | None:
+        """Return its columns; None for an attack on labels, and where it has labels only."""
+        targets, own = targets_of(attack, run), run.split.active_train
+        if targets is None or own is None:
+            return None
+        return OwnColumns(*(run.pack.spread(gather_rows(own, ids).flatten(ids.dim())) for ids in targets))

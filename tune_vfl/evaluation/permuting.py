@@ -1,0 +1,99 @@
+"""How often would an attack do as well on permuted labels: the p-value beside its success."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tune_vfl.attacks.base import Attack
+from tune_vfl.evaluation.scoring import per_member, success_metric
+from tune_vfl.evaluation.summarizing import standing
+from tune_vfl.evaluation.table import Numbers
+from tune_vfl.metrics import leakage as metric
+from tune_vfl.protocol.answers import Answer
+from tune_vfl.seeds import numpy_rng
+from tune_vfl.spec import Strict
+from tune_vfl.statistics.floors import stratified_folds
+from tune_vfl.statistics.permutations import (
+    p_value,
+    permutations_of,
+    permuted_aucs,
+    permuted_cross_fitted_aucs,
+    permuted_hits,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def on_permuted_labels(answer: Answer, y_train: Tensor, num_classes: int, seeds: Sequence[int]) -> list[list[float]]:
+    """Return one variant's success on permuted labels, a list a member; arguments as for ``score_answer``.
+
+    Empty lists where there is nothing to permute: an oracle's answers are made from the labels themselves, as are the
+    names of clusters that have none, and an answer without a finite number has no success.
+    """
+    stacked = y_train.dim() == 2
+    members = y_train.shape[0] if stacked else 1
+    if answer.folds is not None or (num_classes > 2 and not answer.named):
+        return [[] for _ in range(members)]
+    labels = y_train.gather(-1, answer.ids).reshape(members, -1).numpy()
+    scores = per_member(answer.scores, stacked)
+    counted = [slice(None)] * members if answer.counted is None else per_member(answer.counted, stacked)
+    found = []
+    for i, seed in enumerate(seeds):
+        rows, y = scores[i][counted[i]], labels[i][counted[i]]
+        found.append(_permuted(rows, y, num_classes, seed, oriented=answer.oriented).tolist())
+    return found
+
+
+def _permuted(rows: Floats, y: Ints, num_classes: int, seed: int, *, oriented: bool) -> Floats:
+    """Return the success of one member's answers on permuted labels, as ``score_answer`` measures it."""
+    orders = permutations_of(len(y), seed)
+    if num_classes > 2:
+        return permuted_hits(_answers(rows, num_classes), y, orders)
+    column = metric.positive_score(rows).astype(np.float64)
+    if not np.isfinite(column).all():
+        return np.empty(0)
+    if oriented:
+        return permuted_aucs(column, y, orders)
+    return permuted_cross_fitted_aucs(column, y, stratified_folds(y, numpy_rng(seed, "scoring/folds")), orders)
+
+
+def _answers(rows: Floats, num_classes: int) -> Ints:
+    """Return the classes that count as a row's answers ``(n, k)``: the first, or five above 50 classes; -1 is none."""
+    first = metric.predictions(rows).astype(np.int64)
+    if success_metric(num_classes) == "top1":
+        return first[:, None]
+    five = np.argsort(-rows, axis=-1, kind="stable")[:, :5].astype(np.int64)
+    five[first < 0] = -1
+    return five
+
+
+def p_value_of(
+    attack: Attack[Strict], variants: Mapping[str, Numbers], nulls: Mapping[str, list[list[float]]]
+) -> float | None:
+    """Return the p-value of an attack's success, a mean over seeds; None for an oracle and for reconstructions.
+
+    Everything that the attacker may choose among is permuted alike, so that the best of many variants is compared with
+    the best of as many that say nothing.
+
+    Args:
+        attack: whose it is.
+        variants: the trial's columns, a value a seed.
+        nulls: by variant what :func:`on_permuted_labels` gave, a list a seed.
+    """
+    both: dict[str, dict[str, list[Any]]] = {
+        v: {**columns, "null": nulls[v]}
+        for v, columns in variants.items()
+        if v in nulls and all(nulls[v]) and all(map(math.isfinite, columns["success"]))
+    }
+    if not both:
+        return None
+    candidates = standing(attack, both)
+    found = [float(np.mean(c["success"])) for c in candidates.values()]
+    return p_value(found, [np.mean(np.asarray(c["null"]), axis=0) for c in candidates.values()])

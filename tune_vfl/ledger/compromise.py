@@ -1,0 +1,58 @@
+"""The best compromise of a study, its knee, on a scale that is the study's own and does not move with its front."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_vfl.evaluation.certainty import advantages_of, names_of
+from tune_vfl.ledger.trust import alone_of
+from tune_vfl.metrics import pareto
+from tune_vfl.statistics.choosing import Scale, knee
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+
+
+def scale_of(record: StudyRecord) -> Scale | None:
+    """Return between what a study weighs utility against leakage; None where its undefended model has no numbers.
+
+    Utility counts from what the label party reaches alone, or from the guess where the federation adds nothing to that,
+    up to the undefended model's; leakage from 0 to the undefended model's.
+    """
+    outcome = record.baseline
+    if record.measure == 1 or outcome is None or outcome.outcome != "ok":
+        return None
+    utility, leakage = outcome.objectives
+    alone = alone_of(record)
+    low = alone.utility if alone is not None and alone.gain_interval[0] > 0 else record.reference_point[0]
+    return Scale(low, utility, leakage)
+
+
+def knee_of(record: StudyRecord, front: Sequence[TrialRecord]) -> int | None:
+    """Return the number of a study's best compromise: the confirmed one where there is one, else that of its front.
+
+    Args:
+        record: the study.
+        front: its trials on the front, by number.
+
+    Returns:
+        None without a point. Where the scale is not known, as of a study of measure 1, the point that is farthest from
+        the chord between the front's ends.
+    """
+    if record.confirmation is not None and record.confirmation.knee is not None:
+        return record.confirmation.knee
+    if not front:
+        return None
+    scale = scale_of(record)
+    outcomes = [t.outcome for t in front]
+    names = names_of(outcomes)
+    if scale is None or not names:
+        position = pareto.knee([o.objectives for o in outcomes])
+    else:
+        utilities = np.asarray([o.utility.values if o.utility else [] for o in outcomes])
+        position = knee(range(len(front)), utilities, advantages_of(outcomes, names), scale)
+    return None if position is None else front[position].number
