@@ -132,8 +132,8 @@ def test_of_another_machine_the_time_is_waited_for(place: LedgerStorage, moved: 
                 f"expires = {clock.now + left}"
             )
 
-    rewrite(left=30.0)
-    with pytest.raises(StudyError, match=r"since then\), last heard of 30 s ago.* runs out 30 s from now"):
+    rewrite(left=5000.0)
+    with pytest.raises(StudyError, match=r"since then\), last heard of 0 s ago.* runs out \d{4} s from now"):
         place.lease("study").__enter__()
     with place.lease("study", take_over=True) as lease:
         assert lease.taken_from is not None
@@ -190,11 +190,12 @@ def test_a_lease_that_was_given_back_writes_no_more(place: LedgerStorage) -> Non
 
 
 def test_the_heart_renews_and_finds_out(place: LedgerStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(module, "LEASE_SECONDS", 1.0)
     with place.lease("study") as first:
-        time.sleep(1.5)
-        with pytest.raises(StudyError, match="another process"), place.lease("study"):
-            pass
+        taken, end = row(place).clock.now, time.monotonic() + 60
+        while row(place).clock.now == taken:
+            assert time.monotonic() < end
+            time.sleep(0.05)
         first.check()
         with place.lease("study", take_over=True):
             end = time.monotonic() + 60

@@ -235,6 +235,7 @@ def test_patience_looks_before_it_repeats() -> None:
         (psycopg.errors.TooManyConnections(), True, "connections"),
         (psycopg.errors.DeadlockDetected(), True, "way"),
         (psycopg.OperationalError("connection failed: Connection refused"), True, "does not answer"),
+        (psycopg.errors.ConnectionTimeout("connection timeout expired"), True, "does not answer"),
         (psycopg.OperationalError("FATAL:  password authentication failed for user"), False, "password"),
     ],
 )

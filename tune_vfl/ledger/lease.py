@@ -246,6 +246,9 @@ class Lease:
         return LeaseLostError(
             f"study {self.study!r} was taken over by another process: {now} has it now; this one has stopped, and "
             f"wrote nothing since. What was finished before is kept: 'tune-vfl status {self.study}' shows how far it is"
+            if now.text
+            else f"study {self.study!r} is not held by this process any more, which has stopped; nobody has it now: "
+            f"'tune-vfl resume {self.study}' goes on"
         )
 
 
@@ -277,5 +280,5 @@ def _in_use(study: str, held: Holder, clock: Clock) -> StudyError:
     return StudyError(
         f"study {study!r} is being run by another process: {held}, last heard of {max(0.0, silent):.0f} s ago. Wait "
         f"for it, or stop it and resume. If it was cut off, its lease runs out {held.left(clock):.0f} s from now; "
-        "--take-over takes the study from it at once"
+        f"'tune-vfl resume {study} --take-over' takes the study from it at once"
     )

@@ -137,7 +137,7 @@ def _named(error: BaseException) -> Trouble | None:
 
 def _never_connected(error: BaseException) -> bool:
     # psycopg's errors without a state are those of the client: no connection, or one that broke.
-    return type(error).__name__ == "OperationalError" and getattr(error, "sqlstate", "") is None
+    return "OperationalError" in {c.__name__ for c in type(error).__mro__} and getattr(error, "sqlstate", "") is None
 
 
 def speak_plainly(engine: Engine, place: str) -> None:
