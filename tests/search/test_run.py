@@ -205,7 +205,8 @@ DRIVER = """
     from tune_vfl.spaces.named import space_of
 
     wide = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
-    spec = simulated_spec("study", defense=wide, budget={"trials": 24}, resources={"pack": 2})
+    resources = {"pack": 2, "concurrency": int(sys.argv[3])}
+    spec = simulated_spec("study", defense=wide, budget={"trials": 24}, resources=resources)
     cell = simulated_cell(spec)
     work = Work(SimulatedTrainable, {"sleep": float(sys.argv[2]), "journal": sys.argv[1]})
     try:
@@ -245,16 +246,20 @@ def wait_for_trials(count, journal, process):
     end = time.monotonic() + 300  # a machine that is busy with other tests takes its time
     while time.monotonic() < end:
         assert process.poll() is None, process.communicate()
-        # Before the first trial there is nothing to open a ledger for, which takes more than a look at a file.
-        if journal.exists() and len(Ledger.open("study").record().trials) >= count:
+        try:
+            told = len(Ledger.open("study").record().trials)
+        except StudyError:
+            told = 0
+        began = journal.exists()
+        if began and told >= count:
             return
-        time.sleep(0.1)
+        time.sleep(0.1 if began else 1.0)  # a look at the ledger takes more than a moment of a core
     pytest.fail("the driver did not get going")
 
 
 def test_kill_9_in_the_middle_then_resume(tmp_path):
     journal = tmp_path / "journal"
-    driver = start_driver(DRIVER, journal, 0.25)
+    driver = start_driver(DRIVER, journal, 0.6, 2)
     wait_for_trials(6, journal, driver)
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
@@ -271,7 +276,7 @@ def test_kill_9_in_the_middle_then_resume(tmp_path):
 
 def test_ctrl_c_lets_running_packs_finish_and_says_how_to_resume(tmp_path):
     journal = tmp_path / "journal"
-    driver = start_driver(DRIVER, journal, 0.25)
+    driver = start_driver(DRIVER, journal, 0.6, 2)
     wait_for_trials(4, journal, driver)
     # As a terminal does it: to the whole process group, Ray's processes included.
     os.killpg(driver.pid, signal.SIGINT)
@@ -289,7 +294,7 @@ def test_ctrl_c_lets_running_packs_finish_and_says_how_to_resume(tmp_path):
 
 def test_a_second_ctrl_c_leaves_at_once(tmp_path):
     journal = tmp_path / "journal"
-    driver = start_driver(DRIVER, journal, 3.0, ray=shared_ray())
+    driver = start_driver(DRIVER, journal, 3.0, 1, ray=shared_ray())
     wait_for_trials(0, journal, driver)
     os.kill(driver.pid, signal.SIGINT)
     while "press Ctrl-C again" not in (line := driver.stderr.readline()):
