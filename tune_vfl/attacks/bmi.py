@@ -75,7 +75,7 @@ class Bmi(Attack[BmiParams]):
     capabilities = AttackCapabilities(
         goal="features", who="active", sees=frozenset({"received", "pairs", "own_features"})
     )
-    quick = {"iterations": 150, "epochs": 60, "decoder_hidden": (64,)}  # noqa: RUF012 - a constant
+    quick = {"iterations": 100, "epochs": 60, "decoder_hidden": (64,)}  # noqa: RUF012 - a constant
 
     def sees(self) -> frozenset[str]:
         """Return what its variants read."""
