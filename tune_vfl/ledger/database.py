@@ -153,6 +153,11 @@ class LedgerStorage(ABC):
             trouble = trouble_of(error)
             if trouble is not None:
                 raise LedgerTroubleError(self.shown, trouble) from error
+            if isinstance(error, OSError):
+                raise UnreachableError(
+                    f"the ledger {self.shown} cannot be written ({error.strerror or error}); free or change the place "
+                    "that TUNE_VFL_HOME (or TUNE_VFL_STORAGE, --storage, the spec's storage) names"
+                ) from error
             raise UnreachableError(
                 f"the ledger {self.shown} cannot be opened: {error}; check that the database runs, or that the folder "
                 "can be written (TUNE_VFL_HOME, TUNE_VFL_STORAGE, --storage or the spec's storage names it)"

@@ -64,6 +64,7 @@ _ROOM = "make room there; what was finished is kept, and 'tune-vfl resume' goes 
 _RUNS = "check that the server runs and can be reached; what was finished is kept, and 'tune-vfl resume' goes on"
 _REFUSED = "check the URL, its user and password, and what that user may do there"
 _FOLDER = "check that the folder can be written (TUNE_VFL_HOME, --storage or the spec's storage names it)"
+_ANEW = "or move it away to start anew; nothing else holds the results"
 
 # By the start of the state that the server sends, see appendix A of PostgreSQL's manual; the longest start counts.
 _STATES = {
@@ -95,12 +96,8 @@ _SQLITE = {
     "SQLITE_READONLY": Trouble("it cannot be written", _FOLDER, False),
     "SQLITE_CANTOPEN": Trouble("it cannot be opened or made", _FOLDER, False),
     "SQLITE_BUSY": Trouble("another process has kept it locked for a minute", "look which one, and stop it", True),
-    "SQLITE_CORRUPT": Trouble(
-        "the file is damaged", "restore it from a backup, or move it away to start anew", passes=False
-    ),
-    "SQLITE_NOTADB": Trouble(
-        "the file is no database", "restore it from a backup, or move it away to start anew", passes=False
-    ),
+    "SQLITE_CORRUPT": Trouble("the file is damaged: restore it from a backup", _ANEW, False),
+    "SQLITE_NOTADB": Trouble("the file is no database or is damaged: restore it from a backup", _ANEW, False),
 }
 
 

@@ -32,8 +32,8 @@ def examine(storage: str | None = None) -> list[Check]:
         storage: the ledger, where it is not the one that the environment names.
     """
 
-    def ledger() -> Check:
-        return examine_ledger(storage)
+    def its_ledger() -> Check:
+        return ledger(storage)
 
     checks: list[Callable[[], Check | list[Check]]] = [
         python,
@@ -42,7 +42,7 @@ def examine(storage: str | None = None) -> list[Check]:
         machine,
         disk,
         data,
-        ledger,
+        its_ledger,
         tracking,
         cluster,
     ]
@@ -172,6 +172,11 @@ def data() -> Check:
     return Check(
         "data", "ok", found, "" if folders else "set TUNE_VFL_DATA to a folder of data files, for the other data sets"
     )
+
+
+def ledger(storage: str | None = None) -> Check:
+    """The ledger opens and answers, is of a known schema, and (sqlite) writes ahead."""
+    return examine_ledger(storage)
 
 
 def tracking() -> Check:
