@@ -221,7 +221,7 @@ def test_a_driver_that_is_cut_off_goes_on_alone_until_it_is_taken_over(postgres,
     """The split brain: every session of the server is ended, and a second search of the same study begins."""
     monkeypatch.setenv("TUNE_VFL_STORAGE", postgres.fresh())
     journal = tmp_path / "journal"
-    driver = start_driver(DRIVER, journal, 0.25)
+    driver = start_driver(DRIVER, journal, 0.25, 2)
     fields = {"defense": WIDE, "budget": {"trials": 24}, "resources": {"pack": 2}}
     try:
         wait_for_trials(4, journal, driver)
