@@ -21,6 +21,7 @@ from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
 from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.models.mlp import MlpOptions
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study, resume, search
@@ -200,7 +201,8 @@ def test_every_sampler_proposes_and_remembers_them(sampler):
 def pack_of(monkeypatch, home, **fields):
     monkeypatch.setenv("TUNE_VFL_HOME", str(home))
     ledger = open_ledger(budget={"trials": 12, "seeds": 1}, **fields)
-    run = _Run(ledger, Work(SimulatedTrainable, {}), ledger.spec)
+    with storage_at(None).lease("study") as lease:
+        run = _Run(ledger, Work(SimulatedTrainable, {}), ledger.spec, lease)
     return run._settings({"CPU": 2.0}, ledger.record(), 0.0).pack
 
 

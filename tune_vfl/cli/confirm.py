@@ -90,6 +90,7 @@ def _show(answer: Confirmation) -> None:
     for check in answer.checks:
         if not check.ok:
             say(f"note: {check.says}")
+    say(f"the page with it: `tune-vfl report {answer.name}`")
 
 
 def _row(point: ConfirmedPoint) -> list[object]:
