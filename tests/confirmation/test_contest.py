@@ -13,6 +13,7 @@ from tests.helpers.contests import SCALES, measure, played, searched
 from trainables.simulated import closed_form
 from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
+from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.confirmation.values import fresh, names_of, steady
 from tune_vfl.confirmation.values import searched as search_block
 from tune_vfl.errors import StudyError, UsageError
@@ -256,7 +257,7 @@ def test_an_attacker_that_was_tuned_adds_to_a_leakage_and_never_takes_from_it() 
     before = plain[number]
     assert before.leakage is not None
     for gain in (-0.5, 0.0, 1.0):
-        after = answer_of(contest, plan, held, tuned={number: against(gain)})
+        after = with_attackers(answer_of(contest, plan, held), {number: against(gain)})
         point = after.by_number[number]
         assert point.tuned == against(gain)
         assert point.leakage == pytest.approx(max(before.leakage, gain))

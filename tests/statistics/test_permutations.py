@@ -6,9 +6,8 @@ from scipy.stats import kstest
 
 from tune_vfl.metrics.leakage import leak_auc
 from tune_vfl.statistics.floors import cross_fitted_auc, stratified_folds
-from tune_vfl.statistics.nulls import permutation_p_value
+from tune_vfl.statistics.nulls import p_value, permutation_p_value
 from tune_vfl.statistics.permutations import (
-    p_value,
     permutations_of,
     permuted_aucs,
     permuted_cross_fitted_aucs,

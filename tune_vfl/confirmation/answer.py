@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tune_vfl.confirmation.checks import checks_of, rows_of
-from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.confirmation.values import Block, fresh, names_of, searched
 from tune_vfl.evaluation.certainty import Name, utility_levels
 from tune_vfl.ledger.compromise import scale_of
@@ -43,17 +42,13 @@ from tune_vfl.statistics.rejects import FEWEST_SEEDS
 if TYPE_CHECKING:
     from tune_vfl.confirmation.contest import Contest
     from tune_vfl.ledger.records import TrialRecord
-    from tune_vfl.outcome import Outcome, TunedAttack
+    from tune_vfl.outcome import Outcome
     from tune_vfl.statistics import Bounds, Estimate, Plan
     from tune_vfl.statistics.arrays import Floats
 
 
 def answer_of(
-    contest: Contest,
-    plan: Plan,
-    held: Mapping[Place, SeedRecord],
-    failed: Mapping[int, str] | None = None,
-    tuned: Mapping[int, TunedAttack] | None = None,
+    contest: Contest, plan: Plan, held: Mapping[Place, SeedRecord], failed: Mapping[int, str] | None = None
 ) -> Confirmation:
     """Say what came of a contest that has come to its end.
 
@@ -62,12 +57,10 @@ def answer_of(
         plan: its last one; nothing of it is missing.
         held: the records of the ledger.
         failed: the settings that could not be measured in this run, and why.
-        tuned: attackers that were tuned against single settings. Who stays, and the knee, are decided without them.
     """
     facts = rows_of(contest.record.cell)
     table = _Table(contest, plan, held, failed or {}, facts.share)
-    found = [with_tuned(p, (tuned or {}).get(p.number)) for p in table.points()]
-    points = sorted(found, key=lambda p: (p.utility is None, -(p.utility or 0.0), p.number))
+    points = sorted(table.points(), key=lambda p: (p.utility is None, -(p.utility or 0.0), p.number))
     return Confirmation(
         schema="tune-vfl/confirmation/1",
         name=contest.record.name,
@@ -85,12 +78,12 @@ def answer_of(
 
 def _gap(points: Sequence[ConfirmedPoint]) -> dict[str, float]:
     """Return by how much the search's front looked better than it is; means over its points, larger is worse."""
-    front = [p for p in points if p.on_front and p.utility is not None and p.leakage_untuned is not None]
+    front = [p for p in points if p.on_front and p.utility is not None and p.leakage is not None]
     if not front:
         return {}
     return {
         "utility": float(np.mean([p.searched["utility"] - (p.utility or 0.0) for p in front])),
-        "leakage": float(np.mean([(p.leakage_untuned or 0.0) - p.searched["leakage"] for p in front])),
+        "leakage": float(np.mean([(p.leakage or 0.0) - p.searched["leakage"] for p in front])),
     }
 
 

@@ -11,7 +11,7 @@ from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import Floors, Job, cut
 from tune_vfl.confirmation.pool import Died, Pool
-from tune_vfl.confirmation.tuning import call_of, owed
+from tune_vfl.confirmation.tuning import call_of, owed, with_attackers
 from tune_vfl.ledger.confirmations import UNDEFENDED, records_of
 from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
@@ -129,7 +129,7 @@ class _Run:
                     self._ledger.confirmations.keep_tuned(number, found[number])
         if self._stopped:
             return Confirmed(None, self._failed, len(owed(kept, found, self._adaptive)))
-        return Confirmed(answer_of(self._contest, self._plan(), self._held, self._failed, found), self._failed)
+        return Confirmed(with_attackers(plain, found), self._failed)
 
     def _tune(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         if not numbers:

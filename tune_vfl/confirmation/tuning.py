@@ -11,7 +11,7 @@ from tune_vfl.statistics import clipped, leakage_bounds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.ledger.confirmations import ConfirmedPoint
+    from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import TunedAttack
 
@@ -30,6 +30,15 @@ def call_of(record: StudyRecord, number: int, minutes: float, work: tuple[Any, A
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + SEEDS))
     trainable, options = work
     return trainable, cell.model_copy(update={"seeds": seeds}).model_dump_json(), dict(params), minutes, dict(options)
+
+
+def with_attackers(answer: Confirmation, found: Mapping[int, TunedAttack]) -> Confirmation:
+    """Return an answer with the attackers that were tuned against single settings.
+
+    Who stays, the knee, and how much better the search looked are decided without them, as the search was.
+    """
+    points = tuple(with_tuned(point, found.get(point.number)) for point in answer.points)
+    return answer.model_copy(update={"points": points})
 
 
 def with_tuned(point: ConfirmedPoint, found: TunedAttack | None) -> ConfirmedPoint:

@@ -19,8 +19,8 @@ from tune_vfl.protocol.answers import Answer
 from tune_vfl.seeds import numpy_rng
 from tune_vfl.spec import Strict
 from tune_vfl.statistics.floors import stratified_folds
+from tune_vfl.statistics.nulls import p_value
 from tune_vfl.statistics.permutations import (
-    p_value,
     permutations_of,
     permuted_aucs,
     permuted_cross_fitted_aucs,

@@ -66,7 +66,9 @@ class Study:
         Raises:
             SelectionError: when the study has no such attack.
         """
-        record = self.record()
+        return self._front_of(self.record(), attack)
+
+    def _front_of(self, record: StudyRecord, attack: str | None) -> list[TrialRecord]:
         known = [a.name for a in record.cell.attacks]
         if attack is not None and attack not in known:
             raise SelectionError(f"study {self.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
@@ -87,7 +89,7 @@ class Study:
         return self._front(record, trust_of(record), attack)
 
     def _front(self, record: StudyRecord, trust: Trust, attack: str | None = None) -> list[dict[str, Any]]:
-        points = [self._point(t, record.confirmed, attack, trust) for t in self.front_trials(attack)]
+        points = [self._point(t, record.confirmed, attack, trust) for t in self._front_of(record, attack)]
         return sorted(points, key=lambda p: (-p["utility"], p["number"]))
 
     def hypervolume(self) -> float:
@@ -138,23 +140,28 @@ class Study:
         """
         from tune_vfl.config import export_config, save_config
 
-        trial = select_point(self.record(), select)
+        record = self.record()
+        trial = select_point(record, select)
         cell, params = self._ledger.cell.with_params(trial.params)
         config = export_config(
-            cell, study=self.name, trial=trial.number, select=select, params=params, measured=self._measured(trial)
+            cell,
+            study=self.name,
+            trial=trial.number,
+            select=select,
+            params=params,
+            measured=self._measured(trial, record.confirmed.get(trial.number)),
         )
         if path is not None:
             save_config(config, Path(path))
         return config
 
-    def _measured(self, trial: TrialRecord) -> Measured:
+    def _measured(self, trial: TrialRecord, again: ConfirmedPoint | None) -> Measured:
         """Return a trial's numbers for an export: those of the confirmation where there is one."""
         from tune_vfl.config import Again, Measured
 
         metric = trial.outcome.utility.metric if trial.outcome.utility else self._ledger.cell.metric
         point = self._point(trial, {})
         numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
-        again = self.record().confirmed.get(trial.number)
         if again is None:
             return Measured(metric=metric, **numbers)
         numbers |= {"utility": again.utility, "leakage": again.leakage}

@@ -16,7 +16,7 @@ from tune_vfl.statistics.arrays import finite
 from tune_vfl.statistics.laws import normal_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -88,10 +88,24 @@ def permutation_p_value(
     found = statistic(labels)
     if math.isnan(found):
         return float("nan")
-    null = [statistic(rng.permutation(labels)) for _ in range(permutations)]
+    return p_value([found], [[statistic(rng.permutation(labels)) for _ in range(permutations)]])
+
+
+def p_value(found: Sequence[float], null: Sequence[ArrayLike]) -> float:
+    """Chance of a success as large as the largest one found, had the answers nothing to do with the labels.
+
+    Args:
+        found: the success of each variant that the attacker may commit to.
+        null: the success of each on permuted labels, ``(B,)`` the same permutations for all.
+
+    Returns:
+        ``(1 + permutations at least as large) / (1 + permutations)``, in (0, 1]. A permutation without a success counts
+        as large.
+    """
+    largest = np.max(np.asarray(null, dtype=np.float64), axis=0)
     # Rounding must not tell apart what is equal.
-    as_large = sum(not value < found - 1e-12 for value in null)
-    return (1 + as_large) / (1 + permutations)
+    as_large = int((~(largest < max(found) - 1e-12)).sum())
+    return (1 + as_large) / (1 + len(largest))
 
 
 def _both(positives: int, negatives: int) -> None:

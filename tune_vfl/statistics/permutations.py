@@ -15,8 +15,6 @@ from tune_vfl.seeds import numpy_rng
 from tune_vfl.statistics.nulls import PERMUTATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike
 
     from tune_vfl.statistics.arrays import Bools, Floats, Ints
@@ -61,23 +59,6 @@ def permuted_hits(answers: ArrayLike, y: ArrayLike, orders: Ints) -> Floats:
     for column in rows.T:
         hits |= labels == column
     return np.asarray(hits.mean(-1))
-
-
-def p_value(found: Sequence[float], null: Sequence[ArrayLike]) -> float:
-    """Chance of a success as large as the largest one found, had the answers nothing to do with the labels.
-
-    Args:
-        found: the success of each variant that the attacker may commit to.
-        null: the success of each on permuted labels, ``(B,)`` the same permutations for all.
-
-    Returns:
-        ``(1 + permutations at least as large) / (1 + permutations)``, in (0, 1]. A permutation without a success counts
-        as large.
-    """
-    largest = np.max(np.asarray(null, dtype=np.float64), axis=0)
-    # Rounding must not tell apart what is equal.
-    as_large = int((~(largest < max(found) - 1e-12)).sum())
-    return (1 + as_large) / (1 + len(largest))
 
 
 def _within(scores: Floats, labels: Bools, rows: Bools) -> Floats:
