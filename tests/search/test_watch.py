@@ -16,6 +16,7 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.evaluation.attempts import OutOfTimeError, time_limit
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.outcome import Outcome
+from tune_vfl.search import ray_session
 from tune_vfl.search.watch import GRACE_SECONDS, LeaseWatch, NodeWatch, PackWatch
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import References
@@ -165,3 +166,31 @@ def test_a_worker_has_all_methods_at_hand_before_the_clock_starts():
         "assert {DEFENSES[n].__module__ for n in DEFENSES} | {ATTACKS[n].__module__ for n in ATTACKS} <= ready"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_ray_is_started_a_second_time_and_a_start_that_fails_is_told_in_words(monkeypatch, capsys):
+    starts = []
+
+    def slow():
+        starts.append(1)
+        raise Exception("The current node timed out during startup.")  # as Ray raises it, a plain one
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.shutdown", lambda: None)
+    monkeypatch.setattr(ray_session, "_start_here", slow)
+    with pytest.raises(UnreachableError, match=r"did not start on this machine, 2 times: .* tune-vfl doctor"):
+        ray_session.connect()
+    assert len(starts) == 2
+    assert "trying once more" in capsys.readouterr().err
+
+
+def test_a_cluster_that_cannot_be_joined_is_told_in_words(monkeypatch):
+    def broken(**_):
+        raise Exception("version mismatch")
+
+    monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", broken)
+    with pytest.raises(UnreachableError, match=r"RAY_ADDRESS=192.0.2.1:6379 cannot be reached: version mismatch"):
+        ray_session.connect()

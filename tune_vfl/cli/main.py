@@ -6,9 +6,10 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tune_vfl.cli import (
     catalog,
@@ -25,16 +26,30 @@ from tune_vfl.cli import (
     ui,
     validate,
 )
-from tune_vfl.cli.output import complain, emit, say
+from tune_vfl.cli.output import complain, emit
 from tune_vfl.errors import SpecError, TuneVflError
+from tune_vfl.machine.signals import Left, answered
 
 EPILOG = (
     "Exit codes: 0 fine, 1 failed, 2 usage or invalid spec, 3 a search finished with failed trials, "
     "4 cluster or tracking server unreachable. TUNE_VFL_DEBUG=1 shows the full traceback of an unexpected error."
 )
 
+
+class _Answering(TyperGroup):
+    """The verbs, each of which answers Ctrl-C and SIGTERM, with words of its own where it has any."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with answered(lambda: "tune-vfl: interrupted"):
+                return super().invoke(ctx)
+        except Left as left:
+            raise typer.Exit(left.exit_code) from left
+
+
 app = typer.Typer(
     name="tune-vfl",
+    cls=_Answering,
     help="Find the label-privacy defense, and its setting, that costs your vertical federated learning the least.",
     epilog=EPILOG,
     no_args_is_help=True,
@@ -85,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows ``tune-vfl``; by default what the process was started with.
 
     Returns:
-        The exit code of the interface: 0, 1, 2, 3 or 4; 130 after an interrupt.
+        The exit code of the interface: 0, 1, 2, 3 or 4; 130 after Ctrl-C, 143 after SIGTERM.
     """
     try:
         app(args=None if arguments is None else list(arguments), prog_name="tune-vfl")
@@ -97,9 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TuneVflError as error:
         complain([str(error)])
         return error.exit_code
-    except KeyboardInterrupt:
-        say("tune-vfl: interrupted")
-        return 130
     except Exception as error:  # the last place that can turn it into a message
         return _unexpected(error)
     return 0

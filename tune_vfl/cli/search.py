@@ -13,6 +13,7 @@ from tune_vfl.cli.output import complain, emit_json, say
 from tune_vfl.errors import TuneVflError, UsageError
 
 if TYPE_CHECKING:
+    from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.ledger.study import Study
     from tune_vfl.search.planning import Plan
 
@@ -70,8 +71,8 @@ def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False,
     from tune_vfl.data import load
     from tune_vfl.search import search as run
 
-    codes = []
-    for planned in plan.studies:
+    codes: list[int] = []
+    for place, planned in enumerate(plan.studies, start=1):
         for note in load(planned.cell.dataset).notes:
             say(f"note: {note}")
         try:
@@ -82,10 +83,19 @@ def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False,
             complain([f"{planned.name}: {error}"])
             codes.append(error.exit_code)
             continue
+        except KeyboardInterrupt:
+            _say_not_begun(plan.studies[place:])
+            raise
         codes.append(show_end(study, json=json))
         if codes[-1] == STOPPED:
+            _say_not_begun(plan.studies[place:])
             break
     return gravest(codes)
+
+
+def _say_not_begun(studies: Sequence[PlannedStudy]) -> None:
+    if studies:
+        say(f"not begun: {', '.join(s.name for s in studies)}; the same 'tune-vfl search' goes on with all of them")
 
 
 def gravest(codes: Sequence[int]) -> int:

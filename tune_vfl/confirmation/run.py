@@ -17,9 +17,9 @@ from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.ledger.measure import refuse_another
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.machine.signals import answered
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.interrupt import on_interrupt
 from tune_vfl.search.packs import worker_count
 from tune_vfl.search.runner import Work
 
@@ -73,14 +73,16 @@ def confirm(
         StudyError: when there is no such study, none of its trials ended ok, it is measured in another way than studies
             are today, or another process runs it.
         UsageError: for fewer than 1 seed.
-        KeyboardInterrupt: after a second Ctrl-C; what was finished is kept.
+        KeyboardInterrupt: after Ctrl-C before anything runs, after a second one, and after SIGTERM; what was finished
+            is kept.
     """
     Ledger.open(name, storage).close()  # what is not there gets no lease
-    with cluster.quiet_tune(), storage_at(storage).lease(name) as lease:
+    left = f"confirm {name}: left; what was finished is kept: 'tune-vfl confirm {name}' goes on"
+    with answered(lambda: left), cluster.quiet_tune(), storage_at(storage).lease(name) as lease:
         ledger = Ledger.open(name, storage, lease)
         try:
             refuse_another(name, ledger.study.measure)
-            ended = _Run(ledger, seeds, work or Work.real(), adaptive=adaptive, progress=progress).run()
+            ended = _Run(ledger, seeds, work or Work.real(), adaptive=adaptive, progress=progress, left=left).run()
             if ended.answer is not None:
                 ledger.confirmations.set_answer(ended.answer)
             return ended
@@ -91,8 +93,9 @@ def confirm(
 class _Run:
     """One run of a confirmation, the study's lease held."""
 
-    def __init__(self, ledger: Ledger, seeds: int, work: Work, *, adaptive: float, progress: bool) -> None:
+    def __init__(self, ledger: Ledger, seeds: int, work: Work, *, adaptive: float, progress: bool, left: str) -> None:
         self._ledger, self._work, self._adaptive, self._progress = ledger, work, adaptive, progress
+        self._left = left
         self._record = ledger.record()
         self._contest = Contest.of(self._record, seeds)
         self._held = ledger.confirmations.records()
@@ -107,7 +110,7 @@ class _Run:
 
     def run(self) -> Confirmed:
         """Run what is missing, phase after phase."""
-        with on_interrupt(self._stop):
+        with answered(lambda: self._left, stop=self._stop):
             while places := self._missing():
                 self._say(f"phase {self._plan().phase + 1}: {len(places)} trainings")
                 self._phase(places)
@@ -120,7 +123,7 @@ class _Run:
     def _tuned(self, plain: Confirmation) -> Confirmed:
         """Tune attackers against the settings that stay, where that was asked for, and answer with all there are."""
         kept, found = list(plain.by_number), self._ledger.confirmations.tuned()
-        with on_interrupt(self._stop):
+        with answered(lambda: self._left, stop=self._stop):
             for number, answer in self._tune(owed(kept, found, self._adaptive) if self._adaptive else []):
                 if isinstance(answer, Died):
                     self._say(f"trial {number}: nobody was tuned against it, the worker process died")

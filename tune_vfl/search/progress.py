@@ -70,6 +70,13 @@ class RunProgress:
             if grown > self.hypervolume * (1 + 1e-9):
                 self.hypervolume, self.grew_at = grown, self.done
 
+    def stopping(self) -> str:
+        """Say what a search that asks nothing more keeps, what it waits for, and how to go on."""
+        return (
+            f"stopping: {self.done} of {self.total} trials are kept, {self.running} are running and end first; press "
+            "Ctrl-C again to leave at once, they are asked again then"
+        )
+
     def line(self) -> str:
         """Return it in one line."""
         outcomes = ", ".join(f"{n} {outcome}" for outcome, n in self.counts.most_common()) or "none finished"

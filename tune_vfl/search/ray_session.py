@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
+from tune_vfl.machine.signals import handlers_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ _QUIET = {
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 _OBJECT_STORE_BYTES = 100 * 2**20
+STARTS = 2
 
 
 @contextmanager
@@ -74,22 +76,48 @@ def connect() -> Mapping[str, float]:
         The resources that are there, by Ray's names (``CPU``, ``GPU``).
 
     Raises:
-        UnreachableError: when ``RAY_ADDRESS`` does not answer.
+        UnreachableError: when ``RAY_ADDRESS`` does not answer, or Ray does not start.
     """
     import ray
 
     if not ray.is_initialized():
         address = os.environ.get("RAY_ADDRESS")
-        try:
-            if address:
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            else:
-                _start_here()
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            where = f"the cluster at RAY_ADDRESS={address}" if address else "Ray on this machine"
-            raise UnreachableError(f"{where} cannot be reached: {error}; run 'tune-vfl doctor'") from error
+        with handlers_kept():  # Ray lets SIGTERM end the process without a word
+            _join(address) if address else _start_patiently()
     resources: dict[str, float] = ray.cluster_resources()
     return resources
+
+
+def _join(address: str) -> None:
+    import ray
+
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        raise UnreachableError(
+            f"the cluster at RAY_ADDRESS={address} cannot be reached: {error}; run 'tune-vfl doctor'"
+        ) from error
+
+
+def _start_patiently() -> None:
+    """Start Ray here. It gives its own processes half a minute; on a machine that is busy a second try finds them warm.
+
+    What it raises then is a plain ``Exception``, so that every one is taken for a start that failed.
+    """
+    import ray
+
+    for attempt in range(1, STARTS + 1):
+        try:
+            _start_here()
+            return
+        except Exception as error:
+            ray.shutdown()
+            if attempt == STARTS:
+                raise UnreachableError(
+                    f"Ray did not start on this machine, {STARTS} times: {error} Is the machine short of memory, or "
+                    "busy with other work? Run 'tune-vfl doctor' and try again; nothing was lost"
+                ) from error
+            sys.stderr.write("tune-vfl: Ray did not start in its time; trying once more\n")
 
 
 def _start_here() -> None:

@@ -14,8 +14,8 @@ from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
+from tune_vfl.machine.signals import answered
 from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.interrupt import on_interrupt
 from tune_vfl.search.listeners import Dispatcher, Listener
 from tune_vfl.search.packs import pack_size, worker_count
 from tune_vfl.search.progress import ProgressReport
@@ -78,20 +78,30 @@ def run_study(
         StudyError: when the name belongs to another spec, another process runs this study, or takes it over.
         SpecError: when no pack finds room on the machine.
         UnreachableError: when the ledger or the cluster does not answer.
-        KeyboardInterrupt: after a second Ctrl-C.
+        KeyboardInterrupt: after Ctrl-C while nothing runs yet, after a second one, and after SIGTERM.
     """
     place = storage_at(storage or study.spec.storage)
-    with cluster.quiet_tune(), place.lease(study.name, take_over=take_over) as lease:
+    with (
+        answered(lambda: f"{study.name}: left before anything was begun; the same command begins again"),
+        cluster.quiet_tune(),
+        place.lease(study.name, take_over=take_over) as lease,
+    ):
         if lease.taken_from is not None:
             sys.stderr.write(f"study {study.name!r} is taken over from {lease.taken_from}\n")
         ledger = Ledger.create_or_open(study, place, lease)
         try:
             if trials is not None:
                 ledger.extend(trials)
-            stopped = _Run(ledger, work or Work.real(), study.spec, lease).run(listeners, progress=progress)
+            with answered(lambda: f"{study.name}: left; {kept_and_owed(study.name)}"):
+                stopped = _Run(ledger, work or Work.real(), study.spec, lease).run(listeners, progress=progress)
             return Study.of(ledger, stopped=stopped)
         finally:
             ledger.close()
+
+
+def kept_and_owed(name: str) -> str:
+    """Say what becomes of a study that is left at once."""
+    return f"what was finished is kept, what was running is asked again: 'tune-vfl resume {name}' goes on"
 
 
 class _Tee:
@@ -191,16 +201,11 @@ class _Run:
         def stop() -> None:
             searcher.stop()
             if report:
-                report.say("stopping: running packs finish and are kept; press Ctrl-C again to leave at once")
+                report.say(report.progress.stopping())
 
         name = self._ledger.spec.study
-        try:
-            with on_interrupt(stop):
-                self._tune(searcher, settings.workers, report.say if report else _silent)
-        except KeyboardInterrupt:
-            if report:
-                report.say(f"left at once; 'tune-vfl resume {name}' asks again what was running")
-            raise
+        with answered(lambda: f"{name}: left at once; {kept_and_owed(name)}", stop=stop):
+            self._tune(searcher, settings.workers, report.say if report else _silent)
         if searcher.hopeless:
             raise TuneVflError(
                 f"study {name!r}: workers die one after the other before they answer; "
