@@ -179,7 +179,7 @@ def test_ray_is_started_a_second_time_and_a_start_that_fails_is_told_in_words(mo
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.shutdown", lambda: None)
     monkeypatch.setattr(ray_session, "_start_here", slow)
-    with pytest.raises(UnreachableError, match=r"did not start on this machine, 2 times: .* tune-vfl doctor"):
+    with pytest.raises(UnreachableError, match=r"did not start on this machine, 2 times: .* 'tune-vfl doctor'"):
         ray_session.connect()
     assert len(starts) == 2
     assert "trying once more" in capsys.readouterr().err

@@ -27,6 +27,8 @@ def together_or_alone(
 ) -> list[Outcome]:
     """Evaluate trials together; where they fail together each is tried alone, so that one harms no other.
 
+    What does not fit into memory together is tried by halves.
+
     Args:
         evaluate: gives an outcome a trial, in order; what it raises becomes the outcome of the trial that caused it.
         trials: at least one.
@@ -39,7 +41,9 @@ def together_or_alone(
     except (Exception, OutOfTimeError) as error:
         if len(trials) == 1:
             return [failure(error, minutes)]
-        return [o for trial in trials for o in together_or_alone(evaluate, [trial], minutes=minutes)]
+        size = -(-len(trials) // 2) if _no_memory(error) else 1
+        parts = [trials[begin : begin + size] for begin in range(0, len(trials), size)]
+        return [o for part in parts for o in together_or_alone(evaluate, part, minutes=minutes)]
     return outcomes
 
 
@@ -48,10 +52,15 @@ def failure(error: BaseException, minutes: float | None) -> Outcome:
     text = str(error).strip()
     if isinstance(error, (OutOfTimeError, TimeoutError)):
         return Outcome.failed("timeout", text or f"took longer than trial_minutes = {minutes}")
-    # Torch's own out-of-memory error is matched by its name: a worker that trains nothing does not load torch.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "not enough memory" in text:
+    if _no_memory(error):
         return Outcome.failed("oom", text or "out of memory")
     return Outcome.failed("error", f"{type(error).__name__}: {text}")
+
+
+def _no_memory(error: BaseException) -> bool:
+    # Torch's own out-of-memory error is matched by its name: a worker that trains nothing does not load torch.
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "not enough memory" in str(error)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ the work in flight.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from tune_vfl.ledger import opening
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 # A trial whose worker died this often is not asked again: it ends as an error.
 MAX_WORKER_LOSSES = 3
 
-Lost = Literal["driver", "worker"]
+# Who was lost with a trial: the driver that asked it; its worker, which it may have killed itself; the machine that it
+# ran on; or a pack that did not fit into memory as a whole.
+Lost = Literal["driver", "worker", "node", "memory"]
 
 
 class Ledger:
@@ -183,7 +186,7 @@ class Ledger:
         """
         from optuna.trial import TrialState, create_trial
 
-        marks = {"owner": this_owner(self.session), "pack": pack}
+        marks = {"owner": this_owner(self.session), "pack": pack, "asked": time.time()}
         template = create_trial(
             state=TrialState.RUNNING,
             params=dict(params),
@@ -220,12 +223,14 @@ class Ledger:
             return None
         return self._record(self._storage.get_trial(trial_id))
 
-    def lose(self, number: int, lost: Lost, reason: str) -> TrialRecord | None:
-        """Finish a trial whose process died: ``preempted``, or ``error`` when its worker has died too often."""
+    def lose(
+        self, number: int, lost: Lost, reason: str, *, ends_as: Literal["error", "oom"] = "error"
+    ) -> TrialRecord | None:
+        """Finish a trial whose process died: ``preempted``, or ``ends_as`` when its worker has died too often."""
         before = repeats(self.trials(), number)
         losses = sum(t.user_attrs.get("lost") == "worker" for t in before) + (lost == "worker")
         if losses >= MAX_WORKER_LOSSES:
-            return self.tell(number, Outcome.failed("error", f"{reason} ({losses} times with these parameters)"), lost)
+            return self.tell(number, Outcome.failed(ends_as, f"{reason} ({losses} times with these parameters)"), lost)
         return self.tell(number, Outcome.failed("preempted", reason), lost)
 
     def recover(self) -> list[TrialRecord]:

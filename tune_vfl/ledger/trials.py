@@ -37,7 +37,7 @@ def overdue(trials: Sequence[FrozenTrial], minutes: float | None, now: datetime 
     running = [t for t in trials if t.state == TrialState.RUNNING]
     packs = Counter(t.user_attrs.get("pack") for t in running)
     moment = now or datetime.now(UTC)
-    waited = {t.number: (moment - _utc(t.datetime_start)).total_seconds() / 60 for t in running}
+    waited = {t.number: (moment - _asked(t)).total_seconds() / 60 for t in running}
     return [t.number for t in running if waited[t.number] > minutes * packs[t.user_attrs.get("pack")]]
 
 
@@ -86,6 +86,12 @@ def to_record(trial: FrozenTrial, fixed: Mapping[str, Any]) -> TrialRecord:
         finished=_utc(trial.datetime_complete),
         retry_of=trial.user_attrs.get("retry_of"),
     )
+
+
+def _asked(trial: FrozenTrial) -> datetime:
+    # Optuna's own time is in the zone of the machine that asked, which need not be that of the one that looks.
+    asked = trial.user_attrs.get("asked")
+    return _utc(trial.datetime_start) if asked is None else datetime.fromtimestamp(asked, UTC)
 
 
 def _utc(moment: datetime | None) -> datetime:

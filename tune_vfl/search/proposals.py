@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.ledger.trials import params_of
@@ -67,22 +68,30 @@ class Proposals:
     def ask(self, count: int, pack: str = "") -> list[Asked]:
         """Ask for up to ``count`` trials and write them; fewer when the space runs out. The budget is the caller's.
 
-        A lost trial whose worker died is asked again alone: if it kills its worker again, no other is lost.
+        A lost trial whose worker died is asked again alone: if it kills its worker again, no other is lost. Half of a
+        pack that did not fit into memory is asked again, and nothing with it.
         """
-        asked: list[Asked] = []
-        for lost in self._ledger.owed_retries()[:count]:
-            alone = lost.user_attrs.get("lost") == "worker"
-            if alone and asked:
-                break
-            asked.append(self._begin(params_of(lost), pack, retry_of=lost.number))
-            if alone:
-                return asked
-        while len(asked) < count:
+        again, full = self._again(count)
+        asked = [self._begin(params_of(lost), pack, retry_of=lost.number) for lost in again]
+        while len(asked) < count and not full:
             params = self._next_new()
             if params is None:
                 break
             asked.append(self._begin(params, pack))
         return asked
+
+    def _again(self, count: int) -> tuple[list[FrozenTrial], bool]:
+        """Return lost trials that are asked again together, and whether nothing else may join them."""
+        owed = self._ledger.owed_retries()
+        kinds = [t.user_attrs.get("lost") for t in owed]
+        if kinds[:1] == ["worker"]:
+            return owed[:1], True
+        if kinds[:1] == ["memory"]:
+            pack = owed[0].user_attrs["pack"]
+            half = -(-sum(t.user_attrs.get("pack") == pack for t in self._ledger.trials()) // 2)
+            return [t for t in owed if t.user_attrs["pack"] == pack][: min(half, count)], True
+        free = list(takewhile(lambda t: t.user_attrs.get("lost") not in {"worker", "memory"}, owed))
+        return free[:count], False
 
     def learn(self, record: TrialRecord) -> None:
         """Tell the sampler how a trial ended."""

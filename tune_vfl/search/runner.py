@@ -217,6 +217,7 @@ class _Run:
         import ray
         from ray import tune
 
+        from tune_vfl.search.losses import LossReader
         from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
 
         folder = tempfile.mkdtemp(prefix="tune-vfl-")
@@ -225,6 +226,7 @@ class _Run:
                 tune.with_resources(self._work.trainable, {"cpu": self._resources.cpu, "gpu": self._resources.gpu}),
                 tune_config=tune.TuneConfig(
                     search_alg=searcher,
+                    scheduler=LossReader(searcher.lost_because),
                     num_samples=-1,
                     max_concurrent_trials=workers,
                     reuse_actors=True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakValueDictionary
 
 from ray.tune.search.searcher import Searcher
@@ -23,15 +23,19 @@ from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from tune_vfl.ledger.ledger import Lost
     from tune_vfl.ledger.records import TrialRecord
+    from tune_vfl.search.losses import Cause
 
 # After so many lost packs in a row, without one that answered, the search gives up: workers cannot run here.
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
 
 DIED = "its worker process died"
 HUNG = "its worker did not come back, stuck in compiled code, and was killed"
+NODE_GONE = "the machine that it ran on went away"
+NO_MEMORY = "its worker was ended because the machine ran out of memory"
 
 
 class Watcher(Protocol):
@@ -86,6 +90,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         self._baseline = "owed" if settings.baseline else "done"
         self._baseline_losses = 0
         self._losses_in_a_row = 0
+        self._causes: dict[str, Cause] = {}
         self._pack = settings.pack
         self._fixed = self._fixed_config(min(settings.workers, packs))
         self.stopped = False
@@ -148,8 +153,16 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         numbers = self._flying.pop(trial_id, None)
         if numbers is None or self.failure is not None:
             return
+        sent = (result or {}).get("outcomes")
         with self._noted():
-            self._end(numbers, result, error=error)
+            if error or sent is None:
+                self._lost(numbers, self._causes.pop(trial_id, "crash"))
+            else:
+                self._end(numbers, sent)
+
+    def lost_because(self, trial_id: str, cause: Cause) -> None:
+        """Hear why a pack is about to be told as lost."""
+        self._causes[trial_id] = cause
 
     def seconds_allowed(self, trial_id: str) -> float | None:
         """Return how long a pack that runs may take by its trials' limits; None without a limit.
@@ -172,7 +185,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             return 0
         with self._noted():
             if len(numbers) > 1:
-                self._lost(numbers, HUNG)
+                self._lose(numbers, "worker", HUNG)
                 return len(numbers)
             timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
             if numbers:
@@ -181,12 +194,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
                 self._keep_baseline(timeout)
         return 1
 
-    def _end(self, numbers: list[int], result: dict[str, Any] | None, *, error: bool) -> None:
-        sent = (result or {}).get("outcomes")
-        if error or sent is None:
-            self._losses_in_a_row += 1
-            self._lost(numbers, DIED)
-            return
+    def _end(self, numbers: list[int], sent: Sequence[Any]) -> None:
         self._losses_in_a_row = 0
         if numbers:
             for number, raw in zip(numbers, sent, strict=True):
@@ -194,15 +202,33 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         else:
             self._keep_baseline(read_outcome(sent[0]))
 
-    def _lost(self, numbers: list[int], why: str) -> None:
+    def _lost(self, numbers: list[int], cause: Cause) -> None:
+        """Tell of a lost pack. Only a node that went away says nothing of what ran on it, and is not counted."""
+        self._losses_in_a_row += cause != "node"
         if not numbers:
-            self._baseline_losses += 1
-            if self._baseline_losses < MAX_WORKER_LOSSES:
-                self._baseline = "owed"
-            else:
-                self._keep_baseline(Outcome.failed("error", f"{DIED} {self._baseline_losses} times"))
+            self._baseline_lost(cause)
+        elif cause == "memory" and len(numbers) > 1:
+            self._pack = min(self._pack, -(-len(numbers) // 2))
+            self._lose(numbers, "memory", NO_MEMORY)
+        elif cause == "memory":
+            self._lose(numbers, "worker", NO_MEMORY, ends_as="oom")
+        elif cause == "node":
+            self._lose(numbers, "node", NODE_GONE)
+        else:
+            self._lose(numbers, "worker", DIED)
+
+    def _lose(self, numbers: list[int], lost: Lost, why: str, ends_as: Literal["error", "oom"] = "error") -> None:
         for number in numbers:
-            self._told(self._ledger.lose(number, "worker", why))
+            self._told(self._ledger.lose(number, lost, why, ends_as=ends_as))
+
+    def _baseline_lost(self, cause: Cause) -> None:
+        self._baseline_losses += cause != "node"
+        if self._baseline_losses < MAX_WORKER_LOSSES:
+            self._baseline = "owed"
+        elif cause == "memory":
+            self._keep_baseline(Outcome.failed("oom", f"{NO_MEMORY}, {self._baseline_losses} times"))
+        else:
+            self._keep_baseline(Outcome.failed("error", f"{DIED} {self._baseline_losses} times"))
 
     def _told(self, record: TrialRecord | None) -> None:
         if record is None:
