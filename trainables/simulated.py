@@ -35,9 +35,10 @@ class Simulation(Strict):
         noise: standard deviation from seed to seed.
         sleep: seconds of pretended work per trial.
         nan_above: above this ``t`` the utility is NaN.
+        missing_above: above this ``t`` the outcome lacks its leakage.
         diverge_above, raise_above, oom_above, exit_above: above this ``t`` the trial diverges, raises, runs out of
-        memory,
-            or takes its worker process with it.
+            memory, or takes its worker process with it.
+        fits: more trials than this run out of memory together.
         hang_above: above this ``t`` the trial never comes back: its worker waits in compiled code, where no signal
             handler of Python's runs.
         exit_once: a file; the first trial that does not find it makes it and takes its worker with it.
@@ -51,11 +52,13 @@ class Simulation(Strict):
     noise: float = Field(0.0, ge=0)
     sleep: float = Field(0.0, ge=0)
     nan_above: float = math.inf
+    missing_above: float = math.inf
     diverge_above: float = math.inf
     raise_above: float = math.inf
     oom_above: float = math.inf
     exit_above: float = math.inf
     hang_above: float = math.inf
+    fits: float = math.inf
     exit_once: str | None = None
     journal: str | None = None
 
@@ -81,6 +84,8 @@ class SimulatedTrainable(PackTrainable):
     ) -> list[Outcome]:
         """Pretend to train."""
         simulation = Simulation.model_validate(dict(options))
+        if len(params) > simulation.fits:
+            raise MemoryError("the simulated memory does not hold so many")
         return [simulate(simulation, cell, p) for p in params]
 
     @classmethod
@@ -135,7 +140,8 @@ def simulate(simulation: Simulation, cell: Cell, params: Mapping[str, Any]) -> O
     # Not through tune_vfl.seeds: that needs torch, which would triple the time a worker takes to start.
     draws = [random.Random(seed).gauss(0.0, simulation.noise) for seed in cell.seeds]  # noqa: S311
     utilities = [math.nan if t > simulation.nan_above else utility + d for d in draws]
-    return _outcome(utilities, [min(1.0, max(0.0, leakage + d)) for d in draws], simulation.sleep)
+    outcome = _outcome(utilities, [min(1.0, max(0.0, leakage + d)) for d in draws], simulation.sleep)
+    return outcome.model_copy(update={"leakage": None}) if t > simulation.missing_above else outcome
 
 
 def _misbehave(simulation: Simulation, t: float) -> None:

@@ -163,7 +163,9 @@ class Outcome(BaseModel):
     def _ok_has_finite_objectives(self) -> Outcome:
         objectives = (self.utility.mean if self.utility else None, self.leakage)
         if self.outcome == "ok":
-            if any(v is None or not math.isfinite(v) for v in objectives):
+            if None in objectives:
+                raise ValueError(f"an ok outcome needs a utility and a leakage, got {objectives}")
+            if not all(map(math.isfinite, (v for v in objectives if v is not None))):
                 raise ValueError(f"an ok outcome needs finite utility and leakage, got {objectives}")
         elif self.leakage is not None:
             raise ValueError(f"outcome {self.outcome!r} must not carry objectives")

@@ -15,27 +15,17 @@ if TYPE_CHECKING:
 
 Cause = Literal["crash", "node", "memory"]
 
-# How the pinned Ray says it; tests/faults holds this against the real thing.
-_NODE_IS_GONE = "node has died"
+# How the pinned Ray says it, held against the real thing by tests/faults: of most of Ray's errors Tune keeps the text
+# alone. An actor that cannot be reached is on a node that was cut off or killed; one that crashed is told as dead.
+_NODE_IS_GONE = ("its node has died", "is temporarily unavailable")
 _NO_MEMORY = "running low on memory"
 
 
-def cause_of(error: BaseException | None, text: str) -> Cause:
-    """Return why an actor ended.
-
-    Args:
-        error: what Ray raised, where Tune has kept it.
-        text: the message.
-    """
-    from ray.exceptions import ActorUnavailableError, RayActorError
-
+def cause_of(text: str) -> Cause:
+    """Return why an actor ended, from what Ray says of it."""
     if _NO_MEMORY in text:
         return "memory"
-    preempted = isinstance(error, RayActorError) and error.preempted
-    # An actor that cannot be reached is on a node that was cut off or killed: one that crashed is told as dead.
-    if preempted or isinstance(error, ActorUnavailableError) or _NODE_IS_GONE in text:
-        return "node"
-    return "crash"
+    return "node" if any(says in text for says in _NODE_IS_GONE) else "crash"
 
 
 class LossReader(FIFOScheduler):  # type: ignore[misc]
@@ -55,7 +45,7 @@ class LossReader(FIFOScheduler):  # type: ignore[misc]
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """Read why."""
-        self._tell(trial.trial_id, cause_of(trial.get_pickled_error(), _message(trial)))
+        self._tell(trial.trial_id, cause_of(_message(trial)))
 
 
 def _message(trial: Any) -> str:

@@ -125,6 +125,7 @@ def _start_here() -> None:
 
     with _environment(_ONE_THREAD):
         ray.init(
+            address="local",  # without it Ray joins whatever cluster somebody has started on this machine
             num_cpus=usable_cpus(),
             include_dashboard=False,
             log_to_driver=False,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.errors import TuneVflError
+from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
@@ -187,10 +187,17 @@ class _Run:
         from trainables.base import measured
 
         task = ray.remote(num_cpus=self._resources.cpu, num_gpus=self._resources.gpu, max_retries=2)(measured)
-        answer = ray.get(
-            task.remote(self._work.trainable, self._ledger.cell.model_dump_json(), dict(self._work.options))
-        )
-        references, guess = answer
+        call = task.remote(self._work.trainable, self._ledger.cell.model_dump_json(), dict(self._work.options))
+        try:
+            references, guess = ray.get(call)
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.RayError as error:
+            first = str(error).strip().splitlines()[0]
+            raise UnreachableError(
+                f"study {self._ledger.spec.study!r}: the worker that measures what attacks are compared with died "
+                f"three times ({first}); give it more room, or run 'tune-vfl doctor', and start the same command again"
+            ) from error
         self._ledger.set_references_and_reference_point(references, (guess, 1.0))
 
     def _fit(self, settings: RunSettings, watchers: tuple[Watcher, ...], report: ProgressReport | None) -> bool:

@@ -1,0 +1,108 @@
+"""A program that runs one study with the simulated trainable, and meets one fault at a moment of its own.
+
+python -m tests.faults.driver '{"spec": {...}, "options": {...}, "fault": {"at": "tell", "call": 5, "do": "kill"}}'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.errors import TuneVflError
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.study import Study
+from tune_vfl.ledger.writing import TrialWriter
+from tune_vfl.machine.signals import Left
+from tune_vfl.search import ray_session
+from tune_vfl.search.runner import Work, run_study
+from tune_vfl.spaces.named import space_of
+from tune_vfl.tracking.mlflow import Recorder
+
+# What the driver is about to do when it is met: "tell" lies between the two writes of one outcome.
+MOMENTS: dict[str, tuple[Any, str]] = {
+    "start": (ray_session, "connect"),
+    "ask": (TrialWriter, "make"),
+    "tell": (TrialWriter, "finish"),
+    "told": (Ledger, "record"),
+    "record": (Recorder, "on_trial"),
+}
+
+
+def _disk_full() -> None:
+    """Let no file grow any more: what a full disk is, without filling one."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    largest = max(p.stat().st_size for p in Path(os.environ["TUNE_VFL_HOME"]).glob("ledger.db*"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+
+
+def _clock_wrong() -> None:
+    """Set the clock back by a day."""
+    real = time.time
+    time.time = lambda: real() - 86_400
+
+
+DOINGS: dict[str, Callable[[], None]] = {
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "fill": _disk_full,
+    "clock": _clock_wrong,
+}
+
+
+def arm(at: str, do: str, call: int = 1) -> None:
+    """Let the fault happen just before the ``call``-th time that the driver does something."""
+    owner, name = MOMENTS[at]
+    real = getattr(owner, name)
+    calls = 0
+
+    def faulted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            DOINGS[do]()
+        return real(*args, **kwargs)
+
+    setattr(owner, name, faulted)
+
+
+def search(spec: dict[str, Any], options: dict[str, Any], *, mlflow: bool = False, take_over: bool = False) -> Study:
+    """Run the study, or go on with it."""
+    asked = simulated_spec("study", **spec)
+    cell = simulated_cell(asked)
+    study = PlannedStudy(asked, cell, space_of(asked, cell))
+    listeners = [Recorder("study", asked.tracking)] if mlflow else []
+    work = Work(SimulatedTrainable, options)
+    return run_study(study, listeners=listeners, work=work, take_over=take_over)
+
+
+def main(given: dict[str, Any]) -> int:
+    """Run it and say how it ended; the exit code is that of the command line."""
+    for name, value in given.get("patch", {}).items():
+        module, _, attribute = name.rpartition(".")
+        setattr(sys.modules[module], attribute, value)
+    if fault := given.get("fault"):
+        arm(**fault)
+    try:
+        ended = search(given["spec"], given["options"], mlflow=given.get("mlflow", False))
+    except TuneVflError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except Left as left:
+        return left.exit_code
+    sys.stderr.write("stopped\n" if ended.stopped else "done\n")
+    return 130 if ended.stopped else 0
+
+
+if __name__ == "__main__":
+    code = main(json.loads(sys.argv[1]))
+    sys.stderr.flush()
+    os._exit(code)  # as the command line does it: Ray's own end takes seconds

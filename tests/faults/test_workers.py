@@ -1,0 +1,120 @@
+"""Workers that crash, hang, run out of memory or answer nonsense, and machines that go away under them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.faults.driver import search
+from tests.faults.harness import SCALES, Driver, check_study, lost, spec_of
+from tests.helpers.drivers import shared_ray
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.search import load_study
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def above(point: int) -> float:
+    """The threshold that this point is above, and the one before it is not."""
+    return (point - 0.5) / 11
+
+
+# What each of the last points does, the gravest last: every one is above the thresholds of those before it, and does
+# what is looked at first.
+BAD = {
+    5: ("nan_above", "diverged"),
+    6: ("missing_above", "error"),
+    7: ("diverge_above", "diverged"),
+    8: ("raise_above", "error"),
+    9: ("oom_above", "oom"),
+    10: ("exit_above", "error"),
+    11: ("hang_above", "timeout"),
+}
+
+
+def test_each_trial_ends_as_what_it_did_and_harms_no_other(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """NaN, a missing metric, an exception, out of memory, a crash, a hang in compiled code, in packs of four."""
+    monkeypatch.setattr("tune_vfl.search.watch.GRACE_SECONDS", 5.0)
+    options = {name: above(point) for point, (name, _) in BAD.items()}
+    shared_ray()
+    search(spec_of(resources={"pack": 4}, budget={"trial_minutes": 0.02}), options)
+    record = check_study({SCALES[point]: ends for point, (_, ends) in BAD.items()})
+    reasons = {t.params["scale"]: t.outcome.reason for t in record.counted}
+    assert "stuck in compiled code" in reasons[SCALES[11]]
+    assert "its worker process died (3 times with these parameters)" in reasons[SCALES[10]]
+    assert all(reasons[SCALES[point]] for point in BAD)
+    shown = capfd.readouterr()
+    assert "its 4 trials are asked again one by one" in shown.err
+    assert "it ended as timeout" in shown.err
+    assert shown.out == "", "Ray tells of dead workers on stdout, where an answer may be"
+    assert load_study("study").overdue() == []
+
+
+def test_a_pack_that_does_not_fit_is_tried_by_halves(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    shared_ray()
+    search(spec_of(resources={"pack": 6}), {"fits": 2, "journal": str(journal)})
+    assert lost(check_study()) == 0
+    trained = journal.read_text().count("'scale'")
+    assert trained == len(SCALES), "nothing was trained twice"
+
+
+def test_a_worker_that_dies_once_costs_one_retry(tmp_path: Path) -> None:
+    shared_ray()
+    search(spec_of(), {"exit_once": str(tmp_path / "died")})
+    assert lost(check_study()) <= 2
+    assert (tmp_path / "died").exists()
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[Any]:
+    """A cluster of a head without room and a node with one CPU, beside the Ray that the tests share."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.mark.parametrize("graceful", [False, True], ids=["killed", "terminated"])
+def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
+    graceful: bool, two_nodes: Any, tmp_path: Path
+) -> None:
+    leaving = two_nodes.add_node(num_cpus=1)
+    spec = {"resources": {"concurrency": 2, "pack": 2}}
+    with Driver(tmp_path, two_nodes.address, spec=spec, options={"sleep": 0.7}) as driver:
+        driver.wait_for(2)
+        two_nodes.remove_node(leaving, allow_graceful=graceful)
+        code, err = driver.ends()
+    assert code == 0, err
+    record = check_study()
+    assert 0 < lost(record) <= 2
+    assert {t.user_attrs.get("lost") for t in Ledger.open("study").trials()} == {None, "node"}
+    assert "the machine that it ran on went away" in err
+
+
+@pytest.mark.slow
+def test_workers_that_the_memory_monitor_ends_are_halved_and_end_as_oom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's own monitor ends every worker of a driver once a few trials were told: no trial fits any more."""
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "250")
+    with Driver(tmp_path, None, spec={"resources": {"pack": 4}}, options={"sleep": 5.0}) as driver:
+        code, err = driver.ends()
+    assert code in {0, 1}, err
+    assert "the machine ran out of memory" in err
+    ledger = Ledger.open("study")
+    assert "memory" in {t.user_attrs.get("lost") for t in ledger.trials()}
+    packs = [t.user_attrs["pack"] for t in ledger.trials()]
+    assert {packs.count(p) for p in packs} >= {4, 2, 1}
