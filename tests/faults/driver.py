@@ -1,11 +1,10 @@
 """A program that runs one study with the simulated trainable, and meets one fault at a moment of its own.
 
-python -m tests.faults.driver '{"spec": {...}, "options": {...}, "fault": {"at": "tell", "call": 5, "do": "kill"}}'
+python -m tests.faults '{"spec": {...}, "options": {...}, "fault": {"at": "tell", "call": 5, "do": "kill"}}'
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
@@ -100,9 +99,3 @@ def main(given: dict[str, Any]) -> int:
         return left.exit_code
     sys.stderr.write("stopped\n" if ended.stopped else "done\n")
     return 130 if ended.stopped else 0
-
-
-if __name__ == "__main__":
-    code = main(json.loads(sys.argv[1]))
-    sys.stderr.flush()
-    os._exit(code)  # as the command line does it: Ray's own end takes seconds

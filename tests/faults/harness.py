@@ -52,7 +52,7 @@ class Driver:
         asked = {"spec": self.spec, "options": self.options, **given}
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.driver", json.dumps(asked)],
+            [sys.executable, "-m", "tests.faults", json.dumps(asked)],
             stderr=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -35,7 +35,7 @@ class Chaos:
     """Harms one driver after another until its study is finished."""
 
     def __init__(self, seed: int, postgres: Postgres, door: Door) -> None:
-        self.random = random.Random(seed)
+        self.random = random.Random(seed)  # noqa: S311
         self.postgres, self.door = postgres, door
         self.done: Counter[str] = Counter()
         self.ends: Counter[int] = Counter()
@@ -78,7 +78,7 @@ class Chaos:
     def harm(self, driver: Driver) -> None:
         """One fault after another, seconds apart, while the driver lives."""
         for _ in range(self.random.randint(1, 3)):
-            end = time.monotonic() + self.random.uniform(0.5, 9.0)
+            end = time.monotonic() + self.random.uniform(1.0, 9.0)
             while time.monotonic() < end and driver.process.poll() is None:
                 time.sleep(0.05)
             if driver.process.poll() is not None:
@@ -112,8 +112,8 @@ def test_chaos(postgres: Postgres, server: Server, door: Door, monkeypatch: pyte
         studies, trials, repeated = studies + 1, trials + len(record.counted), repeated + lost(record)
         minutes = (time.monotonic() - begun) / 60
         print(
-            f"{minutes:5.1f} min: {studies} studies, {drivers} drivers, {trials} trials told once each, {repeated} asked "
-            f"again; faults {dict(chaos.done.most_common())}; drivers ended {dict(chaos.ends)}",
+            f"{minutes:5.1f} min: {studies} studies, {drivers} drivers, {trials} trials told once each, "
+            f"{repeated} asked again; faults {dict(chaos.done.most_common())}; drivers ended {dict(chaos.ends)}",
             flush=True,
         )
     assert studies

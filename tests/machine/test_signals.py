@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -128,6 +129,19 @@ def test_a_library_that_takes_the_handler_does_not_take_the_answer(capsys):
     with pytest.raises(Left) as left:
         be_cut_off()
     assert left.value.exit_code == 143
+    assert capsys.readouterr().err == "left\n"
+
+
+def test_who_swallows_it_is_rung_again(capsys):
+    def swallow():
+        with answered(lambda: "left"):
+            with suppress(KeyboardInterrupt):
+                send_and_wait(signal.SIGTERM)
+            wait()
+            pytest.fail("it went on for five seconds")
+
+    with pytest.raises(Left):
+        swallow()
     assert capsys.readouterr().err == "left\n"
 
 

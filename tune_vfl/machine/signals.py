@@ -53,6 +53,7 @@ class _Signals:
     def __init__(self) -> None:
         self.blocks: list[_Block] = []
         self.left: Left | None = None
+        self.leaving = False
         self._lock = threading.RLock()  # a handler may interrupt a handler
         # Signals by number: that came, that each of the two has answered, that the main thread has yet to notice were
         # answered, and that the thread sent itself.
@@ -112,9 +113,19 @@ class _Signals:
                 if self._answer(number):
                     self._sent[number] += 1
                     _thread.interrupt_main(signal.Signals(number))
-        left = self.left
-        if left is not None and _goes_for_good:
-            time.sleep(LEAVING_SECONDS)
+        if self.left is not None:
+            self._see_it_out(number, self.left)
+
+    def _see_it_out(self, number: int, left: Left) -> None:
+        """Ring again while the main thread goes on as if nothing had been: some callbacks swallow what is raised."""
+        until = time.monotonic() + LEAVING_SECONDS
+        while self.blocks and time.monotonic() < until:
+            time.sleep(4 * _PATIENCE_SECONDS)
+            if not self.leaving:
+                self._sent[number] += 1
+                _thread.interrupt_main(signal.Signals(number))
+        if _goes_for_good:
+            time.sleep(max(0.0, until - time.monotonic()))
             os._exit(left.exit_code)
 
     def _answer(self, number: int) -> bool:
@@ -157,10 +168,11 @@ def answered(words: Callable[[], str], *, stop: Callable[[], None] | None = None
     try:
         yield
     except BaseException as error:
+        if here.left is None:
+            raise
+        here.leaving = True
         # What the signal cut off, such as an import or the start of Ray, may have made another error of it.
-        if here.left is not None and error is not here.left:
-            raise here.left from error
-        raise
+        raise here.left from (None if error is here.left else error)
     finally:
         here.blocks.pop()
         if outermost:
