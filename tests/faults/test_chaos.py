@@ -104,7 +104,8 @@ def test_chaos(postgres: Postgres, server: Server, door: Door, monkeypatch: pyte
                 chaos.harm(driver)
                 code, err = driver.ends()
                 chaos.ends[code] += 1
-                assert code in {0, 130, 143, -signal.SIGKILL}, err
+                away = code == 4 and "the server does not answer" in err  # as it was begun: it is begun again
+                assert away or code in {0, 130, 143, -signal.SIGKILL}, err
         record = check_study()
         check_mlflow(server, record)
         client = server.client()
