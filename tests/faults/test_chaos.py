@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,9 @@ SEED = int(os.environ.get("TUNE_VFL_CHAOS_SEED", "0"))
 class Chaos:
     """Harms one driver after another until its study is finished."""
 
-    def __init__(self, seed: int, postgres: Postgres, door: Door) -> None:
+    def __init__(self, seed: int, ray: str, postgres: Postgres, door: Door) -> None:
         self.random = random.Random(seed)  # noqa: S311
-        self.postgres, self.door = postgres, door
+        self.ray, self.postgres, self.door = ray, postgres, door
         self.done: Counter[str] = Counter()
         self.ends: Counter[int] = Counter()
 
@@ -58,12 +59,15 @@ class Chaos:
         time.sleep(3)
         driver.send(signal.SIGCONT)
 
-    def _kill_worker(self, driver: Driver) -> None:
-        """Any worker of the shared Ray that belongs to a search: the driver's own, as it is the only one."""
+    def _kill_worker(self, _driver: Driver) -> None:
+        """One worker of a search on the Ray of these tests, and no other's; the raylet is its parent."""
         for process in psutil.process_iter(["cmdline"]):
-            if "SimulatedTrainable" in " ".join(process.info["cmdline"] or ()):
-                process.kill()
-                return
+            with suppress(psutil.Error):
+                ours = self.ray in " ".join(process.parent().cmdline())
+                if ours and "SimulatedTrainable" in " ".join(process.info["cmdline"]):
+                    self.done["a worker that ran"] += 1
+                    process.kill()
+                    return
 
     def _take_postgres_away(self, _driver: Driver) -> None:
         self.postgres.stop()
@@ -89,8 +93,9 @@ class Chaos:
 
 
 def test_chaos(postgres: Postgres, server: Server, door: Door, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    chaos = Chaos(SEED, postgres, door)
-    address, begun, studies, drivers, trials, repeated = shared_ray(), time.monotonic(), 0, 0, 0, 0
+    address = shared_ray()
+    chaos = Chaos(SEED, address, postgres, door)
+    begun, studies, drivers, trials, repeated = time.monotonic(), 0, 0, 0, 0
     given: dict[str, Any] = {"patch": {"tune_vfl.tracking.mlflow._RETRY_EVERY": 0.5}, "mlflow": True}
     spec = {"tracking": door.uri, "resources": {"concurrency": 2, "pack": 2}}
     while time.monotonic() - begun < MINUTES * 60:
@@ -99,7 +104,7 @@ def test_chaos(postgres: Postgres, server: Server, door: Door, monkeypatch: pyte
         folder.mkdir()
         code = -1
         while code != 0:
-            with Driver(folder, address, spec=spec, options={"sleep": 1.0}, **given) as driver:
+            with Driver(folder, address, spec=spec, options={"sleep": 1.5}, **given) as driver:
                 drivers += 1
                 chaos.harm(driver)
                 code, err = driver.ends()

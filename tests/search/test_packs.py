@@ -1,11 +1,9 @@
 """How many workers and how big a pack: everybody works, nothing is lost for the sake of size."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_vfl.errors import SpecError
-from tune_vfl.search.packs import LANES, pack_size, shortened, worker_count
+from tune_vfl.search.packs import LANES, pack_size, shortened
 from tune_vfl.spec import Resources
 
 AUTO = Resources()
@@ -37,19 +35,3 @@ def test_long_trials_make_small_packs():
     assert shortened(8, 200.0) == 3
     assert shortened(8, 4000.0) == 1
     assert shortened(8, 0.0) == 8
-
-
-def test_workers_fit_the_machine_and_the_work():
-    there = {"CPU": 4.0, "GPU": 1.0}
-    assert worker_count(AUTO, there, most=100) == 4
-    assert worker_count(AUTO, there, most=3) == 3
-    assert worker_count(Resources(cpu=2), there, most=100) == 2
-    assert worker_count(Resources(gpu=0.5), there, most=100) == 2
-    assert worker_count(Resources(concurrency=8), there, most=100) == 4
-    assert worker_count(Resources(concurrency=8), there, most=100, grows=True) == 8
-
-
-def test_a_pack_that_fits_nowhere_is_refused():
-    with pytest.raises(SpecError, match="16 CPU"):
-        worker_count(Resources(cpu=16), {"CPU": 4.0}, most=10)
-    assert worker_count(Resources(gpu=1), {"CPU": 4.0}, most=10, grows=True) == 1

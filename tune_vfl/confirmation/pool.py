@@ -27,18 +27,18 @@ class Pool(Generic[K]):
     Args:
         function: runs in a worker; what it raises is raised here.
         resources: what one call takes.
-        workers: calls at once.
+        room: asked again and again how many calls may run at once.
         stopped: asked before each call begins; once it says yes, calls that run still answer and none begins.
     """
 
     def __init__(
-        self, function: Callable[..., Any], resources: Resources, workers: int, stopped: Callable[[], bool]
+        self, function: Callable[..., Any], resources: Resources, room: Callable[[], int], stopped: Callable[[], bool]
     ) -> None:
         import ray
 
         # A worker that dies is told of here and not hidden by Ray's own retries.
         self._call = ray.remote(num_cpus=resources.cpu, num_gpus=resources.gpu, max_retries=0)(function)
-        self._workers, self._stopped = workers, stopped
+        self._room, self._stopped = room, stopped
 
     def run(self, calls: Sequence[tuple[K, tuple[Any, ...]]]) -> Iterator[tuple[K, Any]]:
         """Run calls and yield each one's key with its answer, or :class:`Died`, in the order in which they end.
@@ -51,7 +51,7 @@ class Pool(Generic[K]):
         waiting = list(calls)
         flying: dict[Any, K] = {}
         while True:
-            while waiting and len(flying) < self._workers and not self._stopped():
+            while waiting and len(flying) < self._room() and not self._stopped():
                 key, arguments = waiting.pop(0)
                 flying[self._call.remote(*arguments)] = key
             if not flying:

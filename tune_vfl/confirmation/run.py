@@ -20,7 +20,7 @@ from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.packs import worker_count
+from tune_vfl.search.room import Room, room_of
 from tune_vfl.search.runner import Work
 
 if TYPE_CHECKING:
@@ -76,13 +76,17 @@ def confirm(
         KeyboardInterrupt: after Ctrl-C before anything runs, after a second one, and after SIGTERM; what was finished
             is kept.
     """
-    Ledger.open(name, storage).close()  # what is not there gets no lease
+    known = Ledger.open(name, storage)  # what is not there gets no lease
+    known.close()
+    room = room_of(known.spec.resources)
     left = f"confirm {name}: left; what was finished is kept: 'tune-vfl confirm {name}' goes on"
-    with answered(lambda: left), cluster.quiet_tune(), storage_at(storage).lease(name) as lease:
+    with answered(lambda: left), cluster.quiet_tune(), storage_at(storage).lease(name, room=room) as lease:
         ledger = Ledger.open(name, storage, lease)
         try:
             refuse_another(name, ledger.study.measure)
-            ended = _Run(ledger, seeds, work or Work.real(), adaptive=adaptive, progress=progress, left=left).run()
+            its_room = Room(known.spec.resources, lease, nodes=cluster.nodes, grows=cluster.grows())
+            run = _Run(ledger, seeds, work or Work.real(), its_room, adaptive=adaptive, progress=progress, left=left)
+            ended = run.run()
             if ended.answer is not None:
                 ledger.confirmations.set_answer(ended.answer)
             return ended
@@ -93,9 +97,11 @@ def confirm(
 class _Run:
     """One run of a confirmation, the study's lease held."""
 
-    def __init__(self, ledger: Ledger, seeds: int, work: Work, *, adaptive: float, progress: bool, left: str) -> None:
+    def __init__(
+        self, ledger: Ledger, seeds: int, work: Work, room: Room, *, adaptive: float, progress: bool, left: str
+    ) -> None:
         self._ledger, self._work, self._adaptive, self._progress = ledger, work, adaptive, progress
-        self._left = left
+        self._room, self._left = room, left
         self._record = ledger.record()
         self._contest = Contest.of(self._record, seeds)
         self._held = ledger.confirmations.records()
@@ -103,7 +109,6 @@ class _Run:
         self._failed: dict[int, str] = {}
         self._losses: Counter[int] = Counter()
         self._stopped = False
-        self._workers = 0
 
     def _is_known(self, place: Place) -> bool:
         return place[0] == UNDEFENDED or any(t.number == place[0] for t in self._record.trials)
@@ -139,7 +144,7 @@ class _Run:
             return
         from trainables.base import tuned
 
-        self._connect(len(numbers))
+        cluster.connect()
         self._say(f"attackers are tuned against {len(numbers)} settings, {self._adaptive:g} minutes each")
         work = self._work.trainable, self._work.options
         yield from self._pool(tuned).run([(n, call_of(self._record, n, self._adaptive, work)) for n in numbers])
@@ -159,19 +164,15 @@ class _Run:
             sys.stderr.write(f"confirm {self._record.name}: {text}\n")
 
     def _phase(self, places: Sequence[Place]) -> None:
-        self._connect(len(places))
+        cluster.connect()
         stacks = self._work.trainable.most_per_pack(self._record.cell) > 1
-        jobs = cut(self._record, places, workers=self._workers, stacks=stacks)
+        jobs = cut(self._record, places, workers=min(self._room.packs(), len(places)), stacks=stacks)
         self._measure_floors(jobs)
         while jobs and not self._stopped:
             jobs = self._evaluate(jobs)
 
-    def _connect(self, most: int) -> None:
-        resources = self._record.spec.resources
-        self._workers = worker_count(resources, cluster.connect(), most=most, grows=cluster.grows())
-
     def _pool(self, function: Any) -> Pool[Any]:
-        return Pool(function, self._record.spec.resources, self._workers, lambda: self._stopped)
+        return Pool(function, self._record.spec.resources, self._room.packs, lambda: self._stopped)
 
     def _measure_floors(self, jobs: Sequence[Job]) -> None:
         """Measure what attacks are compared with, where that is not known from earlier runs."""

@@ -101,7 +101,7 @@ class LedgerStorage(ABC):
         return before
 
     @contextmanager
-    def lease(self, study: str, *, take_over: bool = False) -> Iterator[Lease]:
+    def lease(self, study: str, *, take_over: bool = False, room: str = "") -> Iterator[Lease]:
         """Hold the right to write a study for the block; see :meth:`Lease.hold`.
 
         Raises:
@@ -111,7 +111,7 @@ class LedgerStorage(ABC):
         with self._in_words(), self._making(), self.for_leases().begin() as connection:
             refuse_newer(connection, self.shown)
             bring_up(connection)
-        with Lease.hold(study, self, take_over=take_over) as held:
+        with Lease.hold(study, self, take_over=take_over, room=room) as held:
             yield held
 
     def open(self, lease: Lease | None = None) -> BaseStorage:

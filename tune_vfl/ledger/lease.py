@@ -117,11 +117,11 @@ class Lease:
         taken_from: who was driven out, with :meth:`hold`'s ``take_over``; None when it was free.
     """
 
-    def __init__(self, study: str, place: Leasable) -> None:
-        self.study, self._place = study, place
+    def __init__(self, study: str, place: Leasable, room: str = "") -> None:
+        self.study, self._place, self._room = study, place, room
         self._engine = place.for_leases()
         self.session = new_session()
-        self._text = json.dumps(this_owner(self.session))
+        self._text = json.dumps({**this_owner(self.session), "room": room})
         self._epoch = 0
         self._lost: LeaseLostError | None = None
         self._over = threading.Event()
@@ -129,19 +129,20 @@ class Lease:
 
     @classmethod
     @contextmanager
-    def hold(cls, study: str, place: Leasable, *, take_over: bool = False) -> Iterator[Lease]:
+    def hold(cls, study: str, place: Leasable, *, take_over: bool = False, room: str = "") -> Iterator[Lease]:
         """Hold a study for the block.
 
         Args:
             study: its name.
             place: the database, its table of leases made.
             take_over: drive another holder out.
+            room: what its packs share with those of other studies, see :meth:`roommates`.
 
         Raises:
             StudyError: when another process holds it; the message says which, since when, and what to do.
             LedgerTroubleError: when the database cannot be written.
         """
-        lease = cls(study, place)
+        lease = cls(study, place, room)
         try:
             lease._take(take_over=take_over)
             heart = threading.Thread(target=lease._beat, name=f"tune-vfl-lease-{study}", daemon=True)
@@ -164,6 +165,11 @@ class Lease:
         """
         if self._lost is not None:
             raise self._lost
+
+    def roommates(self) -> list[str]:
+        """Return the studies that are held now and share this one's room, itself among them, the oldest lease first."""
+        sharing = [(h.since, study) for study, h in holders(self._place) if h.owner.get("room") == self._room]
+        return [study for _, study in sorted(sharing)]
 
     def settle(self) -> None:
         """Renew it, which waits for the end of every transaction of this holder that the database still works on."""

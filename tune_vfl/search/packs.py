@@ -1,4 +1,4 @@
-"""How many workers a search uses and how many trials a pack holds. Both change the speed, never a result.
+"""How many trials a pack holds. It changes the speed, never a result.
 
 Sixteen trained networks in one pass are where stacking has given most of what it can; trials times seeds counts.
 Beyond that a bigger pack has drawbacks only: more is lost when it is killed, and a sampler that learns gets fewer
@@ -10,42 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tune_vfl.errors import SpecError
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tune_vfl.spec import Resources
 
 LANES = 16
 # A kill loses a pack's work: no pack is meant to last longer than this.
 LONGEST_PACK_SECONDS = 600.0
-
-
-def worker_count(resources: Resources, available: Mapping[str, float], *, most: int, grows: bool = False) -> int:
-    """Return how many packs run at once.
-
-    Args:
-        resources: what one pack takes, and the ``concurrency`` asked for.
-        available: the cluster's resources, ``CPU`` and ``GPU``.
-        most: no more than this are useful.
-        grows: the cluster adds machines on demand, so that what is there now is no limit.
-
-    Raises:
-        SpecError: when not even one pack finds room.
-    """
-    rooms = [available.get("CPU", 0.0) / resources.cpu]
-    if resources.gpu:
-        rooms.append(available.get("GPU", 0.0) / resources.gpu)
-    room = math.floor(min(rooms) + 1e-9)
-    if room < 1 and not grows:
-        raise SpecError(
-            f"resources: one pack takes {resources.cpu:g} CPU and {resources.gpu:g} GPU, but there are "
-            f"{available.get('CPU', 0):g} CPU and {available.get('GPU', 0):g} GPU; ask for less"
-        )
-    asked = resources.concurrency if isinstance(resources.concurrency, int) else max(1, room)
-    # More packs at once than there is room for would only wait for each other.
-    return max(1, min(asked if grows else min(asked, room), most))
 
 
 def pack_size(resources: Resources, *, trials: int, seeds: int, workers: int, most: int) -> int:

@@ -27,6 +27,8 @@ _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
+    # How many packs may wait for room is ours to say: an autoscaler starts nodes for those that wait.
+    "TUNE_MAX_PENDING_TRIALS_PG": "10000",
 }
 # Workers use one thread each: two single-thread processes beat one with two threads.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -69,11 +71,8 @@ def quiet_tune() -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
 
 
-def connect() -> Mapping[str, float]:
+def connect() -> None:
     """Connect to the cluster of ``RAY_ADDRESS``, or start Ray on this machine; a Ray that runs in this process is used.
-
-    Returns:
-        The resources that are there, by Ray's names (``CPU``, ``GPU``).
 
     Raises:
         UnreachableError: when ``RAY_ADDRESS`` does not answer, or Ray does not start.
@@ -84,8 +83,13 @@ def connect() -> Mapping[str, float]:
         address = os.environ.get("RAY_ADDRESS")
         with handlers_kept():  # Ray lets SIGTERM end the process without a word
             _join(address) if address else _start_patiently()
-    resources: dict[str, float] = ray.cluster_resources()
-    return resources
+
+
+def nodes() -> list[Mapping[str, float]]:
+    """Return what each node that is up has, by Ray's names (``CPU``, ``GPU``)."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _join(address: str) -> None:

@@ -17,8 +17,9 @@ from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.listeners import Dispatcher, Listener
-from tune_vfl.search.packs import pack_size, worker_count
+from tune_vfl.search.packs import pack_size
 from tune_vfl.search.progress import ProgressReport
+from tune_vfl.search.room import Room, room_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +85,7 @@ def run_study(
     with (
         answered(lambda: f"{study.name}: left before anything was begun; the same command begins again"),
         cluster.quiet_tune(),
-        place.lease(study.name, take_over=take_over) as lease,
+        place.lease(study.name, take_over=take_over, room=room_of(study.spec.resources)) as lease,
     ):
         if lease.taken_from is not None:
             sys.stderr.write(f"study {study.name!r} is taken over from {lease.taken_from}\n")
@@ -149,7 +150,7 @@ class _Run:
 
     def _search(self, record: StudyRecord, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
-        resources = cluster.connect()
+        cluster.connect()
         if self._ledger.references is None:
             self._measure()
             record = self._ledger.record()
@@ -158,7 +159,7 @@ class _Run:
         if report and lost:
             report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
         watchers: tuple[Watcher, ...] = (_Tee(self._ledger, dispatcher), *([report] if report else []))
-        stopped = self._fit(self._settings(resources, record, begun), watchers, report)
+        stopped = self._fit(self._settings(record, begun), watchers, report)
         ended = self._ledger.record()
         dispatcher.on_study(ended)
         if report:
@@ -168,17 +169,18 @@ class _Run:
                 report.say(f"{why}; {ended.waiting} trials are owed: 'tune-vfl resume {ended.name}'")
         return stopped
 
-    def _settings(self, resources: Mapping[str, float], record: StudyRecord, begun: float) -> RunSettings:
+    def _settings(self, record: StudyRecord, begun: float) -> RunSettings:
         from tune_vfl.search.searcher import RunSettings
 
         owed = self._baseline_owed()
         trials = max(1, record.waiting)
-        workers = worker_count(self._resources, resources, most=trials + owed, grows=cluster.grows())
+        room = Room(self._resources, self._lease, nodes=cluster.nodes, grows=cluster.grows())
+        workers = min(room.packs(), trials + owed)
         alike = self._resources.pack == "auto" and not self._ledger.space.ordinary
         most = self._work.trainable.most_per_pack(self._ledger.cell) if alike else 1
         size = pack_size(self._resources, trials=trials, seeds=len(self._ledger.cell.seeds), workers=workers, most=most)
         deadline = begun + self._minutes * 60 if self._minutes else None
-        return RunSettings(size, workers, deadline, self._work.options, baseline=owed)
+        return RunSettings(size, workers, room.packs, deadline, self._work.options, baseline=owed)
 
     def _measure(self) -> None:
         """Measure what belongs to the study and not to a trial, in a worker."""
@@ -212,7 +214,7 @@ class _Run:
 
         name = self._ledger.spec.study
         with answered(lambda: f"{name}: left at once; {kept_and_owed(name)}", stop=stop):
-            self._tune(searcher, settings.workers, report.say if report else _silent)
+            self._tune(searcher, report.say if report else _silent)
         if searcher.hopeless:
             raise TuneVflError(
                 f"study {name!r}: workers die one after the other before they answer; "
@@ -220,7 +222,7 @@ class _Run:
             )
         return searcher.stopped
 
-    def _tune(self, searcher: LedgerSearcher, workers: int, say: Callable[[str], None]) -> None:
+    def _tune(self, searcher: LedgerSearcher, say: Callable[[str], None]) -> None:
         import ray
         from ray import tune
 
@@ -235,7 +237,6 @@ class _Run:
                     search_alg=searcher,
                     scheduler=LossReader(searcher.lost_because),
                     num_samples=-1,
-                    max_concurrent_trials=workers,
                     reuse_actors=True,
                     trial_dirname_creator=_trial_id,
                     trial_name_creator=_trial_id,

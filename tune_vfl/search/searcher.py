@@ -57,7 +57,8 @@ class RunSettings:
 
     Attributes:
         pack: trials a pack.
-        workers: packs at once.
+        workers: packs at once, at the start.
+        room: asked again and again how many packs may run at once.
         deadline: the moment (``time.monotonic``) after which nothing new is asked.
         options: the trainable's.
         baseline: the undefended model is to be measured.
@@ -65,6 +66,7 @@ class RunSettings:
 
     pack: int
     workers: int
+    room: Callable[[], int]
     deadline: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     baseline: bool = False
@@ -130,6 +132,8 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     def _suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if self._over():
             return str(Searcher.FINISHED)
+        if len(self._flying) >= self._settings.room():
+            return None
         if self._baseline == "owed":
             self._baseline = "flying"
             self._flying[trial_id] = []
