@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.ledger.trials import params_of
 from tune_vfl.samplers.base import SAMPLERS, listed_points, sampler_seed
 from tune_vfl.spaces.space import point_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from optuna.trial import FrozenTrial
 
@@ -33,6 +33,13 @@ class Asked:
 
     number: int
     params: dict[str, Any]
+
+
+class _Lost(NamedTuple):
+    """A lost trial that is still to be asked again; one whose worker died in a pack of its own."""
+
+    params: dict[str, Any]
+    alone: bool
 
 
 class Proposals:
@@ -59,10 +66,15 @@ class Proposals:
         self._random = random.Random(start)  # noqa: S311 - an order, no secret
         self._mirrored: dict[int, int] = {}
         self._known: dict[str, int] = {}
+        self._objectives: dict[int, Sequence[float]] = {}
         self._pending: dict[str, int] = {}
         self._planned = self._plan()
         for trial in held:
             self._remember(trial)
+        self._running: dict[int, dict[str, Any]] = {}
+        self._lost = {
+            t.number: _Lost(params_of(t), alone=t.user_attrs.get("lost") == "worker") for t in ledger.owed_retries()
+        }
 
     def ask(self, count: int, pack: str = "") -> list[Asked]:
         """Ask for up to ``count`` trials and write them; fewer when the space runs out. The budget is the caller's.
@@ -70,12 +82,12 @@ class Proposals:
         A lost trial whose worker died is asked again alone: if it kills its worker again, no other is lost.
         """
         asked: list[Asked] = []
-        for lost in self._ledger.owed_retries()[:count]:
-            alone = lost.user_attrs.get("lost") == "worker"
-            if alone and asked:
+        for number in sorted(self._lost)[:count]:
+            if self._lost[number].alone and asked:
                 break
-            asked.append(self._begin(params_of(lost), pack, retry_of=lost.number))
-            if alone:
+            lost = self._lost.pop(number)
+            asked.append(self._begin(lost.params, pack, retry_of=number))
+            if lost.alone:
                 return asked
         while len(asked) < count:
             params = self._next_new()
@@ -89,6 +101,11 @@ class Proposals:
         import optuna
 
         position = self._mirrored.pop(record.number, None)
+        params = self._running.pop(record.number, None)
+        if params is not None and record.outcome.outcome == "preempted":
+            self._lost[record.number] = _Lost(params, alone=True)
+        if record.outcome.outcome == "ok":
+            self._objectives[record.number] = record.outcome.objectives
         if position is not None and record.outcome.outcome == "ok":
             self._mirror.tell(position, record.outcome.objectives)
         elif position is not None:
@@ -104,6 +121,7 @@ class Proposals:
         kept = {k: v for k, v in attrs.items() if k != "fixed_params"}
         number = self._ledger.begin(params, pack=pack, retry_of=retry_of, sampler_attrs=kept)
         self._mirrored[number] = position
+        self._running[number] = params
         self._known[point_key(params)] = number
         return Asked(number, params)
 
@@ -116,6 +134,8 @@ class Proposals:
         if not trial.state.is_finished() or not self._ledger.space.holds(params):
             return
         complete = trial.state == TrialState.COMPLETE
+        if complete:
+            self._objectives[trial.number] = trial.values
         self._mirror.add_trial(
             create_trial(
                 state=trial.state if complete else TrialState.FAIL,
@@ -157,9 +177,8 @@ class Proposals:
         if number is None:
             self._pending[point_key(params)] = trial.number
             return params
-        known = next((t for t in self._ledger.record().counted if t.number == number), None)
-        if known is not None and known.outcome.outcome == "ok":
-            self._mirror.tell(trial, known.outcome.objectives)
+        if number in self._objectives:
+            self._mirror.tell(trial, self._objectives[number])
         else:
             self._mirror.tell(trial, state=optuna.trial.TrialState.FAIL)
         return None
