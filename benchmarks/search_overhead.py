@@ -140,6 +140,7 @@ def check_mlflow(record: StudyRecord) -> None:
     held = Runs(record.name, resolve_uri(None)).held
     summary, now = held.pop(SUMMARY_KEY), standing(record)
     wanted = {("trial", t.number): payload.front_tags(t.number, now) for t in record.counted}
+    wanted |= {("preempted", t.number): {} for t in record.trials if t.outcome.outcome == "preempted"}
     found = {key: {k: v for k, v in run.tags.items() if k in payload.FRONT_TAGS} for key, run in held.items()}
     differing = [key for key in {*wanted, *found} if wanted.get(key) != found.get(key)]
     open_runs = [key for key, run in held.items() if run.status == "RUNNING"]

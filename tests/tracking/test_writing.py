@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -9,6 +10,9 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import pytest
 import sqlalchemy
 
+from tests.helpers.ledgers import open_ledger
+from tune_vfl.cli.main import main
+from tune_vfl.outcome import Outcome
 from tune_vfl.testing.studies import made_up_study
 from tune_vfl.tracking import payload, store
 from tune_vfl.tracking.changes import Change, Held, Measurement
@@ -127,6 +131,18 @@ def test_a_server_holds_what_a_database_does_and_nothing_of_its_own_is_printed(
     assert visible(server) == visible(other)
     assert sum(run[4].get(payload.PARETO) == "true" for run in visible(server).values()) > 1
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.filterwarnings("ignore:starlette")
+def test_a_repair_over_a_server_prints_json_alone(server, home, monkeypatch, capfd):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    monkeypatch.delenv("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", raising=False)
+    ledger = open_ledger(defense={"name": "laplace"}, budget={"trials": 1})
+    ledger.tell(ledger.begin({"scale": 0.01}), Outcome.failed("oom", "full"))
+    ledger.close()
+    main(["doctor", "--repair", "--json"])
+    found = {check["name"]: check for check in json.loads(capfd.readouterr().out)["checks"]}
+    assert found["repair study"]["detail"] == "0 orphaned trials recovered, MLflow holds 1 trials"
 
 
 def test_work_in_parallel_ends_at_the_first_error():
