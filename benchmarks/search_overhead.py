@@ -1,78 +1,183 @@
 """What a search costs beside the trials themselves: ask, Ray Tune, tell, MLflow, with the simulated trainable.
 
-    python benchmarks/search_overhead.py [--without-mlflow] [--samplers random tpe nsga2] [--trials 100 1000]
+    python -m benchmarks.search_overhead [--samplers random nsga2 tpe] [--trials 10000] [--packs auto 1]
 
-Wall seconds a trial from the first trial's end to the end of the search, so that starting Ray and its workers is left
-out; and the driver's CPU seconds a trial. The simulated trial takes no time, so everything measured is overhead. Packs
-are as a search with 3 seeds makes them, and one by one beside it.
+The simulated trial takes no time, so that everything measured is overhead. Two parameters are searched, of which one
+only wastes utility: fronts and ranks change as they do in a real search. A row a search:
+
+* wall and CPU seconds of the driver a trial, MLflow's recorder in it, over the first and the last thousand trials (of
+  a shorter search over its first and last tenth); a trial's time is when it was told. Starting Ray is left out.
+* the largest resident memory of the driver.
+* seconds from the last trial's end until the search is over, with everything in MLflow.
+* CPU seconds of ``status``, ``frontier`` and ``report`` on the study, each a process of its own.
+
+After each search MLflow is held against the ledger: runs, front, knee, ranks, report.
 """
+
+from __future__ import annotations
 
 import argparse
 import os
+import resource
+import subprocess
+import sys
 import tempfile
+import threading
 import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import psutil
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.standing import standing
 from tune_vfl.search.runner import Work, run_study
 from tune_vfl.spaces.named import space_of
 
-WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
+if TYPE_CHECKING:
+    from tune_vfl.ledger.records import StudyRecord
+
+SPACE = {"name": "sgsub", "space": {"tau": {"float": [0.1, 2.0]}, "w_cos": {"float": [0.0, 1.0]}}}
+WORK = Work(SimulatedTrainable, {"noise": 0.01, "parameter": "tau", "low": 0.1, "high": 2.0, "log": False})
+VERBS = (("status", "--json"), ("frontier", "--json"), ("report", "--json"))
 
 
-class Clock:
-    """Notes when the first trial ended. MLflow's own lag counts, because a search waits for it at its end."""
+class Samples(threading.Thread):
+    """Looks ten times a second at the clock, the CPU time and the memory of this process."""
 
-    def __init__(self):
-        self.first = self.trials = self.cpu = 0
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen: list[tuple[float, float, int]] = []
+        self._over = threading.Event()
 
-    def on_trial(self, record):
-        self.trials += 1
-        if not self.first:
-            self.first, self.cpu = time.perf_counter(), time.process_time()
+    def run(self) -> None:
+        process = psutil.Process()
+        while not self._over.wait(0.1):
+            self.seen.append((time.time(), time.process_time(), process.memory_info().rss))
 
-    def on_study(self, record):
-        pass
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+    def cpu_at(self, moment: float) -> float:
+        """Return the CPU seconds that this process had used by then."""
+        return float(np.interp(moment, [s[0] for s in self.seen], [s[1] for s in self.seen]))
+
+    @property
+    def memory(self) -> float:
+        """The largest, in MiB."""
+        return max(s[2] for s in self.seen) / 2**20
 
 
-def measure(sampler: str, trials: int, pack: str | int, *, mlflow: bool) -> tuple[float, float]:
-    """Return wall and driver CPU seconds a trial."""
+class Costs(NamedTuple):
+    """What one search cost, see above; ``first`` and ``last`` are wall and CPU seconds a trial."""
+
+    first: tuple[float, float]
+    last: tuple[float, float]
+    memory: float
+    end: float
+    verbs: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        (wall, cpu), (wall_last, cpu_last) = self.first, self.last
+        ratios = f"{wall_last / wall:.2f}, {cpu_last / cpu:.2f}"
+        driver = f"{wall:.4f}, {cpu:.4f} | {wall_last:.4f}, {cpu_last:.4f} | {ratios}"
+        verbs = ", ".join(f"{seconds:.2f}" for seconds in self.verbs) or "-"
+        return f"{driver} | {self.memory:.0f} | {self.end:.1f} | {verbs}"
+
+
+def measure(sampler: str, trials: int, pack: str | int, *, mlflow: bool = True) -> Costs:
+    """Run a search of its own name and hold MLflow against its ledger."""
     name = f"{sampler}-{trials}-{pack}"
     spec = simulated_spec(
-        name, sampler=sampler, defense=WIDE, budget={"trials": trials, "seeds": 3}, resources={"pack": pack}
+        name,
+        sampler=sampler,
+        defense=SPACE,
+        budget={"trials": trials, "seeds": 3},
+        resources={"pack": pack, "concurrency": 2},
     )
     cell = simulated_cell(spec)
-    clock = Clock()
-    listeners = [clock]
+    listeners = []
     if mlflow:
         from tune_vfl.tracking.mlflow import Recorder
 
         listeners.append(Recorder(name))
-    work = Work(SimulatedTrainable, {"noise": 0.01})
-    run_study(PlannedStudy(spec, cell, space_of(spec, cell)), listeners=listeners, progress=False, work=work)
-    after = max(1, trials - 1)
-    return (time.perf_counter() - clock.first) / after, (time.process_time() - clock.cpu) / after
+    samples = Samples()
+    samples.start()
+    study = run_study(PlannedStudy(spec, cell, space_of(spec, cell)), listeners=listeners, progress=False, work=WORK)
+    over = time.time()
+    time.sleep(0.2)
+    samples.stop()
+    record = study.record()
+    if mlflow:
+        check_mlflow(record)
+    return costs_of(record, samples, over)
+
+
+def costs_of(record: StudyRecord, samples: Samples, over: float) -> Costs:
+    """Return what a search cost that was over at a moment."""
+    told = sorted(t.finished.timestamp() for t in record.counted)
+    some = min(1000, max(1, len(told) // 10))
+
+    def a_trial(begun: float, ended: float) -> tuple[float, float]:
+        return (ended - begun) / some, (samples.cpu_at(ended) - samples.cpu_at(begun)) / some
+
+    first, last = a_trial(told[0], told[some]), a_trial(told[-1 - some], told[-1])
+    return Costs(first, last, samples.memory, over - told[-1])
+
+
+def check_mlflow(record: StudyRecord) -> None:
+    """Hold MLflow against the ledger.
+
+    Raises:
+        SystemExit: saying what differs.
+    """
+    from tune_vfl.machine.places import resolve_uri
+    from tune_vfl.tracking import payload
+    from tune_vfl.tracking.runs import SUMMARY_KEY, Runs
+
+    held = Runs(record.name, resolve_uri(None)).held
+    summary, now = held.pop(SUMMARY_KEY), standing(record)
+    wanted = {("trial", t.number): payload.front_tags(t.number, now) for t in record.counted}
+    wanted |= {("preempted", t.number): {} for t in record.trials if t.outcome.outcome == "preempted"}
+    found = {key: {k: v for k, v in run.tags.items() if k in payload.FRONT_TAGS} for key, run in held.items()}
+    differing = [key for key in {*wanted, *found} if wanted.get(key) != found.get(key)]
+    open_runs = [key for key, run in held.items() if run.status == "RUNNING"]
+    if differing or open_runs or payload.DIGEST not in summary.tags:
+        raise SystemExit(f"MLflow is not the ledger: {len(differing)} runs differ, {len(open_runs)} are open")
+
+
+def cpu_of(verb: str, study: str, *options: str) -> float:
+    """Return the CPU seconds of a verb on a study."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "tune_vfl.cli.main", verb, study, *options]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samplers", nargs="+", default=["random", "tpe", "nsga2"])
-    parser.add_argument("--trials", nargs="+", type=int, default=[100, 1000])
-    parser.add_argument("--packs", nargs="+", default=["auto", "1"])
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samplers", nargs="+", default=["random", "nsga2"])
+    parser.add_argument("--trials", nargs="+", type=int, default=[1000])
+    parser.add_argument("--packs", nargs="+", default=["auto"])
     parser.add_argument("--without-mlflow", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["TUNE_VFL_HOME"] = home
         os.environ.pop("MLFLOW_TRACKING_URI", None)
         measure("random", 8, "auto", mlflow=not given.without_mlflow)  # Ray's and MLflow's own start
-        print("| sampler | trials | pack | wall s a trial | driver CPU s a trial |\n|---|---|---|---|---|")
+        print("| sampler | trials | pack | first: wall, CPU s a trial | last | ratios | MiB | end, s | verbs, CPU s |")
+        print("|---|---|---|---|---|---|---|---|---|", flush=True)
         for sampler in given.samplers:
             for pack in given.packs:
                 for trials in given.trials:
-                    wall, cpu = measure(
-                        sampler, trials, pack if pack == "auto" else int(pack), mlflow=not given.without_mlflow
-                    )
-                    print(f"| {sampler} | {trials} | {pack} | {wall:.3f} | {cpu:.3f} |", flush=True)
+                    size = pack if pack == "auto" else int(pack)
+                    costs = measure(sampler, trials, size, mlflow=not given.without_mlflow)
+                    verbs = tuple(cpu_of(verb, f"{sampler}-{trials}-{size}", *options) for verb, *options in VERBS)
+                    print(f"| {sampler} | {trials} | {pack} | {costs._replace(verbs=verbs)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 
 class Box(NamedTuple):
@@ -63,13 +67,14 @@ def place(wishes: Sequence[Wish], bounds: Box, obstacles: Sequence[Box] = ()) ->
         bounds: nothing is written outside.
         obstacles: what must not be covered (points, lines of text).
     """
-    taken = list(obstacles)
+    crowd = _edges(obstacles)
     placed: list[Placed] = []
     for wish in wishes:
-        free = (box for box in _spots(wish) if box.inside(bounds) and _is_free(box, taken))
+        written = _edges([label.box for label in placed])
+        inside = (box for box in _spots(wish) if box.inside(bounds))
+        free = (box for box in inside if not _covers(box, crowd) and not _covers(box, written))
         spot = next((box for box in free if not _is_crossed(box, wish, placed)), None)
         if spot is not None:
-            taken.append(spot)
             placed.append(Placed(wish.text, spot, (wish.x, wish.y)))
     return placed
 
@@ -87,8 +92,17 @@ def _spots(wish: Wish) -> list[Box]:
     ]
 
 
-def _is_free(box: Box, taken: Sequence[Box]) -> bool:
-    return all(box.overlap(other) == 0 for other in taken)
+def _edges(boxes: Sequence[Box]) -> NDArray[np.float64]:
+    """Return left, top, right and bottom of each box: ``(4, n)``."""
+    x, y, width, height = np.asarray(boxes, dtype=np.float64).reshape(-1, 4).T
+    return np.stack([x, y, x + width, y + height])
+
+
+def _covers(box: Box, others: NDArray[np.float64]) -> bool:
+    """Whether a box shares some area with any of the others, given by their edges; there may be thousands."""
+    left, top, right, bottom = others
+    across = np.minimum(right, box.x + box.width) > np.maximum(left, box.x)
+    return bool((across & (np.minimum(bottom, box.y + box.height) > np.maximum(top, box.y))).any())
 
 
 def _is_crossed(box: Box, wish: Wish, placed: Sequence[Placed]) -> bool:

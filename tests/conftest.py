@@ -33,6 +33,7 @@ IN_ONE_WORKER = {
     "tests/service/test_jobs.py": "cluster",
     "tests/reports/test_reports.py": "reports",
     "tests/tracking/test_tracking.py": "tracking",
+    "tests/tracking/test_writing.py": "tracking",
 }
 AUTOENCODERS = ("[cae-", "[dcae-")  # what they are fitted to is kept for the process, and takes seconds
 MOST_WORKERS = 4  # each holds torch, and up to 2 GB

@@ -166,7 +166,9 @@ def test_a_trial_that_kills_its_worker_again_and_again_ends_as_an_error():
     ends = []
     for _ in range(2 * (MAX_WORKER_LOSSES - 1)):
         (alone,) = proposals.ask(2)
-        ends.append((alone.params["scale"], ledger.lose(alone.number, "worker", "died").outcome.outcome))
+        record = ledger.lose(alone.number, "worker", "died")
+        proposals.learn(record)
+        ends.append((alone.params["scale"], record.outcome.outcome))
     for one in asked:
         own = [end for scale, end in ends if scale == one.params["scale"]]
         assert own == ["preempted"] * (MAX_WORKER_LOSSES - 2) + ["error"]

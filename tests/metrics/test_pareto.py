@@ -153,3 +153,22 @@ def test_the_history_never_falls_and_ends_at_the_area(points):
     assert (np.diff(history) >= 0).all()
     prefixes = [pareto.hypervolume(points[: n + 1], (0.25, 0.75)) for n in range(len(points))]
     assert history == pytest.approx(prefixes, abs=1e-12)
+
+
+@settings(max_examples=60)
+@given(clouds)
+def test_a_growing_front_is_the_front_of_all_points_digit_by_digit(points):
+    reference = (0.25, 0.75)
+    growing = pareto.GrowingFront(reference)
+    largest = 0.0
+    for count, point in enumerate(points.tolist(), start=1):
+        growing.add(*point)
+        seen = points[:count]
+        largest = max(largest, pareto.hypervolume(seen, reference))
+        assert growing.size == pareto.front(seen).sum()
+        assert growing.area == largest
+
+
+def test_a_growing_front_refuses_what_is_not_finite():
+    with pytest.raises(ValueError, match="finite"):
+        pareto.GrowingFront((0, 1)).add(0.5, math.nan)

@@ -101,6 +101,14 @@ def test_no_label_covers_another_or_leaves_the_plot(width):
     assert all(a.overlap(b) == 0 for k, a in enumerate(boxes) for b in boxes[:k])
 
 
+def test_a_box_is_free_where_it_shares_no_area_with_any_other():
+    rng = np.random.default_rng(0)
+    boxes = [labels.Box(*row) for row in rng.integers(0, 9, size=(300, 4)).astype(float).tolist()]
+    for box in boxes[:60]:
+        for others in ([], boxes[100:101], boxes[60:64], boxes[60:]):
+            assert labels._covers(box, labels._edges(others)) == any(box.overlap(other) > 0 for other in others)
+
+
 def test_a_label_without_room_is_left_out():
     bounds = labels.Box(0, 0, 50, 50)
     wish = labels.Wish(25, 25, "too wide", 60, 10)

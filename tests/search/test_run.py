@@ -89,11 +89,14 @@ class Broken:
     def __init__(self):
         self.told = 0
 
-    def on_trial(self, record):
-        self.told += 1
+    def on_trials(self, records):
+        self.told += len(records)
         raise RuntimeError("the tracking server is away")
 
     def on_study(self, record):
+        raise RuntimeError("the tracking server is away")
+
+    def left(self):
         raise RuntimeError("the tracking server is away")
 
 
@@ -101,11 +104,14 @@ class Listening:
     def __init__(self):
         self.trials, self.studies = [], []
 
-    def on_trial(self, record):
-        self.trials.append(record.number)
+    def on_trials(self, records):
+        self.trials += [record.number for record in records]
 
     def on_study(self, record):
         self.studies.append(record)
+
+    def left(self):
+        return ""
 
 
 def test_a_broken_listener_is_warned_of_once_and_the_others_hear_everything(capfd):

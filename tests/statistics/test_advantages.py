@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tune_vfl.errors import ShapeError, UsageError
-from tune_vfl.statistics import advantage, chosen_floor
+from tune_vfl.statistics import advantage, chosen_floor, pseudo_values
 
 seeds = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.95)), min_size=1, max_size=8)
 
@@ -82,3 +82,14 @@ def test_what_cannot_be_an_advantage_is_refused():
         advantage([0.5, 0.6], [0.5])
     with pytest.raises(ShapeError, match="got 2 and 3"):
         chosen_floor([0.5, 0.6], [0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 7, 8, 9, 30])
+def test_many_settings_at_once_are_each_by_itself_digit_by_digit(seeds):
+    rng = np.random.default_rng(seeds)
+    success, floor = rng.uniform(size=(40, seeds)), rng.uniform(size=(40, seeds))
+    floor[7] = 1.0
+    together = pseudo_values(success, floor)
+    assert together.tolist() == [advantage(a, f).by_seed.tolist() for a, f in zip(success, floor, strict=True)]
+    with pytest.raises(ShapeError, match="one number a setting and seed each"):
+        pseudo_values(success, floor[:3])

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,20 +21,11 @@ from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
 from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
-from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
+from tune_vfl.testing.studies import made_up_study, made_up_trial
 from tune_vfl.tracking import payload, store, ui
 from tune_vfl.tracking.mlflow import Recorder
-from tune_vfl.tracking.outbox import Outbox
 
 FRONT = "tags.`tune_vfl.pareto` = 'true'"
-
-
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory):
-    """A database with MLflow's schema, made once: making it takes seconds."""
-    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    store.client(f"sqlite:///{path}")
-    return path
 
 
 @pytest.fixture
@@ -214,7 +204,7 @@ def test_trial_by_trial_ends_as_a_sync_does(home):
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
     for trial in record.trials:
-        recorder.on_trial(trial)
+        recorder.on_trials([trial])
     recorder.on_study(record)
     live = frozen()
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
@@ -226,10 +216,10 @@ def test_the_front_is_followed_during_the_search_but_seldom(home, monkeypatch):
     record = made_up_study()
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    recorder.on_trial(record.ok[0])
+    recorder.on_trials([record.ok[0]])
     assert runs_of(record.name, FRONT) == []
     recorder._next_update_at = 0.0
-    recorder.on_trial(record.ok[1])
+    recorder.on_trials([record.ok[1]])
     found = sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT))
     assert found == front_of(replace(record, trials=record.ok[:2]))
 
@@ -237,7 +227,7 @@ def test_the_front_is_followed_during_the_search_but_seldom(home, monkeypatch):
 def test_trials_told_before_the_study_are_not_lost(home):
     record = made_up_study(4)
     recorder = Recorder(record.name)
-    recorder.on_trial(record.ok[-1])
+    recorder.on_trials([record.ok[-1]])
     recorder.on_study(replace(record, trials=record.trials[:-1]))
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
@@ -322,7 +312,7 @@ def test_a_resumed_study_goes_on_where_it_was(home):
     recorder = Recorder(record.name)
     recorder.sync(replace(record, trials=record.trials[:12], waiting=15))
     for trial in record.trials[12:]:
-        recorder.on_trial(trial)
+        recorder.on_trials([trial])
     recorder.on_study(record)
     assert sorted(trial_runs()) == [t.number for t in record.counted]
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
@@ -350,29 +340,52 @@ def test_trials_wait_while_the_server_is_away(home, away):
     record = made_up_study(6)
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    for trial in record.trials[:-1]:
-        recorder.on_trial(trial)
-    waiting = {t.number: t for t in Outbox(record.name).waiting()}
-    assert waiting == {t.number: t for t in record.trials[:-1]}
+    recorder.on_trials(record.trials[:-1])
     away["away"] = False
     recorder._retry_at = 0.0
-    recorder.on_trial(record.trials[-1])
-    assert not Outbox(record.name)
+    recorder.on_trials(record.trials[-1:])
     assert sorted(trial_runs()) == [t.number for t in record.counted]
+
+
+def test_a_server_that_comes_back_for_the_end_gets_everything(home, away):
+    record = made_up_study(6)
+    recorder = Recorder(record.name)
+    recorder.on_study(replace(record, trials=(), running=1))
+    recorder.on_trials(record.trials)
+    away["away"] = False
+    recorder.on_study(record)
+    live = frozen()
+    Recorder(record.name).sync(record)
+    assert frozen() == live
+
+
+def test_a_server_that_is_away_at_the_end_is_mended_from_the_ledger(home, away, caplog):
+    record = made_up_study(6)
+    away["away"] = False
+    recorder = Recorder(record.name)
+    recorder.on_study(replace(record, trials=(), running=1))
+    recorder.on_trials(record.trials[:4])
+    away["away"], recorder._runs = True, None
+    recorder.on_trials(record.trials[4:])
+    recorder.on_study(record)
+    assert "'tune-vfl doctor --repair' writes what is missing" in caplog.text
+    away["away"] = False
+    Recorder(record.name).on_study(record)  # as the next run of the study does
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
 
 
 def test_a_sync_says_that_the_server_is_away_and_later_mends_all(home, away):
     record = made_up_study(6)
     with pytest.raises(UnreachableError, match="away"):
         Recorder(record.name).sync(record)
-    Outbox(record.name).put(record.trials[0])
     away["away"] = False
     Recorder(record.name).sync(record)
-    assert not Outbox(record.name)
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
 
-def test_a_server_that_fails_half_way_does_not_stop_a_search(home, monkeypatch):
+@pytest.mark.parametrize("moment", ["_insert", "_upsert", "_end"])
+def test_a_database_that_fails_half_way_does_not_stop_a_search(home, monkeypatch, moment):
     record = made_up_study(6)
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=record.trials[:2], running=1))
@@ -381,23 +394,11 @@ def test_a_server_that_fails_half_way_does_not_stop_a_search(home, monkeypatch):
         raise ConnectionError("gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr("mlflow.MlflowClient.log_batch", fail)
-        recorder.on_trial(record.trials[4])
-    assert [t.number for t in Outbox(record.name).waiting()] == [4]
+        broken.setattr(f"tune_vfl.tracking.database.{moment}", fail)
+        recorder.on_trials(record.trials[4:5])
     recorder.on_study(record)
-    assert not Outbox(record.name)
     assert {r.info.status for r in runs_of(record.name)} == {"FINISHED", "FAILED"}
     assert sorted(trial_runs()) == [t.number for t in record.counted]
-
-
-def test_a_line_cut_short_in_the_outbox_is_passed_over(home):
-    trial = made_up_trial(5, scale=0.1, outcome=made_up_outcome(0.9, 0.8))
-    box = Outbox("cut")
-    box.put(trial)
-    box.put(replace(trial, number=6, finished=trial.finished + timedelta(seconds=3), retry_of=5))
-    whole = box.path.read_text().splitlines()
-    box.path.write_text(whole[0] + "\n" + whole[1][: len(whole[1]) // 2])
-    assert box.waiting() == [trial]
 
 
 def test_a_dead_address_is_an_unreachable_error(monkeypatch):

@@ -8,9 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 PIPE_WIDTH = 160  # a table in a pipe or a file is not cut to 80 columns
 
@@ -31,6 +28,10 @@ def emit_json(data: Any) -> None:
 
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Print a table on stdout; numbers are aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     rows = [list(row) for row in rows]
     grid = Table(title=title, title_justify="left", header_style="bold")
     for i, name in enumerate(columns):

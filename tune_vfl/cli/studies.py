@@ -32,7 +32,8 @@ def studies(storage: Storage = None, json: Json = False) -> None:
 
     rows = []
     for study in all_studies(storage):
-        record, summary = study.record(), study.summary()
+        record = study.record()
+        summary = study.summary(record)
         row = {"study": record.name, "dataset": record.cell.dataset.name, "defense": record.cell.defense}
         rows.append(
             {**row, "trials": summary["trials"], "front": len(summary["front"]), "hypervolume": summary["hypervolume"]}
@@ -53,7 +54,8 @@ def status(study: StudyName, storage: Storage = None, json: Json = False) -> Non
     from tune_vfl.service.studies import eta_seconds, open_study
 
     found = open_study(study, storage)
-    summary, eta = found.summary(), eta_seconds(found.record())
+    record = found.record()
+    summary, eta = found.summary(record), eta_seconds(record)
     if eta is not None:
         summary["eta_seconds"] = eta
     if late := found.overdue():

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from tune_vfl.outcome import AttackScore, Outcome
-from tune_vfl.statistics.advantages import LEAST_HEADROOM, advantage
+from tune_vfl.statistics.advantages import LEAST_HEADROOM, pseudo_values
 from tune_vfl.statistics.intervals import Estimate, levels, levels_by_undefended
-from tune_vfl.statistics.leakage import Bounds, clipped, leakage_bounds, mean_of_maxima
+from tune_vfl.statistics.leakage import Bounds, clipped, leakage_bounds, means_of_maxima
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -80,7 +80,9 @@ def names_of(outcomes: Iterable[Outcome]) -> list[Name]:
 def advantages_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Floats:
     """Return signed advantages ``(K, N, S)`` of ok outcomes, by :func:`names_of`."""
     by_name = [o.attackers for o in outcomes]
-    return np.asarray([[_gain(scores[a], c) for scores in by_name] for a, c in names], dtype=np.float64)
+    if not by_name:
+        return np.empty((len(names), 0))
+    return np.asarray([_gains([scores[a] for scores in by_name], c) for a, c in names], dtype=np.float64)
 
 
 def one_of(candidates: Mapping[str, T], name: str) -> T:
@@ -103,17 +105,14 @@ def certainties(outcomes: Sequence[Outcome], undefended: Outcome | None = None) 
     gains = advantages_of(outcomes, names)
     utility = utility_levels([_values(o) for o in outcomes], [] if undefended is None else _values(undefended))
     low, high = (clipped(end) for end in utility.interval(rows=[_rows(o) for o in outcomes]))
-    bounds = leakage_bounds(gains) if names else [None] * len(outcomes)
-    return [
-        _certainty(o, (float(low[i]), float(high[i])), bounds[i], gains[:, i] if names else None)
-        for i, o in enumerate(outcomes)
-    ]
+    utilities = list(zip(low.tolist(), high.tolist(), strict=True))
+    if not names:
+        return [Certainty(utility, None, None, 0.0, False, {}) for utility in utilities]
+    worst = clipped(means_of_maxima(gains)).tolist()
+    return [_certainty(*found) for found in zip(outcomes, utilities, leakage_bounds(gains), worst, strict=True)]
 
 
-def _certainty(outcome: Outcome, utility: Interval, bounds: Bounds | None, gains: Floats | None) -> Certainty:
-    if bounds is None or gains is None:
-        return Certainty(utility, None, None, 0.0, False, {})
-    worst = float(clipped(mean_of_maxima(gains)))
+def _certainty(outcome: Outcome, utility: Interval, bounds: Bounds, worst: float) -> Certainty:
     leakage = bounds.lower, bounds.upper
     return Certainty(utility, leakage, bounds.upper_90, worst, bounds.undecided, _amplified(outcome))
 
@@ -139,6 +138,7 @@ def _amplified(outcome: Outcome) -> dict[str, float]:
     return {name: 1 / room for name, room in left.items() if 0 < room < LEAST_HEADROOM}
 
 
-def _gain(score: AttackScore, candidate: str) -> Floats:
-    floors = score.floors or [score.floor] * len(score.values)
-    return advantage(one_of(candidates_of(score), candidate), floors).by_seed
+def _gains(scores: Sequence[AttackScore], candidate: str) -> Floats:
+    """Return signed advantages ``(N, S)`` of one attack and candidate."""
+    floors = [score.floors or [score.floor] * len(score.values) for score in scores]
+    return pseudo_values([one_of(candidates_of(score), candidate) for score in scores], floors)

@@ -227,6 +227,12 @@ def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Seq
     }
 
 
+def answer_in(attrs: Mapping[str, Any]) -> Confirmation | None:
+    """Return the answer among what a ledger holds of a study; None without one."""
+    raw = attrs.get(_ANSWER)
+    return None if raw is None else Confirmation.model_validate(raw)
+
+
 class Confirmations:
     """The confirmations of one study, in its ledger.
 
@@ -267,8 +273,7 @@ class Confirmations:
     @property
     def answer(self) -> Confirmation | None:
         """The answer of the last confirmation that came to its end; None without one."""
-        raw = self._storage.get_study_user_attrs(self._study_id).get(_ANSWER)
-        return None if raw is None else Confirmation.model_validate(raw)
+        return answer_in(self._storage.get_study_user_attrs(self._study_id))
 
     def set_answer(self, answer: Confirmation) -> None:
         """Keep the answer of a confirmation that has come to its end."""

@@ -139,17 +139,27 @@ class LedgerStorage(ABC):
         return with_patience(get_storage(storage))
 
     @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open the database only to look at it; there must be a ledger.
+
+        Raises:
+            StudyError: for one that a later program has changed.
+            UnreachableError: when it does not answer.
+        """
+        engine = self.engine()
+        speak_plainly(engine, self.shown)
+        with self._in_words(), engine.connect() as connection:
+            refuse_newer(connection, self.shown)
+            yield connection
+
+    @contextmanager
     def _in_words(self) -> Iterator[None]:
         """Say in words why a database cannot be opened."""
-        import optuna
-        import sqlalchemy.exc
-
-        broken = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, sqlite3.Error, OSError)
         try:
             yield
         except TuneVflError:
             raise
-        except broken as error:
+        except _broken() as error:
             trouble = trouble_of(error)
             if trouble is not None:
                 raise LedgerTroubleError(self.shown, trouble) from error
@@ -169,6 +179,14 @@ class LedgerStorage(ABC):
                 f"the ledger {self.shown} was made with another version of Optuna ({error}); 'tune-vfl doctor "
                 "--migrate' brings an older one up, a newer one needs the tune-vfl that wrote it"
             ) from error
+
+
+def _broken() -> tuple[type[Exception], ...]:
+    """Return what is raised for a database that is broken or away; Optuna is loaded for it only when one is."""
+    import optuna
+    import sqlalchemy.exc
+
+    return sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, sqlite3.Error, OSError
 
 
 def hide_password(url: str) -> str:

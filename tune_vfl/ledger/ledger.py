@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from tune_vfl.ledger import opening
 from tune_vfl.ledger.confirmations import Confirmations
 from tune_vfl.ledger.finite import clean
+from tune_vfl.ledger.held import HeldStudy
 from tune_vfl.ledger.owner import end_session, new_session, this_owner
-from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trials import not_repeated, params_of, repeats, session_of, to_record
+from tune_vfl.ledger.trials import not_repeated, params_of, repeats, session_of
 from tune_vfl.ledger.writing import TrialWriter
 from tune_vfl.outcome import Outcome
-from tune_vfl.samplers.base import listed_points
-from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,9 +29,8 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.database import LedgerStorage
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
-    from tune_vfl.spaces.space import Space
-    from tune_vfl.spec import StudySpec
-    from tune_vfl.spec.cell import Cell
+    from tune_vfl.ledger.records import TrialRecord
+    from tune_vfl.spec.cell import References
 
 # A trial whose worker died this often is not asked again: it ends as an error.
 MAX_WORKER_LOSSES = 3
@@ -43,10 +40,11 @@ MAX_WORKER_LOSSES = 3
 Lost = Literal["driver", "worker", "node", "memory"]
 
 
-class Ledger:
+class Ledger(HeldStudy):
     """One study's ledger, open in this process.
 
-    Use :meth:`create_or_open` to run a study and :meth:`open` to read one.
+    Use :meth:`create_or_open` to run a study and :meth:`open` to go on with one;
+    :class:`tune_vfl.ledger.reading.ReadStudy` only reads one.
 
     Attributes:
         study: what it is of, as the ledger holds it.
@@ -58,11 +56,10 @@ class Ledger:
     def __init__(
         self, place: LedgerStorage, storage: BaseStorage, study_id: int, study: PlannedStudy, lease: Lease | None
     ) -> None:
+        super().__init__(study)
         self._storage = storage
         self._writer = TrialWriter(storage, study_id, lease)
         self._study_id = study_id
-        self.study = study
-        self._records: dict[int, TrialRecord] = {}
         self.confirmations = Confirmations(storage, study_id)
         self.place = place
         self.session = new_session()
@@ -104,52 +101,14 @@ class Ledger:
         end_session(self.session)
         self._storage.remove_session()
 
-    @property
-    def spec(self) -> StudySpec:
-        """The spec as the user gave it."""
-        return self.study.spec
-
-    @property
-    def cell(self) -> Cell:
-        """The spec as it was resolved."""
-        return self.study.cell
-
-    @property
-    def space(self) -> Space:
-        """What is searched, as it was when the study began."""
-        return self.study.space
-
-    @property
-    def budget(self) -> int:
-        """How many finished trials the study is to have."""
-        return int(self._attrs().get("trials", self.spec.budget.trials))
-
     def extend(self, trials: int) -> None:
         """Set the budget of finished trials."""
         self._set("trials", trials)
-
-    @property
-    def references(self) -> References | None:
-        """What attacks are compared with; None before it was measured."""
-        raw = self._attrs().get("references")
-        return None if raw is None else References.model_validate(raw)
-
-    @property
-    def reference_point(self) -> tuple[float, float] | None:
-        """``(utility, leakage)`` for the hypervolume; None before it was measured."""
-        raw = self._attrs().get("reference_point")
-        return None if raw is None else (float(raw[0]), float(raw[1]))
 
     def set_references_and_reference_point(self, references: References, reference_point: tuple[float, float]) -> None:
         """Keep what is measured once a study: what attacks are compared with, and the point for the hypervolume."""
         self._set("reference_point", list(reference_point))
         self._set("references", references.model_dump(mode="json"))
-
-    @property
-    def baseline(self) -> Outcome | None:
-        """The undefended model's outcome; None before it was measured."""
-        raw = self._attrs().get("baseline")
-        return None if raw is None else Outcome.model_validate(raw)
 
     def set_baseline(self, outcome: Outcome) -> None:
         """Keep the undefended model's outcome."""
@@ -256,37 +215,6 @@ class Ledger:
     def owed_retries(self) -> list[FrozenTrial]:
         """Return the lost trials that have not been asked again, by number."""
         return [t for t in not_repeated(self.trials()) if self.space.holds(params_of(t))]
-
-    def record(self) -> StudyRecord:
-        """Return the study as it stands."""
-        from optuna.trial import TrialState
-
-        held = self.trials()
-        records = tuple(self._record(t) for t in held if t.state.is_finished())
-        running = sum(t.state == TrialState.RUNNING for t in held)
-        counted = sum(r.outcome.outcome != "preempted" for r in records)
-        return StudyRecord(
-            spec=self.spec,
-            cell=self.cell,
-            baseline=self.baseline,
-            reference_point=self.reference_point or (0.0, 1.0),
-            trials=records,
-            running=running,
-            waiting=max(0, int(min(self.budget, self.most())) - counted - running),
-            measure=self.study.measure,
-            confirmation=self.confirmations.answer,
-            alone=tuple(self.references.alone) if self.references else (),
-        )
-
-    def most(self) -> float:
-        """Return how many different points there are to try; infinite with a float range."""
-        listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials)
-        return self.space.size if listed is None else len(listed)
-
-    def _record(self, trial: FrozenTrial) -> TrialRecord:
-        if trial.number not in self._records:
-            self._records[trial.number] = to_record(trial, self.cell.fixed)
-        return self._records[trial.number]
 
 
 def study_names(storage: str | None = None) -> Sequence[str]:

@@ -40,7 +40,7 @@ def create_or_open(storage: BaseStorage, study: PlannedStudy) -> tuple[int, Plan
         for key, value in {**study.dumped(), "trials": study.spec.budget.trials, "schema": LEDGER_SCHEMA}.items():
             storage.set_study_user_attr(study_id, key, value)
         return study_id, study
-    held = _read(name, attrs)
+    held = read(name, attrs)
     refuse_another(name, held.measure)
     different = held.difference(study)
     if different:
@@ -64,7 +64,7 @@ def find(storage: BaseStorage, name: str) -> tuple[int, PlannedStudy]:
         known = names(storage)
         listed = f" Known: {', '.join(known)}." if known else " The ledger is empty; look at TUNE_VFL_HOME."
         raise StudyError(f"no study {name!r}.{did_you_mean(name, known)}{listed}") from None
-    return study_id, _read(name, storage.get_study_user_attrs(study_id))
+    return study_id, read(name, storage.get_study_user_attrs(study_id))
 
 
 def names(storage: BaseStorage) -> list[str]:
@@ -72,7 +72,12 @@ def names(storage: BaseStorage) -> list[str]:
     return sorted(s.study_name for s in storage.get_all_studies() if "schema" in s.user_attrs)
 
 
-def _read(name: str, attrs: Mapping[str, Any]) -> PlannedStudy:
+def read(name: str, attrs: Mapping[str, Any]) -> PlannedStudy:
+    """Return a study from what a ledger holds of it.
+
+    Raises:
+        StudyError: when it is not one of tune-vfl's.
+    """
     if attrs.get("schema") != LEDGER_SCHEMA:
         raise StudyError(f"study {name!r}: expected a ledger of schema {LEDGER_SCHEMA}, got {attrs.get('schema')!r}")
     return PlannedStudy.read(attrs)

@@ -8,7 +8,7 @@ from tune_vfl.ledger.compromise import knee_of
 from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -43,14 +43,45 @@ def standing(record: StudyRecord) -> Standing:
     )
 
 
+class Growth:
+    """How the hypervolume of a study grows, kept up while the study does.
+
+    Args:
+        reference: the study's reference point.
+    """
+
+    def __init__(self, reference: tuple[float, float]) -> None:
+        self.reference = reference
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._front = pareto.GrowingFront(self.reference)
+        self._followed: list[int] = []
+        self._areas: list[float] = []
+
+    def follow(self, counted: Sequence[TrialRecord]) -> list[float]:
+        """Return the hypervolume after each trial; only those are computed that were not there before.
+
+        Args:
+            counted: all of the study's trials that count, see :func:`in_order`.
+        """
+        numbers = [trial.number for trial in counted]
+        if numbers[: len(self._followed)] != self._followed:  # clocks were set: the order has changed
+            self._begin_anew()
+        for trial in counted[len(self._followed) :]:
+            if trial.outcome.outcome == "ok":
+                self._front.add(*trial.outcome.objectives)
+            self._areas.append(self._front.area)
+        self._followed = numbers
+        return list(self._areas)
+
+
+def in_order(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials that count, in the order in which they finished."""
+    counted = (t for t in trials if t.outcome.outcome != "preempted")
+    return sorted(counted, key=lambda t: (t.finished, t.number))
+
+
 def growth(trials: Iterable[TrialRecord], reference: tuple[float, float]) -> list[float]:
     """Return the hypervolume after each trial that counts, in the order in which they finished."""
-    counted = [t for t in trials if t.outcome.outcome != "preempted"]
-    counted.sort(key=lambda t: (t.finished, t.number))
-    ok = [t.outcome.objectives for t in counted if t.outcome.outcome == "ok"]
-    areas = iter(pareto.hypervolume_history(ok, reference).tolist())
-    grown, area = [], 0.0
-    for trial in counted:
-        area = next(areas) if trial.outcome.outcome == "ok" else area
-        grown.append(area)
-    return grown
+    return Growth(reference).follow(in_order(trials))

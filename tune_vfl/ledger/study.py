@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SelectionError
-from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import open_to_read
 from tune_vfl.ledger.selecting import front_of
 from tune_vfl.ledger.selecting import select as select_point
 from tune_vfl.ledger.standing import standing
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tune_vfl.config import Measured
     from tune_vfl.ledger.confirmations import ConfirmedPoint
+    from tune_vfl.ledger.held import HeldStudy
+    from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 STUDY_SCHEMA = "tune-vfl/study/1"
@@ -38,9 +40,7 @@ class Study:
     def __init__(self, name: str, storage: str | None = None, *, stopped: bool = False) -> None:
         self.name = name
         self.stopped = stopped
-        self._ledger = Ledger.open(name, storage)
-        # This ledger is only read: it begins no trials that would have to count as lost.
-        self._ledger.close()
+        self._ledger: HeldStudy = open_to_read(name, storage)
 
     @classmethod
     def of(cls, ledger: Ledger, *, stopped: bool) -> Study:
@@ -100,11 +100,15 @@ class Study:
         """Return the number of the best compromise, a confirmed one where there is one; None without a point."""
         return standing(self.record()).knee
 
-    def summary(self) -> dict[str, Any]:
-        """Return what ``search --json`` and ``status --json`` print."""
+    def summary(self, record: StudyRecord | None = None) -> dict[str, Any]:
+        """Return what ``search --json`` and ``status --json`` print.
+
+        Args:
+            record: as :meth:`record` has just given it; None reads it.
+        """
         from tune_vfl.machine.places import resolve_uri
 
-        record = self.record()
+        record = record or self.record()
         trust, now = trust_of(record), standing(record)
         return {
             "schema": STUDY_SCHEMA,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.records import TrialRecord
@@ -12,17 +12,51 @@ from tune_vfl.outcome import Outcome
 from tune_vfl.spec.cell import from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from enum import Enum
 
     from optuna.trial import FrozenTrial
 
 
-def params_of(trial: FrozenTrial) -> dict[str, Any]:
+class LedgerTrial(Protocol):
+    """A trial that was read from a ledger; Optuna's own is one.
+
+    Attributes:
+        number: of the trial, in its study.
+        user_attrs: what tune-vfl wrote; ``outcome`` may still be JSON.
+        system_attrs: what Optuna wrote, with ``fixed_params`` of one that was only enqueued.
+        params: searched, lists as texts.
+        datetime_start, datetime_complete: local, without a zone.
+    """
+
+    number: int
+    user_attrs: dict[str, Any]
+    system_attrs: dict[str, Any]
+    params: dict[str, Any]
+    datetime_start: datetime | None
+    datetime_complete: datetime | None
+
+    @property
+    def state(self) -> Enum:
+        """How far it is, with a name of Optuna's ``TrialState``."""
+
+
+def is_running(trial: LedgerTrial) -> bool:
+    """Whether somebody works on it, or did when the search was stopped."""
+    return trial.state.name == "RUNNING"
+
+
+def is_finished(trial: LedgerTrial) -> bool:
+    """Whether it has ended, well or not."""
+    return trial.state.name not in ("RUNNING", "WAITING")
+
+
+def params_of(trial: LedgerTrial) -> dict[str, Any]:
     """Return a trial's searched parameters, lists as texts, also of one that was only enqueued."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
 
 
-def overdue(trials: Sequence[FrozenTrial], minutes: float | None, now: datetime | None = None) -> list[int]:
+def overdue(trials: Iterable[LedgerTrial], minutes: float | None, now: datetime | None = None) -> list[int]:
     """Return the running trials that were asked longer ago than their pack may take, by number.
 
     Args:
@@ -30,11 +64,9 @@ def overdue(trials: Sequence[FrozenTrial], minutes: float | None, now: datetime 
         minutes: how long a trial may take; None is no limit.
         now: with a time zone; the present by default.
     """
-    from optuna.trial import TrialState
-
     if minutes is None:
         return []
-    running = [t for t in trials if t.state == TrialState.RUNNING]
+    running = [t for t in trials if is_running(t)]
     packs = Counter(t.user_attrs.get("pack") for t in running)
     moment = now or datetime.now(UTC)
     waited = {t.number: (moment - _asked(t)).total_seconds() / 60 for t in running}
@@ -64,7 +96,7 @@ def not_repeated(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     return [t for t in lost if t.number not in repeated]
 
 
-def to_record(trial: FrozenTrial, fixed: Mapping[str, Any]) -> TrialRecord:
+def to_record(trial: LedgerTrial, fixed: Mapping[str, Any]) -> TrialRecord:
     """Return a finished trial's record.
 
     Args:
@@ -75,9 +107,9 @@ def to_record(trial: FrozenTrial, fixed: Mapping[str, Any]) -> TrialRecord:
         StudyError: when somebody else finished it.
     """
     raw = trial.user_attrs.get("outcome")
-    if raw is None and trial.values is not None:
+    if raw is None and trial.state.name == "COMPLETE":
         raise StudyError(f"trial {trial.number} was not written by tune-vfl: it has values but no outcome")
-    outcome = Outcome.model_validate(raw) if raw else Outcome.failed("error", "ended without an outcome")
+    outcome = _outcome(raw) if raw else Outcome.failed("error", "ended without an outcome")
     return TrialRecord(
         number=trial.number,
         params={**fixed, **{name: from_text(value) for name, value in params_of(trial).items()}},
@@ -88,10 +120,14 @@ def to_record(trial: FrozenTrial, fixed: Mapping[str, Any]) -> TrialRecord:
     )
 
 
-def _asked(trial: FrozenTrial) -> datetime:
+def _asked(trial: LedgerTrial) -> datetime:
     # Optuna's own time is in the zone of the machine that asked, which need not be that of the one that looks.
     asked = trial.user_attrs.get("asked")
     return _utc(trial.datetime_start) if asked is None else datetime.fromtimestamp(asked, UTC)
+
+
+def _outcome(raw: Mapping[str, Any] | str) -> Outcome:
+    return Outcome.model_validate_json(raw) if isinstance(raw, str) else Outcome.model_validate(raw)
 
 
 def _utc(moment: datetime | None) -> datetime:

@@ -8,7 +8,8 @@ place on a front.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -125,6 +126,53 @@ def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
     return float(moocore.hypervolume(better, ref=worst, maximise=[True, False]))
 
 
+class GrowingFront:
+    """A front that is kept up point by point, where all points anew would take too long.
+
+    Args:
+        reference: as for :func:`hypervolume`.
+
+    Attributes:
+        area: the hypervolume; it never falls, not by rounding either.
+    """
+
+    def __init__(self, reference: Sequence[float]) -> None:
+        self._reference = (float(reference[0]), float(reference[1]))
+        # Different points, by rising utility, and so by rising leakage.
+        self._utilities: list[float] = []
+        self._leakages: list[float] = []
+        self._equal: Counter[tuple[float, float]] = Counter()
+        self.area = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many of the points are on the front; every one of several equal ones counts."""
+        return self._equal.total()
+
+    def add(self, utility: float, leakage: float) -> None:
+        """Add a point.
+
+        Raises:
+            ValueError: when it is not finite.
+        """
+        as_points([(utility, leakage)])
+        place = bisect_left(self._utilities, utility)
+        # Of those that are as useful or more so the next one leaks least.
+        if place < len(self._utilities) and self._leakages[place] <= leakage:
+            if (self._utilities[place], self._leakages[place]) == (utility, leakage):
+                self._equal[utility, leakage] += 1
+            return
+        first = bisect_left(self._leakages, leakage, hi=place)
+        last = place + (place < len(self._utilities) and self._utilities[place] == utility)
+        for gone in zip(self._utilities[first:last], self._leakages[first:last], strict=True):
+            del self._equal[gone]
+        self._utilities[first:last], self._leakages[first:last] = [utility], [leakage]
+        self._equal[utility, leakage] = 1
+        grown = hypervolume(np.column_stack([self._utilities, self._leakages]), self._reference)
+        # Without this, rounding could make the area seem to shrink.
+        self.area = max(self.area, grown)
+
+
 def hypervolume_history(points: ArrayLike, reference: Sequence[float]) -> NDArray[np.float64]:
     """Return the hypervolume after each point, in the order given.
 
@@ -136,15 +184,8 @@ def hypervolume_history(points: ArrayLike, reference: Sequence[float]) -> NDArra
         ``(n,)``, never falling.
     """
     rows = as_points(points)
-    history = np.zeros(len(rows))
-    held = np.empty((0, 2))
-    for count, row in enumerate(rows):
-        covered = bool(((held[:, 0] >= row[0]) & (held[:, 1] <= row[1])).any())
-        if covered:
-            history[count] = history[count - 1]
-            continue
-        held = np.vstack([held, row])
-        held = held[front(held)]
-        history[count] = hypervolume(held, reference)
-    # Without this, rounding could make the area seem to shrink.
-    return np.maximum.accumulate(history)
+    held, history = GrowingFront(reference), np.zeros(len(rows))
+    for count, (utility, leakage) in enumerate(rows.tolist()):
+        held.add(utility, leakage)
+        history[count] = held.area
+    return history

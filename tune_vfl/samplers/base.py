@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tune_vfl.errors import UnknownNameError
 from tune_vfl.registry import Registry
-from tune_vfl.seeds import derive
 from tune_vfl.spaces.space import point_key
 
 if TYPE_CHECKING:
@@ -69,6 +68,8 @@ def sampler_seed(seed: int, position: int) -> int:
 
     A fixed seed would make a resumed search repeat its start-up points.
     """
+    from tune_vfl.seeds import derive  # torch comes along, and a ledger is read without it
+
     return derive(seed, f"sampler/{position}") % 2**32
 
 

@@ -22,6 +22,6 @@ class Nsga2(Sampler):
     @classmethod
     def build(cls, seed: int, *, budget: int) -> BaseSampler:
         """Return Optuna's sampler."""
-        from optuna.samplers import NSGAIISampler
+        from tune_vfl.samplers.parts.generations import NSGAIISampler
 
         return NSGAIISampler(seed=seed, population_size=max(8, min(50, budget // 5)))

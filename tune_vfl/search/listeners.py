@@ -8,66 +8,134 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+import time
+from contextlib import suppress
+from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol
 
+from tune_vfl.ledger.records import TrialRecord
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.ledger.records import StudyRecord
 
-# How long the end of a search waits for listeners that lag behind.
-PATIENCE_SECONDS = 120.0
+# How long the end of a search waits for a listener that does not get on, and how often it says what it waits for.
+PATIENCE_SECONDS, SAY_EVERY_SECONDS = 120.0, 10.0
+_LATER = "'tune-vfl doctor --repair' writes it later"
 
 
 class Listener(Protocol):
     """Copies a study to another place. Calls come one at a time, in the order of events, from one thread."""
 
-    def on_trial(self, record: TrialRecord) -> None:
-        """A trial was finished."""
+    def on_trials(self, records: Sequence[TrialRecord]) -> None:
+        """Trials were finished: all that were since the last call."""
 
     def on_study(self, record: StudyRecord) -> None:
         """The study as it stands: at the start of a run, when the baseline is known, and at the end."""
+
+    def left(self) -> str:
+        """Say what is still to be copied of what was told, empty for nothing; asked from another thread."""
 
 
 class Dispatcher:
     """Passes events to listeners in one thread. The first error of each is reported; it goes on being told.
 
+    A block of it ends when everything is delivered; one that Ctrl-C leaves does not wait.
+
     Args:
         listeners: who is told.
+        patience: seconds that the end waits for listeners that do not get on.
     """
 
-    def __init__(self, listeners: Sequence[Listener]) -> None:
-        self._listeners = list(listeners)
-        self._events: queue.Queue[Callable[[Listener], None] | None] = queue.Queue()
+    def __init__(self, listeners: Sequence[Listener], patience: float = PATIENCE_SECONDS) -> None:
+        self._listeners, self._patience = list(listeners), patience
+        self._events: queue.SimpleQueue[TrialRecord | StudyRecord | None] = queue.SimpleQueue()
         self._warned: set[int] = set()
+        self._delivered = 0
         self._thread = threading.Thread(target=self._deliver, name="tune-vfl-listeners", daemon=True)
         self._thread.start()
 
+    def __enter__(self) -> Dispatcher:
+        """Begin a block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End it."""
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            self.close()
+
     def on_trial(self, record: TrialRecord) -> None:
         """Pass on a finished trial."""
-        self._events.put(lambda listener: listener.on_trial(record))
+        self._events.put(record)
 
     def on_study(self, record: StudyRecord) -> None:
         """Pass on the study as it stands."""
-        self._events.put(lambda listener: listener.on_study(record))
+        self._events.put(record)
 
     def close(self) -> None:
-        """Wait until everything has been delivered."""
+        """Wait until everything is delivered, for as long as it gets on, and say from time to time what is left.
+
+        Raises:
+            KeyboardInterrupt: on Ctrl-C, which does not wait.
+        """
         self._events.put(None)
-        self._thread.join(PATIENCE_SECONDS)
-        if self._thread.is_alive():
-            sys.stderr.write("tune-vfl: a listener does not come to an end; 'tune-vfl doctor --repair' rebuilds it\n")
+        moved_at = said_at = time.monotonic()
+        seen = self._progress()
+        try:
+            while self._thread.is_alive():
+                self._thread.join(min(1.0, self._patience / 4))
+                now, progress = time.monotonic(), self._progress()
+                if progress != seen:
+                    seen, moved_at = progress, now
+                if now - moved_at > self._patience:
+                    _say(f"{self._left()}: it does not get on; {_LATER}")
+                    return
+                if now - said_at > SAY_EVERY_SECONDS:
+                    said_at = now
+                    _say(f"{self._left()}; Ctrl-C leaves it, and {_LATER}")
+        except KeyboardInterrupt:
+            _say(f"left, {self._left()}; {_LATER}")
+            raise
+
+    def _progress(self) -> tuple[int, str]:
+        return self._delivered, self._left()
+
+    def _left(self) -> str:
+        left = []
+        for listener in self._listeners:
+            with suppress(Exception):  # who cannot say it has nothing to say
+                left.append(listener.left())
+        return "; ".join(filter(None, left)) or "not everything is copied yet"
 
     def _deliver(self) -> None:
-        while (event := self._events.get()) is not None:
-            for listener in self._listeners:
-                self._tell(listener, event)
+        trials: list[TrialRecord] = []
+        while True:
+            event = self._events.get()
+            if isinstance(event, TrialRecord):
+                trials.append(event)
+                if not self._events.empty():
+                    continue  # all that wait are told together
+            if trials:
+                self._tell(methodcaller("on_trials", tuple(trials)))
+                trials.clear()
+            if event is None:
+                return
+            if not isinstance(event, TrialRecord):
+                self._tell(methodcaller("on_study", event))
 
-    def _tell(self, listener: Listener, event: Callable[[Listener], None]) -> None:
-        try:
-            event(listener)
-        except Exception as error:  # a projection must never stop a search, whatever it meets
-            if id(listener) not in self._warned:
-                self._warned.add(id(listener))
-                what = f"{type(error).__name__}: {error}"
-                sys.stderr.write(f"tune-vfl: {type(listener).__name__} failed and the search goes on: {what}\n")
+    def _tell(self, event: methodcaller) -> None:
+        for listener in self._listeners:
+            try:
+                event(listener)
+            except Exception as error:  # a projection must never stop a search, whatever it meets
+                if id(listener) not in self._warned:
+                    self._warned.add(id(listener))
+                    what = f"{type(error).__name__}: {error}"
+                    _say(f"{type(listener).__name__} failed and the search goes on: {what}")
+        self._delivered += 1
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"tune-vfl: {text}\n")
+    sys.stderr.flush()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tune_vfl.metrics.pareto import front, hypervolume
+from tune_vfl.metrics.pareto import GrowingFront
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
@@ -31,11 +31,12 @@ class RunProgress:
         self.total = len(record.counted) + record.running + record.waiting
         self.counts: Counter[str] = Counter(t.outcome.outcome for t in record.trials)
         self.running = 0
-        self._points = [t.outcome.objectives for t in record.ok]
-        self._reference = record.reference_point
+        self._front = GrowingFront(record.reference_point)
+        for trial in record.ok:
+            self._front.add(*trial.outcome.objectives)
         self._begun = time.monotonic()
         self._done_now = 0
-        self.hypervolume = hypervolume(self._points, self._reference) if self._points else 0.0
+        self.hypervolume = self._front.area
         self.grew_at = self.done
 
     @property
@@ -46,7 +47,7 @@ class RunProgress:
     @property
     def front_size(self) -> int:
         """How many points are on the front."""
-        return int(front(self._points).sum()) if self._points else 0
+        return self._front.size
 
     @property
     def eta_seconds(self) -> float:
@@ -65,10 +66,9 @@ class RunProgress:
         self.counts[record.outcome.outcome] += 1
         self._done_now += record.outcome.outcome != "preempted"
         if record.outcome.outcome == "ok":
-            self._points.append(record.outcome.objectives)
-            grown = hypervolume(self._points, self._reference)
-            if grown > self.hypervolume * (1 + 1e-9):
-                self.hypervolume, self.grew_at = grown, self.done
+            self._front.add(*record.outcome.objectives)
+            if self._front.area > self.hypervolume * (1 + 1e-9):
+                self.hypervolume, self.grew_at = self._front.area, self.done
 
     def stopping(self) -> str:
         """Say what a search that asks nothing more keeps, what it waits for, and how to go on."""

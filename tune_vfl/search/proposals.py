@@ -10,14 +10,14 @@ import math
 import random
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.ledger.trials import params_of
 from tune_vfl.samplers.base import SAMPLERS, listed_points, sampler_seed
 from tune_vfl.spaces.space import point_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from optuna.trial import FrozenTrial
 
@@ -34,6 +34,14 @@ class Asked:
 
     number: int
     params: dict[str, Any]
+
+
+class _Lost(NamedTuple):
+    """A lost trial that is still to be asked again: who was lost with it, and the pack that it ran in."""
+
+    params: dict[str, Any]
+    who: str | None
+    pack: str
 
 
 class Proposals:
@@ -60,10 +68,13 @@ class Proposals:
         self._random = random.Random(start)  # noqa: S311 - an order, no secret
         self._mirrored: dict[int, int] = {}
         self._known: dict[str, int] = {}
+        self._objectives: dict[int, Sequence[float]] = {}
         self._pending: dict[str, int] = {}
         self._planned = self._plan()
         for trial in held:
             self._remember(trial)
+        self._running: dict[int, dict[str, Any]] = {}
+        self._lost = self._owed()
 
     def ask(self, count: int, pack: str = "") -> list[Asked]:
         """Ask for up to ``count`` trials and write them; fewer when the space runs out. The budget is the caller's.
@@ -72,7 +83,7 @@ class Proposals:
         pack that did not fit into memory is asked again, and nothing with it.
         """
         again, full = self._again(count)
-        asked = [self._begin(params_of(lost), pack, retry_of=lost.number) for lost in again]
+        asked = [self._begin(self._lost.pop(number).params, pack, retry_of=number) for number in again]
         while len(asked) < count and not full:
             params = self._next_new()
             if params is None:
@@ -80,24 +91,31 @@ class Proposals:
             asked.append(self._begin(params, pack))
         return asked
 
-    def _again(self, count: int) -> tuple[list[FrozenTrial], bool]:
-        """Return lost trials that are asked again together, and whether nothing else may join them."""
+    def _again(self, count: int) -> tuple[list[int], bool]:
+        """Return the lost trials that are asked again together, and whether nothing else may join them."""
+        numbers = sorted(self._lost)
+        first = self._lost[numbers[0]] if numbers else None
+        if first is not None and first.who == "worker":
+            return numbers[:1], True
+        if first is not None and first.who == "memory":
+            half = -(-sum(t.user_attrs.get("pack") == first.pack for t in self._ledger.trials()) // 2)
+            return [n for n in numbers if self._lost[n].pack == first.pack][: min(half, count)], True
+        return list(takewhile(lambda n: self._lost[n].who not in {"worker", "memory"}, numbers))[:count], False
+
+    def _owed(self) -> dict[int, _Lost]:
         owed = self._ledger.owed_retries()
-        kinds = [t.user_attrs.get("lost") for t in owed]
-        if kinds[:1] == ["worker"]:
-            return owed[:1], True
-        if kinds[:1] == ["memory"]:
-            pack = owed[0].user_attrs["pack"]
-            half = -(-sum(t.user_attrs.get("pack") == pack for t in self._ledger.trials()) // 2)
-            return [t for t in owed if t.user_attrs["pack"] == pack][: min(half, count)], True
-        free = list(takewhile(lambda t: t.user_attrs.get("lost") not in {"worker", "memory"}, owed))
-        return free[:count], False
+        return {t.number: _Lost(params_of(t), t.user_attrs.get("lost"), t.user_attrs.get("pack", "")) for t in owed}
 
     def learn(self, record: TrialRecord) -> None:
         """Tell the sampler how a trial ended."""
         import optuna
 
         position = self._mirrored.pop(record.number, None)
+        params = self._running.pop(record.number, None)
+        if params is not None and record.outcome.outcome == "preempted":
+            self._lost = self._owed()  # all of the ledger is read for it, which is rare
+        if record.outcome.outcome == "ok":
+            self._objectives[record.number] = record.outcome.objectives
         if position is not None and record.outcome.outcome == "ok":
             self._mirror.tell(position, record.outcome.objectives)
         elif position is not None:
@@ -113,6 +131,7 @@ class Proposals:
         kept = {k: v for k, v in attrs.items() if k != "fixed_params"}
         number = self._ledger.begin(params, pack=pack, retry_of=retry_of, sampler_attrs=kept)
         self._mirrored[number] = position
+        self._running[number] = params
         self._known[point_key(params)] = number
         return Asked(number, params)
 
@@ -125,6 +144,8 @@ class Proposals:
         if not trial.state.is_finished() or not self._ledger.space.holds(params):
             return
         complete = trial.state == TrialState.COMPLETE
+        if complete:
+            self._objectives[trial.number] = trial.values
         self._mirror.add_trial(
             create_trial(
                 state=trial.state if complete else TrialState.FAIL,
@@ -166,9 +187,8 @@ class Proposals:
         if number is None:
             self._pending[point_key(params)] = trial.number
             return params
-        known = next((t for t in self._ledger.record().counted if t.number == number), None)
-        if known is not None and known.outcome.outcome == "ok":
-            self._mirror.tell(trial, known.outcome.objectives)
+        if number in self._objectives:
+            self._mirror.tell(trial, self._objectives[number])
         else:
             self._mirror.tell(trial, state=optuna.trial.TrialState.FAIL)
         return None

@@ -135,14 +135,11 @@ class _Run:
         """Run it and say whether it was stopped."""
         lost = self._ledger.recover()
         record = self._ledger.record()
-        dispatcher = Dispatcher(listeners)
-        try:
+        with Dispatcher(listeners) as dispatcher:
             if not record.waiting and not self._baseline_owed():
                 dispatcher.on_study(record)
                 return False
             return self._search(record, dispatcher, len(lost), progress=progress)
-        finally:
-            dispatcher.close()
 
     def _baseline_owed(self) -> bool:
         baseline = self._ledger.baseline

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from tune_vfl.errors import StudyError, UnknownNameError
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.study import Study
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
-    from tune_vfl.ledger.study import Study
 
 
 def ledger_exists(storage: str | None = None) -> bool:
@@ -33,15 +33,13 @@ def open_study(name: str, storage: str | None = None) -> Study:
         StudyError: when there is none of this name.
         UnreachableError: when the ledger does not answer.
     """
-    from tune_vfl.search import load_study
-
     if not ledger_exists(storage):
         url = hide_password(storage_at(storage).url)
         raise StudyError(
             f"no study {name!r}: there is no ledger at {url} yet; a search makes it, or set TUNE_VFL_HOME or "
             "TUNE_VFL_STORAGE"
         )
-    return load_study(name, storage)
+    return Study(name, storage)
 
 
 def all_studies(storage: str | None = None) -> list[Study]:

@@ -6,7 +6,7 @@ numpy, and scipy's special functions once an interval is asked for. Functions ca
 
 from __future__ import annotations
 
-from tune_vfl.statistics.advantages import Advantage, advantage, chosen_floor
+from tune_vfl.statistics.advantages import Advantage, advantage, chosen_floor, pseudo_values
 from tune_vfl.statistics.choosing import Scale, compromise, export_choice, knee, worst_means
 from tune_vfl.statistics.floors import auc_by_fold, cross_fitted, cross_fitted_auc, nearest_center, stratified_folds
 from tune_vfl.statistics.fronts import Tolerances, candidates, dominance, leakage_differences, membership, merged
@@ -20,6 +20,7 @@ from tune_vfl.statistics.leakage import (
     leakage_bounds,
     max_of_means,
     mean_of_maxima,
+    means_of_maxima,
     worst_attack,
 )
 from tune_vfl.statistics.nulls import center_null, effective_dimension, folded_auc_null, permutation_p_value
@@ -59,11 +60,13 @@ __all__ = [
     "levels_by_undefended",
     "max_of_means",
     "mean_of_maxima",
+    "means_of_maxima",
     "membership",
     "merged",
     "nearest_center",
     "permutation_p_value",
     "plan",
+    "pseudo_values",
     "seeds_to_separate",
     "share_variance",
     "stratified_folds",

@@ -108,3 +108,27 @@ def advantage(success: ArrayLike, floor: ArrayLike) -> Advantage:
     value = excess / headroom
     by_seed = value + (gained - value * (1 - f)) / headroom
     return Advantage(value, by_seed, headroom, excess, gained)
+
+
+def pseudo_values(success: ArrayLike, floor: ArrayLike) -> Floats:
+    """Return :attr:`Advantage.by_seed` of many settings at once, digit by digit that of :func:`advantage`.
+
+    Args:
+        success: ``(N, S)`` in [0, 1].
+        floor: ``(N, S)`` in [0, 1], of the same settings and seeds.
+
+    Returns:
+        ``(N, S)``; zeros where a setting's mean floor is 1.
+
+    Raises:
+        ShapeError: for different shapes.
+        UsageError: for a number that is not finite.
+    """
+    a, f = finite(success, "settings seeds", "success"), finite(floor, "settings seeds", "floor")
+    if a.shape != f.shape:
+        raise ShapeError(f"success and floor: one number a setting and seed each, got {a.shape} and {f.shape}")
+    gained, headroom = a - f, (1 - f.mean(1))[:, None]
+    room = np.where(headroom > 0, headroom, 1.0)
+    value = gained.mean(1)[:, None] / room
+    by_seed: Floats = np.where(headroom > 0, value + (gained - value * (1 - f)) / room, 0.0)
+    return by_seed

@@ -51,6 +51,11 @@ def mean_of_maxima(x: ArrayLike) -> float:
     return float(finite(x, "attacks seeds", "advantages").max(0).mean())
 
 
+def means_of_maxima(x: ArrayLike) -> Floats:
+    """W of many settings, from ``(K, N, S)``: ``(N,)``."""
+    return np.asarray(finite(x, "attacks settings seeds", "advantages").max(0).mean(1))
+
+
 def chosen_attacks(x: ArrayLike, earlier: ArrayLike | None = None) -> Ints:
     """Return, for each seed, the attack that is best on average over all other seeds.
 

@@ -1,7 +1,9 @@
 """The recorder: shows a study in MLflow while it runs, and writes there whatever is missing.
 
 The ledger is the truth. MLflow may not answer, may hold half a run after a crash, or may have lost runs. None of that
-stops a search, and :meth:`Recorder.sync` rebuilds everything. A study must have only one recorder at a time.
+stops a search: what could not be sent is sent with the next trials, at the latest at the end, and where that fails too,
+or the search is killed, the next run of the study and :meth:`Recorder.sync` find in the ledger what MLflow lacks. A
+study must have only one recorder at a time.
 """
 
 from __future__ import annotations
@@ -16,14 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.ledger.standing import Standing, growth, standing
+from tune_vfl.ledger.standing import Growth, Standing, in_order, standing
 from tune_vfl.machine.places import resolve_uri
 from tune_vfl.tracking import payload
-from tune_vfl.tracking.outbox import Outbox
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -40,7 +41,7 @@ _UNKNOWN = "the recorder knows no study yet; call on_study or sync first"
 class Recorder:
     """Writes one study to MLflow.
 
-    ``on_trial`` and ``on_study`` never raise: what cannot be sent waits in an outbox. ``sync`` raises.
+    ``on_trials`` and ``on_study`` never raise: what cannot be sent is tried again later. ``sync`` raises.
 
     Args:
         study: its name, which becomes the experiment's.
@@ -54,30 +55,41 @@ class Recorder:
     def __init__(self, study: str, uri: str | None = None) -> None:
         self.experiment = study
         self.uri = resolve_uri(uri)
-        self._outbox = Outbox(study)
         self._runs: Runs | None = None
         self._record: StudyRecord | None = None
         self._trials: dict[int, TrialRecord] = {}
+        self._unsent: dict[int, TrialRecord] = {}
+        self._growth: Growth | None = None
         self._steps: dict[int, float] = {}
         self._next_update_at = self._retry_at = 0.0
         # Whether this process recorded a trial. A search that has just been resumed needs no new figures yet.
         self._has_recorded = False
+        self._attaching = False
 
     def __reduce__(self) -> tuple[type[Recorder], tuple[str, str]]:
         """Pickle the names only: the copy connects anew, and is given the study again by ``on_study``."""
         return Recorder, (self.experiment, self.uri)
 
-    def on_trial(self, record: TrialRecord) -> None:
-        """Record one finished trial. Before the first ``on_study`` or ``sync`` it is only remembered."""
-        self._trials[record.number] = record
+    def on_trials(self, records: Sequence[TrialRecord]) -> None:
+        """Record finished trials. Before the first ``on_study`` or ``sync`` they are only remembered."""
+        new = {record.number: record for record in records}
+        self._trials.update(new)
+        self._unsent.update(new)
         self._has_recorded = True
         if self._record is not None:
-            self._send([record], settled=False)
+            self._send(settled=False)
 
     def on_study(self, record: StudyRecord) -> None:
         """Record what is new in the study. Once nothing is running, update all tags and attach the report."""
         self._learn(record)
-        self._send(self._trials.values(), settled=record.running == 0)
+        self._send(settled=record.running == 0)
+
+    def left(self) -> str:
+        """Say what is still to be written; empty for nothing. Another thread may ask."""
+        runs = self._runs
+        if runs is not None and runs.waiting:
+            return f"MLflow: {runs.waiting:,} runs are still to be written"
+        return "MLflow: the report is still to be attached" if self._attaching else ""
 
     def sync(self, record: StudyRecord) -> None:
         """Make MLflow hold exactly this study. A second call changes nothing, and what others added is not deleted.
@@ -89,7 +101,7 @@ class Recorder:
         self._runs = None
         try:
             runs = self._connect()
-            self._write(runs, self._trials.values())
+            self._write(runs)
             self._update_front(runs, exact=True)
             if record.running == record.waiting == 0:
                 self._attach(runs)
@@ -100,11 +112,11 @@ class Recorder:
             raise UnreachableError(
                 f"MLflow at {self.uri} failed while {self.experiment} was written: {error}"
             ) from error
-        self._outbox.clear()
 
     def _learn(self, record: StudyRecord) -> None:
         self._record = record
         self._trials = {**self._trials, **{t.number: t for t in record.trials}}
+        self._unsent = dict(self._trials)
 
     def _connect(self) -> Runs:
         if self._runs is None:
@@ -116,30 +128,21 @@ class Recorder:
             self._runs = runs
         return self._runs
 
-    def _send(self, trials: Iterable[TrialRecord], *, settled: bool) -> None:
-        """Write trials, or put them into the outbox. No failure of MLflow may stop a search, so none is raised."""
-        trials = list(trials)
+    def _send(self, *, settled: bool) -> None:
+        """Write what is not written yet. No failure of MLflow may stop a search, so none is raised."""
         if not settled and time.monotonic() < self._retry_at:
-            self._keep(trials)
             return
         try:
             runs = self._connect()
-            self._write(runs, [*self._outbox.waiting(), *trials])
+            self._write(runs)
             self._update_front(runs, exact=settled)
             if settled and self._trials and (self._has_recorded or not self._study().waiting):
                 self._attach(runs)
-            self._outbox.clear()
         except Exception as error:
             self._runs = None
             self._retry_at = time.monotonic() + _RETRY_EVERY
-            self._keep(trials)
-            _log.warning("MLflow could not be written, trials wait in %s: %s", self._outbox.path, error)
-
-    def _keep(self, trials: Iterable[TrialRecord]) -> None:
-        waiting = {t.number for t in self._outbox.waiting()}
-        for trial in trials:
-            if trial.number not in waiting:
-                self._outbox.put(trial)
+            again = "'tune-vfl doctor --repair' writes what is missing" if settled else "it is tried again"
+            _log.warning("MLflow at %s could not be written; %s: %s", self.uri, again, error)
 
     def _study(self) -> StudyRecord:
         if self._record is None:
@@ -147,59 +150,67 @@ class Recorder:
         # Trials that on_trial recorded after the last on_study are part of the study too.
         return replace(self._record, trials=tuple(self._trials[n] for n in sorted(self._trials)))
 
-    def _write(self, runs: Runs, trials: Iterable[TrialRecord]) -> None:
+    def _write(self, runs: Runs) -> None:
+        """Write the trials that are not written yet, which then are."""
         if SUMMARY_KEY not in runs.held:
-            record = self._study()
-            runs.put(SUMMARY_KEY, payload.summary_content(record, self._standing()))
+            runs.put(SUMMARY_KEY, payload.summary_content(self._study(), self._standing()))
         if self._record is None:
             raise ValueError(_UNKNOWN)
         cell = self._record.cell
-        for trial in trials:
+        for trial in self._unsent.values():
             key = _key(trial)
             # A new run is tagged as not on the front; the update that follows corrects the tag where it is.
             fresh = {payload.PARETO: "false", payload.KNEE: "false"}
             tags = fresh if key[0] == "trial" and key not in runs.held else None
             runs.put(key, payload.trial_content(self.experiment, cell, trial), tags)
+        runs.flush()
+        self._unsent.clear()
 
     def _foreign(self, runs: Runs) -> list[Key]:
         ours = {SUMMARY_KEY, *(_key(t) for t in self._trials.values())}
         return [key for key in runs.held if key not in ours]
 
     def _standing(self) -> Standing:
-        record = self._study()
-        return standing(record)
+        return standing(self._study())
 
     def _update_front(self, runs: Runs, *, exact: bool) -> None:
-        """Update the front's tags and the hypervolume.
+        """Update the tags of the front and the hypervolume.
 
-        Unless ``exact``, this is done now and then only, and only for trials that enter or leave the front.
+        Unless ``exact``, this is done now and then only, and only for trials that enter or leave the front: with every
+        trial the ranks of many others change, and nobody reads them before the end.
         """
         begun = time.monotonic()
         if not exact and begun < self._next_update_at:
             return
         record, now = self._study(), self._standing()
+        ranked = []
         for key, held in runs.held.items():
             if key[0] != "trial":
                 continue
             confirmed, metrics = payload.confirmed_content(record, key[1])
             wanted = {**payload.front_tags(key[1], now), **confirmed}
-            told = (payload.PARETO, payload.KNEE, *confirmed)
-            if exact or any(held.tags.get(name) != wanted[name] for name in told):
+            if any(held.tags.get(name) != wanted[name] for name in (payload.PARETO, payload.KNEE, *confirmed)):
                 runs.add(key, wanted, metrics)
-        self._grow(runs)
+            elif exact:
+                ranked.append((key, wanted, metrics))
+        self._grow(runs, record)
         runs.put(SUMMARY_KEY, payload.summary_content(record, now))
+        runs.flush()  # whoever does not wait for the ranks has the front at least
+        for found in ranked:
+            runs.add(*found)
+        runs.flush()
         spent = time.monotonic() - begun
         self._next_update_at = begun + max(_FRONT_EVERY, _SHARE * spent)
 
-    def _grow(self, runs: Runs) -> None:
-        record = self._study()
-        counted = sorted(record.counted, key=lambda t: (t.finished, t.number))
-        areas = growth(record.trials, record.reference_point)
+    def _grow(self, runs: Runs, record: StudyRecord) -> None:
+        if self._growth is None or self._growth.reference != record.reference_point:
+            self._growth = Growth(record.reference_point)
+        counted = in_order(record.trials)
         # A corrected value gets the present time: of two values of one step MLflow shows the later.
         now = time.time_ns() // 1_000_000
         new = [
             (step, area, now if step in self._steps else payload.milliseconds(trial.finished))
-            for step, (trial, area) in enumerate(zip(counted, areas, strict=True), start=1)
+            for step, (trial, area) in enumerate(zip(counted, self._growth.follow(counted), strict=True), start=1)
             if self._steps.get(step) != area
         ]
         runs.log_steps("hypervolume", new)
@@ -213,12 +224,17 @@ class Recorder:
         digest = _digest(record)
         if runs.held[SUMMARY_KEY].tags.get(payload.DIGEST) == digest:
             return
-        runs.log_text(spec_text(record), "spec.yaml")
-        runs.log_text(json.dumps(payload.FILTERS, indent=2), "filters.json")
-        with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
-            page = write_report([record], Path(folder) / "report")
-            runs.log_folder(str(page.parent), "report")
-        runs.tag(SUMMARY_KEY, {payload.DIGEST: digest})
+        self._attaching = True
+        try:
+            runs.log_text(spec_text(record), "spec.yaml")
+            runs.log_text(json.dumps(payload.FILTERS, indent=2), "filters.json")
+            with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
+                page = write_report([record], Path(folder) / "report")
+                runs.log_folder(str(page.parent), "report")
+            runs.tag(SUMMARY_KEY, {payload.DIGEST: digest})
+            runs.flush()
+        finally:
+            self._attaching = False
 
 
 def _key(trial: TrialRecord) -> Key:

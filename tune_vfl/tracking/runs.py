@@ -6,10 +6,13 @@ All reading and writing of runs is done here. What a run should hold is decided 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from tune_vfl.tracking import payload, store
+from tune_vfl.tracking.changes import Change, Held, Measurement, Writer
+from tune_vfl.tracking.database import DatabaseWriter, is_database
+from tune_vfl.tracking.server import ServerWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,27 +24,23 @@ Key = tuple[RunKind, int]
 SUMMARY_KEY: Key = ("summary", 0)
 
 # MLflow refuses longer values, so they are cut; the ledger has them whole.
-_LONGEST_PARAM, _LONGEST_TAG, _LARGEST_BATCH = 6000, 5000, 500
-
-
-@dataclass
-class Held:
-    """What MLflow holds of one run."""
-
-    run_id: str
-    params: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
-    status: str = "RUNNING"
-    finished: int | None = None
+_LONGEST_PARAM, _LONGEST_TAG = 6000, 5000
+# Runs that are written together, in one transaction of a database.
+_TOGETHER = 500
 
 
 class Runs:
     """The runs of one experiment.
 
+    What is put, added and logged is held at once and sent by :meth:`flush`. When that fails, make another one of these:
+    it reads what is there.
+
     Args:
         study: its name, which is the experiment's.
         uri: the tracking URI.
+
+    Attributes:
+        held: by key, what MLflow holds of each run, and will once everything is flushed.
 
     Raises:
         UnreachableError: when MLflow does not answer.
@@ -49,22 +48,30 @@ class Runs:
 
     def __init__(self, study: str, uri: str) -> None:
         self._client = store.client(uri)
-        self.experiment_id = self._open_experiment(study, uri)
+        experiment = self._open_experiment(study, uri)
+        self.experiment_id = str(experiment.experiment_id)
+        self._writer: Writer = (
+            DatabaseWriter(uri, self.experiment_id, experiment.artifact_location)
+            if is_database(uri)
+            else ServerWriter(self._client, self.experiment_id)
+        )
         self.held: dict[Key, Held] = {}
         self._doubles: list[Held] = []
+        self._changes: dict[int, Change] = {}
         self.load()
 
-    def _open_experiment(self, study: str, uri: str) -> str:
+    def _open_experiment(self, study: str, uri: str) -> Any:
         found = self._client.get_experiment_by_name(study)
         if found is None:
-            return str(self._client.create_experiment(study, artifact_location=store.artifact_folder(uri, study)))
+            made = self._client.create_experiment(study, artifact_location=store.artifact_folder(uri, study))
+            return self._client.get_experiment(made)
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
-        return str(found.experiment_id)
+        return found
 
     def load(self) -> None:
         """Read every run of the experiment anew. Runs without tags of ours are ignored."""
-        self.held, self._doubles = {}, []
+        self.held, self._doubles, self._changes = {}, [], {}
         token: str | None = None
         while True:
             page = self._client.search_runs([self.experiment_id], max_results=1000, page_token=token)
@@ -90,8 +97,21 @@ class Runs:
         self.held[key] = fuller
         self._doubles.append(poorer)
 
-    def put(self, key: Key, content: RunContent, extra_tags: Mapping[str, str] | None = None) -> str:
-        """Make a run hold ``content``: create it, or add what it lacks. Returns its id.
+    @property
+    def waiting(self) -> int:
+        """How many runs have changes that are still to be sent."""
+        return len(self._changes)
+
+    def flush(self) -> None:
+        """Send everything that was put, added and logged."""
+        while self._changes:
+            some = dict(islice(self._changes.items(), _TOGETHER))
+            self._writer.write(list(some.values()))
+            for place in some:
+                del self._changes[place]
+
+    def put(self, key: Key, content: RunContent, extra_tags: Mapping[str, str] | None = None) -> None:
+        """Make a run hold ``content``: create it, or add what it lacks.
 
         A run under this key with other parameters belongs to an earlier study of the same name and is retired.
         """
@@ -102,33 +122,32 @@ class Runs:
             self.retire(key)
             held = None
         if held is None:
-            held = self._create(key, content, tags)
+            held = self.held[key] = Held()
+            self._changes[id(held)] = Change(held, content.name, content.started)
         self._complete(held, params, content.metrics, tags)
         if (held.status, held.finished) != (content.status, content.finished):
-            self._client.set_terminated(held.run_id, content.status, content.finished)
+            self._change(held).ended = (content.status, content.finished)
             held.status, held.finished = content.status, content.finished
-        return held.run_id
 
-    def _create(self, key: Key, content: RunContent, tags: dict[str, str]) -> Held:
-        run = self._client.create_run(self.experiment_id, start_time=content.started, tags=tags, run_name=content.name)
-        held = self.held[key] = Held(run.info.run_id, tags=dict(tags))
-        return held
+    def _change(self, held: Held) -> Change:
+        return self._changes.setdefault(id(held), Change(held))
 
     def _complete(
         self, held: Held, params: Mapping[str, str], metrics: Mapping[str, float], tags: Mapping[str, str]
     ) -> None:
-        from mlflow.entities import Metric, Param, RunTag
-
         # The present time and not the trial's: of two values with one timestamp MLflow shows the larger, not the later.
         now = time.time_ns() // 1_000_000
-        new_params = [Param(k, v) for k, v in params.items() if k not in held.params]
-        new_metrics = [Metric(k, v, now, 0) for k, v in metrics.items() if held.metrics.get(k) != v]
-        new_tags = [RunTag(k, v) for k, v in tags.items() if held.tags.get(k) != v]
+        new_params = {k: v for k, v in params.items() if k not in held.params}
+        new_metrics = [Measurement(k, v, now) for k, v in metrics.items() if held.metrics.get(k) != v]
+        new_tags = {k: v for k, v in tags.items() if held.tags.get(k) != v}
         if new_params or new_metrics or new_tags:
-            self._client.log_batch(held.run_id, metrics=new_metrics, params=new_params, tags=new_tags)
-        held.params.update(params)
+            change = self._change(held)
+            change.params.update(new_params)
+            change.measurements += new_metrics
+            change.tags.update(new_tags)
+        held.params.update(new_params)
         held.metrics.update(metrics)
-        held.tags.update(tags)
+        held.tags.update(new_tags)
 
     def tag(self, key: Key, tags: Mapping[str, str]) -> None:
         """Set the tags that differ from what the run holds."""
@@ -140,28 +159,30 @@ class Runs:
 
     def log_steps(self, name: str, steps: Iterable[tuple[int, float, int]]) -> None:
         """Log ``(step, value, milliseconds)`` of one metric of the summary run."""
-        from mlflow.entities import Metric
-
-        run_id = self.held[SUMMARY_KEY].run_id
-        listed = [Metric(name, value, at, step) for step, value, at in steps]
-        for begin in range(0, len(listed), _LARGEST_BATCH):
-            self._client.log_batch(run_id, metrics=listed[begin : begin + _LARGEST_BATCH])
+        listed = [Measurement(name, value, at, step) for step, value, at in steps]
+        if listed:
+            self._change(self.held[SUMMARY_KEY]).measurements += listed
 
     def steps(self, name: str) -> dict[int, float]:
         """Return the values of one metric of the summary run by step, the latest where there are several."""
-        history = self._client.get_metric_history(self.held[SUMMARY_KEY].run_id, name)
+        history = self._client.get_metric_history(self._summary(), name)
         return {m.step: m.value for m in sorted(history, key=lambda m: (m.step, m.timestamp))}
 
     def log_text(self, text: str, name: str) -> None:
         """Store a text beside the summary run."""
-        self._client.log_text(self.held[SUMMARY_KEY].run_id, text, name)
+        self._client.log_text(self._summary(), text, name)
 
     def log_folder(self, folder: str, name: str) -> None:
         """Store a folder beside the summary run."""
-        self._client.log_artifacts(self.held[SUMMARY_KEY].run_id, folder, name)
+        self._client.log_artifacts(self._summary(), folder, name)
+
+    def _summary(self) -> str:
+        self.flush()
+        return self.held[SUMMARY_KEY].run_id
 
     def retire(self, key: Key) -> None:
         """Take a run out of the study without deleting it: our tags are removed from it, and it is marked stale."""
+        self.flush()
         self._retire(self.held.pop(key))
 
     def retire_doubles(self) -> None:

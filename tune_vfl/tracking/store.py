@@ -23,7 +23,11 @@ def artifact_folder(uri: str, study: str) -> str | None:
 
 
 def quiet() -> None:
-    """Keep MLflow from logging routine work, sending telemetry, and retrying a dead server for minutes."""
+    """Keep MLflow from logging routine work, sending telemetry, and retrying a dead server for minutes.
+
+    Nor may it write a link to every run to stdout, where nothing but data belongs.
+    """
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("DO_NOT_TRACK", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")

@@ -1,0 +1,1 @@
+"""What samplers are made of."""
