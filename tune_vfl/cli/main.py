@@ -22,6 +22,7 @@ from tune_vfl.cli import (
     report,
     search,
     studies,
+    study,
     ui,
     validate,
 )
@@ -68,6 +69,7 @@ for _family in (
     validate,
     search,
     studies,
+    study,
     confirm,
     report,
     export,

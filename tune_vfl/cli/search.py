@@ -13,6 +13,7 @@ from tune_vfl.cli.output import complain, emit_json, say
 from tune_vfl.errors import TuneVflError, UsageError
 
 if TYPE_CHECKING:
+    from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.ledger.study import Study
     from tune_vfl.search.planning import Plan
 
@@ -72,6 +73,7 @@ def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False,
 
     codes = []
     for planned in plan.studies:
+        nothing_left = _finished(planned, storage)
         for note in load(planned.cell.dataset).notes:
             say(f"note: {note}")
         try:
@@ -82,10 +84,18 @@ def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False,
             complain([f"{planned.name}: {error}"])
             codes.append(error.exit_code)
             continue
+        if nothing_left:
+            say(f"study {planned.name} was finished already, nothing was run; --trials N asks for more")
         codes.append(show_end(study, json=json))
         if codes[-1] == STOPPED:
             break
     return gravest(codes)
+
+
+def _finished(planned: PlannedStudy, storage: str | None) -> bool:
+    from tune_vfl.service.studies import finished
+
+    return finished(planned.name, storage or planned.spec.storage, planned.spec.budget.trials)
 
 
 def gravest(codes: Sequence[int]) -> int:

@@ -102,7 +102,8 @@ class Study:
 
     def summary(self) -> dict[str, Any]:
         """Return what ``search --json`` and ``status --json`` print."""
-        from tune_vfl.machine.places import resolve_uri
+        from tune_vfl.ledger.database import hide_password
+        from tune_vfl.machine.places import named_uri
 
         record = self.record()
         trust, now = trust_of(record), standing(record)
@@ -117,7 +118,7 @@ class Study:
             "front": self._front(record, trust),
             "knee": now.knee,
             "checks": [check.model_dump() for check in trust.checks],
-            "mlflow": {"experiment": self.name, "tracking_uri": resolve_uri(record.spec.tracking)},
+            "mlflow": {"experiment": self.name, "tracking_uri": hide_password(named_uri(record.spec.tracking))},
         }
 
     def export(self, select: str = "knee", path: str | Path | None = None) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
+from tune_vfl.machine.secrets import make_token_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,6 +96,7 @@ def connect() -> Mapping[str, float]:
 def _start_here() -> None:
     import ray
 
+    make_token_private()
     with _environment(_ONE_THREAD):
         ray.init(
             num_cpus=usable_cpus(),
