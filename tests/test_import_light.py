@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 HEAVY = ("ray", "mlflow", "optuna", "transformers", "matplotlib", "plotly", "pandas", "sklearn")
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import tune_vfl",
-        "import tune_vfl.config",
-        "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
-        "from tune_vfl.attacks.base import ATTACKS; ATTACKS.names()",
-        "from tune_vfl import evaluate, load_config",
-    ],
+LIGHT = (
+    "import tune_vfl",
+    "import tune_vfl.config",
+    "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
+    "from tune_vfl.attacks.base import ATTACKS; ATTACKS.names()",
+    "from tune_vfl import evaluate, load_config",
 )
-def test_heavy_libraries_are_not_imported(statement: str) -> None:
-    code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import tune_vfl",
-        "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
-        "from tune_vfl.statistics import advantage, stratified_folds",
-    ],
+WITHOUT_SCIPY = (
+    "import tune_vfl",
+    "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
+    "from tune_vfl.statistics import advantage, stratified_folds",
 )
-def test_scipy_waits_for_what_needs_it(statement: str) -> None:
-    code = f"import sys; {statement}; print('scipy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+
+# Torch, which all of them need and which brings in none of these, is imported once; each statement then runs in a copy
+# of that process, as it would in a fresh one.
+PROGRAM = """
+import json, os, sys
+import torch
+assert not any(m.startswith("tune_vfl") for m in sys.modules)
+statements, libraries = json.loads(sys.argv[1])
+for statement in statements:
+    if (child := os.fork()) == 0:
+        exec(statement)
+        print(json.dumps([statement, [m for m in libraries if m in sys.modules]]), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, list[str]]:
+    """Return which of the libraries each statement imports."""
+    asked = json.dumps([list(dict.fromkeys(LIGHT + WITHOUT_SCIPY)), [*HEAVY, "scipy"]])
+    done = subprocess.run([sys.executable, "-c", PROGRAM, asked], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("statement", LIGHT)
+def test_heavy_libraries_are_not_imported(statement: str, imported: dict[str, list[str]]) -> None:
+    assert not set(imported[statement]) & set(HEAVY)
+
+
+@pytest.mark.parametrize("statement", WITHOUT_SCIPY)
+def test_scipy_waits_for_what_needs_it(statement: str, imported: dict[str, list[str]]) -> None:
+    assert "scipy" not in imported[statement]
