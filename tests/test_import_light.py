@@ -21,6 +21,15 @@ WITHOUT_SCIPY = (
     "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
     "from tune_vfl.statistics import advantage, stratified_folds",
 )
+STEP = (
+    "import torch; from tune_vfl.models.optimizers import Adam; x = torch.ones(1, requires_grad=True); "
+    "a = Adam([x], fused=True); x.sum().backward(); a.step(); a.zero_grad()"
+)
+EVALUATE = (
+    "from tune_vfl import evaluate; "
+    "evaluate('breast_cancer', attacks=['norm'], seeds=1, settings=['training.epochs=1'])"
+)
+WITHOUT_COMPILER = (STEP, EVALUATE)
 
 # Torch, which all of them need and which brings in none of these, is imported once; each statement then runs in a copy
 # of that process, as it would in a fresh one.
@@ -41,7 +50,8 @@ for statement in statements:
 @pytest.fixture(scope="module")
 def imported() -> dict[str, list[str]]:
     """Return which of the libraries each statement imports."""
-    asked = json.dumps([list(dict.fromkeys(LIGHT + WITHOUT_SCIPY)), [*HEAVY, "scipy"]])
+    statements = list(dict.fromkeys(LIGHT + WITHOUT_SCIPY + WITHOUT_COMPILER))
+    asked = json.dumps([statements, [*HEAVY, "scipy", "torch._dynamo"]])
     done = subprocess.run([sys.executable, "-c", PROGRAM, asked], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return dict(json.loads(line) for line in done.stdout.splitlines())
@@ -55,3 +65,8 @@ def test_heavy_libraries_are_not_imported(statement: str, imported: dict[str, li
 @pytest.mark.parametrize("statement", WITHOUT_SCIPY)
 def test_scipy_waits_for_what_needs_it(statement: str, imported: dict[str, list[str]]) -> None:
     assert "scipy" not in imported[statement]
+
+
+@pytest.mark.parametrize("statement", WITHOUT_COMPILER, ids=["optimizer", "evaluate"])
+def test_no_process_waits_for_torchs_compiler(statement: str, imported: dict[str, list[str]]) -> None:
+    assert "torch._dynamo" not in imported[statement]
