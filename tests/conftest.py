@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.helpers.postgres import Postgres
 
 # One thread a process, as .ci/run has it: workers that each take all cores only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Ledgers and tracking databases wait for the disk at each commit: where memory is mounted as a file system and has
+# room, the tests' folders stand there. What a test kills is a process, never the machine.
+MEMORY, ROOM = Path("/dev/shm"), 2 * 2**30
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # What a person may have set for clusters and servers of theirs; no test may act on it.
 OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE_VFL_STORAGE", "TUNE_VFL_DEBUG")
