@@ -47,9 +47,15 @@ def room_of(module: str) -> str | None:
     return (rest.partition(".")[0] or None) if package == "tune_vfl" else package
 
 
+@cache
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file, walked once a process."""
+    return tuple(ast.walk(tree))
+
+
 def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and the full name of everything imported, inside of functions too."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -3,65 +3,81 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.helpers.postgres import Postgres
 
 # One thread a process, as .ci/run has it: workers that each take all cores only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Ledgers and tracking databases wait for the disk at each commit: where memory is mounted as a file system and has
+# room, the tests' folders stand there. What a test kills is a process, never the machine.
+MEMORY, ROOM = Path("/dev/shm"), 2 * 2**30
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 # What a person may have set for clusters and servers of theirs; no test may act on it.
 OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE_VFL_STORAGE", "TUNE_VFL_DEBUG")
 
 
-# Groups stay with one worker, one test after the other: each of these files holds a Ray, a server, a study or scores
-# that its tests share. They begin in this order. What needs a Ray is cut in two for two workers; scores come between
-# them, so that two Rays never start in the same seconds: a Ray gives up when its start takes half a minute.
+# A file's tests stay with one worker, which computes once what they share; so do the files of a group, each of which
+# holds a Ray, a server, a study or scores. Groups begin first, in this order. What needs a Ray is cut in two for two
+# workers; what needs none comes between them, so that two Rays never start in the same seconds: a Ray gives up when its
+# start takes half a minute.
 IN_ONE_WORKER = {
-    "tests/confirmation/test_run.py": "simulated",
+    "tests/faults/test_driver.py": "drivers",
+    "tests/faults/test_services.py": "servers",
     "tests/search/test_run.py": "simulated",
+    "tests/faults/test_workers.py": "simulated",
     "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
+    "tests/reports/test_reports.py": "reports",
     "tests/cli/test_verbs_on_a_study.py": "trained",
     "tests/spaces/test_recipe_domains.py": "trained",
+    "tests/confirmation/test_run.py": "trained",
     "tests/cluster/test_jobs.py": "cluster",
-    "tests/reports/test_reports.py": "reports",
     "tests/tracking/test_tracking.py": "tracking",
     "tests/tracking/test_writing.py": "tracking",
+    "tests/ledger/test_ledger.py": "postgres",
+    "tests/ledger/test_lease.py": "postgres",
+    "tests/ledger/test_trouble.py": "postgres",
 }
-AUTOENCODERS = ("[cae-", "[dcae-")  # what they are fitted to is kept for the process, and takes seconds
 MOST_WORKERS = 4  # each holds torch, and up to 2 GB
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Give a worker to each core where folders are run, and none where a person names a file or a test."""
+    """Give workers to the cores where folders are run, and none where a person names a file or a test.
+
+    There is one more than cores: whoever waits for a Ray, a server or a lease leaves its core to another.
+    """
     options = config.option
     named = any(".py" in argument for argument in config.args)
     if named or options.keyword or options.usepdb or options.collectonly:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_WORKERS) if cores > 1 else 0
+    return min(cores + 1, MOST_WORKERS) if cores > 1 else 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the groups first where workers share the tests: whoever begins a long one last keeps the others waiting."""
     if hasattr(config, "workerinput"):
-        order = [*dict.fromkeys(IN_ONE_WORKER.values()), "autoencoders"]
+        order = list(dict.fromkeys(IN_ONE_WORKER.values()))
         groups = {group: place for place, group in enumerate(order)}
         items.sort(key=lambda item: groups.get(group_of(item.nodeid), len(order)))
 
 
 def group_of(nodeid: str) -> str:
-    """Name what a test stays together with; most tests are alone."""
-    path, _, name = nodeid.partition("::")
-    return IN_ONE_WORKER.get(path) or ("autoencoders" if any(a in name for a in AUTOENCODERS) else nodeid)
+    """Name what a test stays together with: its file, or the group of its file."""
+    path, _, _ = nodeid.partition("::")
+    return IN_ONE_WORKER.get(path, path)
 
 
 @pytest.hookimpl(optionalhook=True)

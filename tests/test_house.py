@@ -17,6 +17,7 @@ from benchmarks.house import (
     files,
     imported,
     module_of,
+    nodes_of,
     room_arrows,
     room_of,
     tree_of,
@@ -109,13 +110,13 @@ def test_private_names_stay_in_their_package(path: Path) -> None:
 @pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
 def test_files_and_functions_are_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < LONGEST_FILE
-    functions = [n for n in ast.walk(tree_of(path)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    functions = [n for n in nodes_of(tree_of(path)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     assert [f.name for f in functions if (f.end_lineno or f.lineno) - f.lineno >= LONGEST_FUNCTION] == []
 
 
 @pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
 def test_nothing_is_printed_or_left_for_later(path: Path) -> None:
-    calls = [n for n in ast.walk(tree_of(path)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    calls = [n for n in nodes_of(tree_of(path)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
     assert [c.lineno for c in calls if c.func.id in ("print", "breakpoint")] == []  # type: ignore[attr-defined]
     assert re.findall(r"\b(?:TODO|FIXME|XXX)\b", path.read_text(encoding="utf-8")) == []
 

@@ -13,36 +13,67 @@ from tests.helpers.ledgers import open_ledger
 from tune_vfl.outcome import Outcome, Score
 
 HEAVY = ("ray", "mlflow", "optuna", "transformers", "matplotlib", "plotly", "pandas", "sklearn")
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import tune_vfl",
-        "import tune_vfl.config",
-        "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
-        "from tune_vfl.attacks.base import ATTACKS; ATTACKS.names()",
-        "from tune_vfl import evaluate, load_config",
-    ],
+LIGHT = (
+    "import tune_vfl",
+    "import tune_vfl.config",
+    "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
+    "from tune_vfl.attacks.base import ATTACKS; ATTACKS.names()",
+    "from tune_vfl import evaluate, load_config",
 )
-def test_heavy_libraries_are_not_imported(statement: str) -> None:
-    code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import tune_vfl",
-        "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
-        "from tune_vfl.statistics import advantage, stratified_folds",
-    ],
+WITHOUT_SCIPY = (
+    "import tune_vfl",
+    "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
+    "from tune_vfl.statistics import advantage, stratified_folds",
 )
-def test_scipy_waits_for_what_needs_it(statement: str) -> None:
-    code = f"import sys; {statement}; print('scipy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+STEP = (
+    "import torch; from tune_vfl.models.optimizers import Adam; x = torch.ones(1, requires_grad=True); "
+    "a = Adam([x], fused=True); x.sum().backward(); a.step(); a.zero_grad()"
+)
+EVALUATE = (
+    "from tune_vfl import evaluate; "
+    "evaluate('breast_cancer', attacks=['norm'], seeds=1, settings=['training.epochs=1'])"
+)
+WITHOUT_COMPILER = (STEP, EVALUATE)
+
+# Torch, which all of them need and which brings in none of these, is imported once; each statement then runs in a copy
+# of that process, as it would in a fresh one.
+PROGRAM = """
+import json, os, sys
+import torch
+assert not any(m.startswith("tune_vfl") for m in sys.modules)
+statements, libraries = json.loads(sys.argv[1])
+for statement in statements:
+    if (child := os.fork()) == 0:
+        exec(statement)
+        print(json.dumps([statement, [m for m in libraries if m in sys.modules]]), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, list[str]]:
+    """Return which of the libraries each statement imports."""
+    statements = list(dict.fromkeys(LIGHT + WITHOUT_SCIPY + WITHOUT_COMPILER))
+    asked = json.dumps([statements, [*HEAVY, "scipy", "torch._dynamo"]])
+    done = subprocess.run([sys.executable, "-c", PROGRAM, asked], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("statement", LIGHT)
+def test_heavy_libraries_are_not_imported(statement: str, imported: dict[str, list[str]]) -> None:
+    assert not set(imported[statement]) & set(HEAVY)
+
+
+@pytest.mark.parametrize("statement", WITHOUT_SCIPY)
+def test_scipy_waits_for_what_needs_it(statement: str, imported: dict[str, list[str]]) -> None:
+    assert "scipy" not in imported[statement]
+
+
+@pytest.mark.parametrize("statement", WITHOUT_COMPILER, ids=["optimizer", "evaluate"])
+def test_no_process_waits_for_torchs_compiler(statement: str, imported: dict[str, list[str]]) -> None:
+    assert "torch._dynamo" not in imported[statement]
 
 
 @pytest.mark.parametrize("verb", ["status", "frontier"])

@@ -39,9 +39,9 @@ def test_published_settings_come_first(sampler):
     assert [p["scale"] for p in points[:4]] == [1e-4, 1e-3, 1e-2, 1e-1]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "gp"])
-def test_no_point_twice_and_the_same_from_the_same_seed(sampler):
-    count = 16
+# Beyond the ten that are drawn at first: each later one of gp takes a fit.
+@pytest.mark.parametrize(("sampler", "count"), [("tpe", 16), ("nsga2", 16), ("random", 16), ("gp", 12)])
+def test_no_point_twice_and_the_same_from_the_same_seed(sampler, count):
     first = run(open_ledger("a", sampler=sampler, defense=WIDE), count)
     assert len({point_key(p) for p in first}) == count
     assert run(open_ledger("b", sampler=sampler, defense=WIDE), count) == first

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
 from tune_vfl.errors import SpecError
+from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.granted import FirstBatch
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.protocol.view import Answer, View
@@ -87,7 +88,7 @@ class Bli(Attack[BliParams]):
         _warn_if_open(parameters, embedding, len(view.lead))
         size = _squares(batch.gradient, len(view.lead))
         size = torch.where(size > 0, size, 1.0)
-        optimizer = torch.optim.Adam(pretended.unknowns(), lr=self.params.lr)
+        optimizer = Adam(pretended.unknowns(), lr=self.params.lr)
         distance = size
         for step in range(self.params.iterations + 1):
             # One forward pass serves all steps: the map from cut gradients to those of the parameters stays the same.

@@ -19,6 +19,7 @@ from tune_vfl.attacks.parts.inversion import (
 )
 from tune_vfl.errors import SpecError
 from tune_vfl.models.layers import FlattenRows, Linear, stack_of
+from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Reconstruction, View
 from tune_vfl.spec import Listed
@@ -170,7 +171,7 @@ class _Lesson:
         p, rows = self._params, y.shape[-2]
         batch = min(p.batch_size, rows)
         passes = min(p.epochs, max(1, p.most_steps // (rows // batch)))
-        optimizer = torch.optim.Adam(net.parameters(), lr=p.fit_lr, eps=1e-3, amsgrad=True)
+        optimizer = Adam(net.parameters(), lr=p.fit_lr, eps=1e-3, amsgrad=True)
         for _ in range(passes):
             order = self._view.streams[f"{name}/order"].permutation(rows)
             for at in torch.split(order[..., : rows - rows % batch], batch, -1):

@@ -14,6 +14,7 @@ from tune_vfl.attacks.parts.completion import PmcParams
 from tune_vfl.attacks.pmc import Pmc
 from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.models.layers import Linear
+from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import gather_rows
 
@@ -123,7 +124,7 @@ class Extension(Hooks):
         # Not the bias: shifting a column leaves its correlation as it is, so the bias's gradient is zero up to
         # rounding, and Adam, which divides by the gradient's size, would turn that rounding into full steps.
         weight = added.weight.requires_grad_(True)
-        optimizer = torch.optim.Adam([weight], lr=self._params.inner_lr)
+        optimizer = Adam([weight], lr=self._params.inner_lr)
         for _ in range(self._params.inner_steps):
             optimizer.zero_grad()
             # Adding members up keeps them apart: each has columns of its own, and Adam treats every entry by itself.

@@ -79,7 +79,7 @@ class Cae(Defense[CaeParams]):
     )
     Params = CaeParams
     capabilities = DefenseCapabilities(protects=("labels",), random=("labels",), head="classes")
-    quick = {"samples": 5000}  # noqa: RUF012 - read only, as its declaration in the base says
+    quick = {"samples": 2000}  # noqa: RUF012 - read only, as its declaration in the base says
 
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0

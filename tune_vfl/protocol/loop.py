@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tune_vfl.models.base import VflNetwork
+from tune_vfl.models.optimizers import Adam, Sgd
 from tune_vfl.protocol.hooks import Context, Hooks
 from tune_vfl.protocol.losses import loss_gradient
 from tune_vfl.protocol.members import Batch, Rows
@@ -28,10 +29,8 @@ def overriding(hooks: Sequence[Hooks], name: str) -> list[Callable[..., Any]]:
 def optimizer(parameters: Sequence[nn.Parameter], training: Training) -> torch.optim.Optimizer:
     """Return the recipe's optimizer, fused: element-wise, hence the same alone or in a pack."""
     if training.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=training.lr, weight_decay=training.weight_decay, fused=True)
-    return torch.optim.SGD(
-        parameters, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay, fused=True
-    )
+        return Adam(parameters, lr=training.lr, weight_decay=training.weight_decay, fused=True)
+    return Sgd(parameters, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay, fused=True)
 
 
 def learning_rate(training: Training, epoch: int) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import sys
 import warnings
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
@@ -36,6 +38,11 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM
 
 _OBJECT_STORE_BYTES = 100 * 2**20
 STARTS = 2
+
+# What `ray.init` does not offer. Nobody reads what the monitors of logs and of machines to add would say; each costs
+# half a second of a core at the start, and some of it for ever after. Any free port does for the agent: on its usual
+# one, which another Ray on this machine holds, it would insist for three seconds.
+_LEAN = {"include_log_monitor": False, "no_monitor": True, "dashboard_agent_listen_port": 0}
 
 
 @contextmanager
@@ -125,13 +132,27 @@ def _start_patiently() -> None:
             sys.stderr.write("tune-vfl: Ray did not start in its time; trying once more\n")
 
 
+@contextmanager
+def _lean() -> Iterator[None]:
+    """Start what a search needs of Ray and no more, as far as this version of Ray can be told."""
+    from ray._private import parameter
+
+    usual = parameter.RayParams
+    known = inspect.signature(usual).parameters
+    parameter.RayParams = partial(usual, **{name: value for name, value in _LEAN.items() if name in known})
+    try:
+        yield
+    finally:
+        parameter.RayParams = usual
+
+
 def _start_here() -> None:
     import ray
 
     make_token_private()
-    with _environment(_ONE_THREAD):
+    with _environment(_ONE_THREAD), _lean():
         ray.init(
-            address="local",  # without it Ray joins whatever cluster somebody has started on this machine
+            address="local",  # a new one, also where `ray start` has left a cluster on this machine
             num_cpus=usable_cpus(),
             include_dashboard=False,
             log_to_driver=False,

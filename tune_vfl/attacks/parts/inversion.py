@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from tune_vfl.models.optimizers import Adam
 from tune_vfl.spec import Listed, Strict
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def descend(
     begin = goal.new_zeros(*goal.shape[:-1], *shape)
     begin = begin if start is None else begin + start
     x = begin.clone().requires_grad_()
-    optimizer = torch.optim.Adam([x], lr=params.lr, eps=1e-3, amsgrad=True)
+    optimizer = Adam([x], lr=params.lr, eps=1e-3, amsgrad=True)
     tv, l2 = weights.unbind(-1)
     axes = tuple(range(-len(shape), 0))
     for _ in range(params.iterations):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.models.optimizers import Optimizer
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,7 +19,7 @@ HIGHEST = 5.0
 _TINY = 1e-7
 
 
-class MaliciousOptimizer(torch.optim.Optimizer):
+class MaliciousOptimizer(Optimizer):
     """Takes the recipe's steps, longer where they keep their direction (Fu et al. 2022, section 4.3).
 
     Entry by entry, hence the same alone or in a pack. With v the recipe's step before the learning rate (SGD's momentum

@@ -13,6 +13,7 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor, nn
 
+from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.seeds import Stream
 
@@ -86,9 +87,9 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return -(targets * logits.log_softmax(-1)).sum(-1).mean(-1)
 
 
-def _optimizer(model: nn.Module, lr: float) -> tuple[torch.optim.Adam, list[Tensor]]:
+def _optimizer(model: nn.Module, lr: float) -> tuple[Adam, list[Tensor]]:
     parameters: list[Tensor] = [p.requires_grad_(True) for p in model.parameters()]
-    return torch.optim.Adam(parameters, lr=lr, fused=True), parameters
+    return Adam(parameters, lr=lr, fused=True), parameters
 
 
 def supervised(model: nn.Module, x: Tensor, targets: Tensor, fit: Fit, *, streams: StreamsByName) -> None:

@@ -12,6 +12,7 @@ from torch.func import functional_call
 
 from tune_vfl.attacks.parts.matrices import with_matrices
 from tune_vfl.models.layers import select_member
+from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.granted import Pairs
 
 _log = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ class _Fit:
             far = torch.stack([u.square().flatten(1).sum(-1) for u in units.values()]).sum(0) / count
             return (self.errors(self.values(units)) * rows).sum(-1) / rows.sum(-1) + ridge * far
 
-        optimizer = torch.optim.Adam(units.values(), lr=LR)
+        optimizer = Adam(units.values(), lr=LR)
         for _ in range(self.steps):
             optimizer.zero_grad()
             loss().sum().backward()  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.errors import SpecError
+from tune_vfl.models.optimizers import Adam
 from tune_vfl.seeds import Stream, Streams
 
 LARGEST = 20
@@ -113,7 +114,7 @@ def codec_loss(encoder: Net, decoder: Net, labels: Tensor, recipe: CodecRecipe) 
 
 
 def _train(encoder: Net, decoder: Net, labels: Tensor, recipe: CodecRecipe, order: Stream) -> None:
-    optimizer = torch.optim.Adam([*encoder, *decoder], lr=LEARNING_RATE, fused=True)
+    optimizer = Adam([*encoder, *decoder], lr=LEARNING_RATE, fused=True)
     before = math.inf
     for _ in range(recipe.epochs):
         total, shuffled = torch.zeros(()), labels[:, order.permutation(recipe.samples)]

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tune_vfl.models.layers import Linear
+from tune_vfl.models.optimizers import Adam
 from tune_vfl.seeds import Stream
 
 Bound = Callable[[int], float | Tensor]
@@ -31,7 +32,7 @@ class Critic(nn.Module):
         self.hidden = Linear(1, hidden, stream=stream)
         self.out = Linear(hidden, 1, stream=stream)
         self.to(device)
-        self._optimizer = torch.optim.Adam(self.parameters(), lr=lr, fused=True)
+        self._optimizer = Adam(self.parameters(), lr=lr, fused=True)
 
     def forward(self, values: Tensor) -> Tensor:
         """Map ``(*trials, B, 1)`` to ``(*trials, B, 1)``; larger is more like a label."""

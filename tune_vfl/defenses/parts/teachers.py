@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tune_vfl.models.layers import stack_of
+from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.seeds import Stream
 
@@ -150,7 +151,7 @@ def train_teacher(
     count = x.shape[0]
     widths = [x.shape[1], *recipe.hidden, num_classes]
     network = nn.Sequential(*stack_of(widths, nn.ReLU, stream=Stream(seed, "teacher/weights", x.device)))
-    optimizer = torch.optim.Adam(network.parameters(), lr=recipe.lr, fused=True)
+    optimizer = Adam(network.parameters(), lr=recipe.lr, fused=True)
     order = Stream(seed, "teacher/order", x.device)
     for epoch in range(recipe.epochs):
         optimizer.param_groups[0]["lr"] = _rate(recipe, epoch)

@@ -1,0 +1,24 @@
+"""The Ray that a search starts where none is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from tune_vfl.search import ray_session
+
+
+def test_a_ray_of_ones_own_is_a_new_one_and_starts_no_more_than_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `ray start` has left on the machine is somebody else's, and so is the port of its agent."""
+    import ray
+    from ray._private import parameter
+
+    usual, started = parameter.RayParams, []
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "cluster_resources", dict)
+    monkeypatch.setattr(ray, "init", lambda **given: started.append((given["address"], parameter.RayParams())))
+    ray_session.connect()
+    ((address, params),) = started
+    assert address == "local"
+    assert (params.dashboard_agent_listen_port, params.include_log_monitor, params.no_monitor) == (0, False, True)
+    assert parameter.RayParams is usual
