@@ -63,7 +63,8 @@ class Chaos:
         """One worker of a search on the Ray of these tests, and no other's; the raylet is its parent."""
         for process in psutil.process_iter(["cmdline"]):
             with suppress(psutil.Error):
-                ours = self.ray in " ".join(process.parent().cmdline())
+                parent = process.parent()
+                ours = parent is not None and self.ray in " ".join(parent.cmdline())
                 if ours and "SimulatedTrainable" in " ".join(process.info["cmdline"]):
                     self.done["a worker that ran"] += 1
                     process.kill()

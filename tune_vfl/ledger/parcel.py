@@ -48,7 +48,7 @@ class PackedTrial(Strict):
     finished: AwareDatetime | None = None
     pack: str = ""
     retry_of: int | None = None
-    lost: Literal["driver", "worker"] | None = None
+    lost: Literal["driver", "worker", "node", "memory"] | None = None
     outcome: Outcome | None = None
     sampler: dict[str, Any] = Field(default_factory=dict)
 
@@ -224,7 +224,7 @@ class Parcel:
 
 
 def _packed(trial: FrozenTrial) -> PackedTrial:
-    marks = {key: value for key, value in trial.user_attrs.items() if key != "owner"}
+    marks = {key: value for key, value in trial.user_attrs.items() if key not in {"owner", "asked"}}
     return PackedTrial.model_validate(
         {
             "number": trial.number,

@@ -44,7 +44,7 @@ WHERE t.study_id = :study AND t.trial_id > :after ORDER BY p.param_id
 # What a trial's record is made of; searches write more.
 _USER_ATTRS = """
 SELECT a.trial_id, a.key, a.value_json FROM trial_user_attributes a JOIN trials t ON t.trial_id = a.trial_id
-WHERE t.study_id = :study AND t.trial_id > :after AND a.key IN ('outcome', 'retry_of', 'pack')
+WHERE t.study_id = :study AND t.trial_id > :after AND a.key IN ('outcome', 'retry_of', 'pack', 'asked')
 """
 _SYSTEM_ATTRS = """
 SELECT a.trial_id, a.key, a.value_json FROM trial_system_attributes a JOIN trials t ON t.trial_id = a.trial_id
