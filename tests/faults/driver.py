@@ -73,12 +73,19 @@ def arm(at: str, do: str, call: int = 1) -> None:
     setattr(owner, name, faulted)
 
 
-def search(spec: dict[str, Any], options: dict[str, Any], *, mlflow: bool = False, take_over: bool = False) -> Study:
+def search(
+    spec: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    name: str = "study",
+    mlflow: bool = False,
+    take_over: bool = False,
+) -> Study:
     """Run the study, or go on with it."""
-    asked = simulated_spec("study", **spec)
+    asked = simulated_spec(name, **spec)
     cell = simulated_cell(asked)
     study = PlannedStudy(asked, cell, space_of(asked, cell))
-    listeners = [Recorder("study", asked.tracking)] if mlflow else []
+    listeners = [Recorder(name, asked.tracking)] if mlflow else []
     work = Work(SimulatedTrainable, options)
     return run_study(study, listeners=listeners, work=work, take_over=take_over)
 
@@ -91,7 +98,8 @@ def main(given: dict[str, Any]) -> int:
     if fault := given.get("fault"):
         arm(**fault)
     try:
-        ended = search(given["spec"], given["options"], mlflow=given.get("mlflow", False))
+        known = {key: given[key] for key in ("name", "mlflow") if key in given}
+        ended = search(given["spec"], given["options"], **known)
     except TuneVflError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

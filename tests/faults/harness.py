@@ -97,23 +97,25 @@ class Driver:
         return check_study()
 
 
-def finished() -> int:
-    """How many trials the ledger holds that are finished; none while it cannot be read."""
+def finished(name: str = "study", *, running: bool = False) -> int:
+    """How many trials the ledger holds that are finished, or that run; none while it cannot be read."""
     try:
-        ledger = Ledger.open("study")
+        ledger = Ledger.open(name)
     except StudyError:
         return 0
     ledger.close()
-    return len(ledger.record().trials)
+    record = ledger.record()
+    return record.running if running else len(record.trials)
 
 
-def check_study(expected: dict[float, str] | None = None) -> StudyRecord:
+def check_study(expected: dict[float, str] | None = None, name: str = "study") -> StudyRecord:
     """What holds of every study that has come to its end.
 
     Args:
         expected: the points that do not end ok.
+        name: the study.
     """
-    ledger = Ledger.open("study")
+    ledger = Ledger.open(name)
     ledger.close()
     record = ledger.record()
     assert record.running == record.waiting == 0, "nothing is left running, nothing owed"
@@ -143,7 +145,7 @@ def lost(record: StudyRecord) -> int:
 def check_mlflow(server: Server, record: StudyRecord) -> None:
     """MLflow holds exactly what the ledger does: each trial once, ended, and the front's tags."""
     client = server.client()
-    experiment = client.get_experiment_by_name("study").experiment_id
+    experiment = client.get_experiment_by_name(record.name).experiment_id
     runs = [r for r in client.search_runs([experiment], max_results=1000) if "tune_vfl.trial" in r.data.tags]
     held = {int(r.data.tags["tune_vfl.trial"]): r for r in runs}
     assert sorted(held) == sorted(t.number for t in record.counted)

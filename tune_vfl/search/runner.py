@@ -148,6 +148,8 @@ class _Run:
     def _search(self, record: StudyRecord, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
         cluster.connect()
+        room = Room(self._resources, self._lease, nodes=cluster.nodes, grows=cluster.grows())
+        room.packs()  # says that there is none, before anything waits for it
         if self._ledger.references is None:
             self._measure()
             record = self._ledger.record()
@@ -156,7 +158,7 @@ class _Run:
         if report and lost:
             report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
         watchers: tuple[Watcher, ...] = (_Tee(self._ledger, dispatcher), *([report] if report else []))
-        stopped = self._fit(self._settings(record, begun), watchers, report)
+        stopped = self._fit(self._settings(record, room, begun), watchers, report)
         ended = self._ledger.record()
         dispatcher.on_study(ended)
         if report:
@@ -166,12 +168,11 @@ class _Run:
                 report.say(f"{why}; {ended.waiting} trials are owed: 'tune-vfl resume {ended.name}'")
         return stopped
 
-    def _settings(self, record: StudyRecord, begun: float) -> RunSettings:
+    def _settings(self, record: StudyRecord, room: Room, begun: float) -> RunSettings:
         from tune_vfl.search.searcher import RunSettings
 
         owed = self._baseline_owed()
         trials = max(1, record.waiting)
-        room = Room(self._resources, self._lease, nodes=cluster.nodes, grows=cluster.grows())
         workers = min(room.packs(), trials + owed)
         alike = self._resources.pack == "auto" and not self._ledger.space.ordinary
         most = self._work.trainable.most_per_pack(self._ledger.cell) if alike else 1
