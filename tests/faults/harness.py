@@ -80,6 +80,10 @@ class Driver:
             time.sleep(0.2)
         pytest.fail("the driver did not get going")
 
+    def trained(self) -> int:
+        """How many trainings have begun, with those of earlier drivers."""
+        return len(self.journal.read_text().splitlines()) if self.journal.exists() else 0
+
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)
 

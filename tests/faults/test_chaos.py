@@ -81,9 +81,13 @@ class Chaos:
         self.door.is_open = True
 
     def harm(self, driver: Driver) -> None:
-        """One fault after another, seconds apart, while the driver lives."""
+        """One fault after another while the driver lives: most of them in flight, some before or after it."""
         for _ in range(self.random.randint(1, 3)):
-            end = time.monotonic() + self.random.uniform(1.0, 9.0)
+            in_flight = self.random.random() < 0.75
+            begun = driver.trained()
+            while in_flight and driver.process.poll() is None and driver.trained() == begun:
+                time.sleep(0.05)
+            end = time.monotonic() + self.random.uniform(0.0, 1.5 if in_flight else 9.0)
             while time.monotonic() < end and driver.process.poll() is None:
                 time.sleep(0.05)
             if driver.process.poll() is not None:
