@@ -61,7 +61,7 @@ def test_the_end_waits_as_long_as_a_listener_gets_on(monkeypatch, capsys):
     dispatcher.close()
     assert slow.told == ["study"]
     said = capsys.readouterr().err
-    assert " left; Ctrl-C leaves it, and 'tune-vfl doctor --repair' writes it later" in said
+    assert " left; after Ctrl-C 'tune-vfl doctor --repair' writes the rest" in said
 
 
 def test_a_listener_that_does_not_get_on_is_left(capsys):
@@ -70,7 +70,7 @@ def test_a_listener_that_does_not_get_on_is_left(capsys):
     dispatcher.on_study(RECORD)
     dispatcher.close()
     assert stuck.told == []
-    assert "1 left: it does not get on; 'tune-vfl doctor --repair' writes it later" in capsys.readouterr().err
+    assert "1 left, but nothing moves any more; 'tune-vfl doctor --repair' writes the rest" in capsys.readouterr().err
 
 
 def test_ctrl_c_at_the_end_leaves_at_once_and_says_what_is_left(capsys):
@@ -80,7 +80,7 @@ def test_ctrl_c_at_the_end_leaves_at_once_and_says_what_is_left(capsys):
     threading.Timer(0.2, _thread.interrupt_main).start()
     with pytest.raises(KeyboardInterrupt):
         dispatcher.close()
-    assert "left, 1 left; 'tune-vfl doctor --repair' writes it later" in capsys.readouterr().err
+    assert "left at once; 1 left; 'tune-vfl doctor --repair' writes the rest" in capsys.readouterr().err
 
 
 def test_a_search_that_ctrl_c_leaves_does_not_wait_for_listeners():

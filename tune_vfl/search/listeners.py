@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # How long the end of a search waits for a listener that does not get on, and how often it says what it waits for.
 PATIENCE_SECONDS, SAY_EVERY_SECONDS = 120.0, 10.0
-_LATER = "'tune-vfl doctor --repair' writes it later"
+_LATER = "'tune-vfl doctor --repair' writes the rest"
 
 
 class Listener(Protocol):
@@ -89,13 +89,13 @@ class Dispatcher:
                 if progress != seen:
                     seen, moved_at = progress, now
                 if now - moved_at > self._patience:
-                    _say(f"{self._left()}: it does not get on; {_LATER}")
+                    _say(f"{self._left()}, but nothing moves any more; {_LATER}")
                     return
                 if now - said_at > SAY_EVERY_SECONDS:
                     said_at = now
-                    _say(f"{self._left()}; Ctrl-C leaves it, and {_LATER}")
+                    _say(f"{self._left()}; after Ctrl-C {_LATER}")
         except KeyboardInterrupt:
-            _say(f"left, {self._left()}; {_LATER}")
+            _say(f"left at once; {self._left()}; {_LATER}")
             raise
 
     def _progress(self) -> tuple[int, str]:
