@@ -29,25 +29,25 @@ OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE
 
 
 # A file's tests stay with one worker, which computes once what they share; so do the files of a group, each of which
-# holds a Ray, a server, a study or scores. Groups begin first, in this order. What needs a Ray is cut in two for two
-# workers; what needs none comes between them, so that two Rays never start in the same seconds: a Ray gives up when its
-# start takes half a minute.
+# holds a Ray, a server, a study or scores. Groups begin first, in this order: who begins a long one last keeps the
+# others waiting. What needs no Ray stands between those that do, so that two Rays never start in the same seconds: a
+# Ray gives up when its start takes half a minute.
 IN_ONE_WORKER = {
     "tests/faults/test_driver.py": "drivers",
-    "tests/faults/test_services.py": "servers",
-    "tests/search/test_run.py": "simulated",
-    "tests/faults/test_workers.py": "simulated",
     "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/reports/test_reports.py": "reports",
+    "tests/search/test_run.py": "simulated",
+    "tests/faults/test_workers.py": "simulated",
+    "tests/confirmation/test_run.py": "simulated",
+    "tests/faults/test_services.py": "servers",
+    "tests/ledger/test_ledger.py": "servers",
+    "tests/ledger/test_lease.py": "servers",
+    "tests/ledger/test_trouble.py": "servers",
     "tests/cli/test_verbs_on_a_study.py": "trained",
     "tests/spaces/test_recipe_domains.py": "trained",
-    "tests/confirmation/test_run.py": "trained",
     "tests/cluster/test_jobs.py": "cluster",
     "tests/tracking/test_tracking.py": "tracking",
     "tests/tracking/test_writing.py": "tracking",
-    "tests/ledger/test_ledger.py": "postgres",
-    "tests/ledger/test_lease.py": "postgres",
-    "tests/ledger/test_trouble.py": "postgres",
 }
 MOST_WORKERS = 4  # each holds torch, and up to 2 GB
 
@@ -67,7 +67,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the groups first where workers share the tests: whoever begins a long one last keeps the others waiting."""
+    """Put the groups first where workers share the tests."""
     if hasattr(config, "workerinput"):
         order = list(dict.fromkeys(IN_ONE_WORKER.values()))
         groups = {group: place for place, group in enumerate(order)}
