@@ -30,7 +30,7 @@ IN_ONE_WORKER = {
     "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/cli/test_verbs_on_a_study.py": "trained",
     "tests/spaces/test_recipe_domains.py": "trained",
-    "tests/service/test_jobs.py": "cluster",
+    "tests/cluster/test_jobs.py": "cluster",
     "tests/reports/test_reports.py": "reports",
     "tests/tracking/test_tracking.py": "tracking",
     "tests/tracking/test_writing.py": "tracking",

@@ -91,6 +91,12 @@ class StudyError(TuneVflError):
     exit_code = 2
 
 
+class ParcelError(TuneVflError):
+    """A file that is not a packed study of a schema known here, or is damaged. Names the file and what is wrong."""
+
+    exit_code = 2
+
+
 class UnreachableError(TuneVflError):
     """A cluster, a database or a tracking server that does not answer."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -41,7 +42,12 @@ def test_another_name_and_budget_leave_what_was_resolved():
     assert (other.name, other.spec.budget.trials, other.spec.budget.seeds) == ("t", 9, 1)
     assert (other.cell, other.space) == (study.cell, study.space)
     assert study.changed() is study
-    assert study.difference(study.changed(trials=9)) == ["budget.trials: 4 -> 9"]
+    more = study.changed(trials=9)
+    assert study.difference(more) == [], "more trials are the same study"
+    assert more.difference(study) == ["budget.trials: 9 -> 4"]
+    other_rows = replace(study, data="x")
+    assert study.difference(other_rows) == [f"the data's rows, by their fingerprint: {study.data} -> x"]
+    assert replace(study, data="").difference(other_rows) == [], "an older study does not say"
     with pytest.raises(SpecError, match=r"budget\.trials"):
         study.changed(trials=0)
     with pytest.raises(SpecError, match="study"):

@@ -67,8 +67,11 @@ def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
 
 def test_more_budget_and_another_spec():
     go(budget={"trials": 4}, defense=WIDE, resources=ALONE)
-    with pytest.raises(StudyError, match="resume study --trials"):
-        go(budget={"trials": 5}, defense=WIDE, resources=ALONE)
+    with pytest.raises(StudyError, match=r"budget\.trials: 4 -> 3"):
+        go(budget={"trials": 3}, defense=WIDE, resources=ALONE)
+    with pytest.raises(StudyError, match="sampler"):
+        go(budget={"trials": 5}, defense=WIDE, resources=ALONE, sampler="random")
+    check_ledger(go(budget={"trials": 5}, defense=WIDE, resources=ALONE).record(), 5)
     study = resume("study", 7, progress=False, listeners=(), work=Work(SimulatedTrainable, {}))
     check_ledger(study.record(), 7)
 

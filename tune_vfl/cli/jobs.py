@@ -1,4 +1,4 @@
-"""``tune-vfl submit`` and ``tune-vfl jobs``: studies on a cluster, through Ray's Jobs API."""
+"""``tune-vfl submit``, ``pull`` and ``jobs``: studies on a cluster, through Ray's Jobs API."""
 
 from __future__ import annotations
 
@@ -9,58 +9,98 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tune_vfl.cli.options import Json, Settings, checked
+from tune_vfl.cli.options import Json, Settings, Storage, StudyName, checked
 from tune_vfl.cli.output import emit, emit_json, emit_table, say
+from tune_vfl.cli.study import NewName, put_here
 
 if TYPE_CHECKING:
-    from tune_vfl.service.jobs import Job, Jobs
+    from tune_vfl.cluster.jobs import Job, Jobs, Where
+    from tune_vfl.cluster.studies import Started
 
 SCHEMA = "tune-vfl/jobs/1"
 
-Address = Annotated[
+Cluster = Annotated[
     str | None,
     typer.Option(
+        "--cluster",
         "--address",
-        metavar="URL",
-        help="The cluster's dashboard; by default RAY_API_SERVER_ADDRESS, RAY_ADDRESS if it is a URL, or "
-        "http://127.0.0.1:8265.",
+        metavar="NAME|URL",
+        help="A cluster of ~/.config/tune-vfl/clusters.yaml, or the URL of a dashboard; by default "
+        "RAY_API_SERVER_ADDRESS, RAY_ADDRESS if it is a URL, or http://127.0.0.1:8265.",
     ),
 ]
+Home = Annotated[
+    str | None,
+    typer.Option("--home", metavar="DIR", help="TUNE_VFL_HOME on the cluster; by default the cluster's own."),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Follow the log and print the front at the end.")]
+Trials = Annotated[int | None, typer.Option("--trials", min=1, help="Finished trials to end with.")]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `submit` and `jobs list` print it.")]
 
-app = typer.Typer(help="What runs on a cluster: list, logs, stop.", no_args_is_help=True)
+app = typer.Typer(help="What runs on a cluster: list, logs, stop, resume.", no_args_is_help=True)
 
 
 def add_to(parent: typer.Typer) -> None:
     """Add the verbs."""
     parent.command("submit")(submit)
+    parent.command("pull")(pull)
     parent.add_typer(app, name="jobs")
 
 
 def submit(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A YAML spec.")],
-    address: Address = None,
+    cluster: Cluster = None,
     settings: Settings = None,
-    trials: Annotated[int | None, typer.Option("--trials", min=1, help="Finished trials to end with.")] = None,
-    home: Annotated[
-        str | None,
-        typer.Option("--home", metavar="DIR", help="TUNE_VFL_HOME on the cluster; by default the cluster's own."),
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the log and print the front at the end.")] = False,
+    trials: Trials = None,
+    home: Home = None,
+    wait: Wait = False,
     json: Json = False,
 ) -> None:
     """Run a spec on a Ray cluster. Only the spec travels: its data must be there already.
 
+    A study that runs there is joined, one that was stopped goes on, more trials extend it, and of one that is finished
+    the front is printed.
+
     The token is read from RAY_AUTH_TOKEN, the file at RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token.
 
-    Example: `tune-vfl submit study.yaml --address http://127.0.0.1:8265 --wait`
+    Example: `tune-vfl submit study.yaml --cluster http://127.0.0.1:8265 --wait`
     """
+    from tune_vfl.cluster import studies
+
     raw = checked(_read(spec), _with_trials(settings, trials), _usable)
-    jobs = _jobs(address)
-    job_id = jobs.submit(raw, home=home)
+    jobs, where = _open(cluster, home)
+    _attend(jobs, studies.submit(jobs, raw, where), wait=wait, json=json)
+
+
+def pull(
+    study: StudyName,
+    cluster: Cluster = None,
+    home: Home = None,
+    name: NewName = None,
+    storage: Storage = None,
+    json: Json = False,
+) -> None:
+    """Fetch a study from a cluster, as it stands there, into the ledger here; every verb then reads it here.
+
+    Pulled again, it is brought up to date. Its data, MLflow and reports do not travel: MLflow is written here anew.
+
+    Example: `tune-vfl pull kdk-bank --cluster http://127.0.0.1:8265`
+    """
+    from tune_vfl.cluster import studies
+
+    jobs, where = _open(cluster, home)
+    put_here(studies.pull(jobs, study, where), name, storage, json=json)
+
+
+def _attend(jobs: Jobs, started: Started, *, wait: bool, json: bool) -> None:
+    """Say which job runs, or follow it to its end and print its study."""
+    job_id = started.job
+    if started.joined:
+        say(f"the study is being run already, by job {job_id}: joined it, nothing was submitted")
     if not wait:
-        emit_json({"schema": SCHEMA, "job": job_id, "address": jobs.address}) if json else emit(job_id)
-        say(f"follow it: tune-vfl jobs logs {job_id} --address {jobs.address}")
+        answer = {"schema": SCHEMA, "job": job_id, "address": jobs.address, "joined": started.joined}
+        emit_json(answer) if json else emit(job_id)
+        say(f"follow it: tune-vfl jobs logs {job_id} --follow --cluster {jobs.address}")
         return
     say(f"job {job_id}; Ctrl-C leaves it running")
     job = jobs.follow(job_id, _progress)
@@ -69,7 +109,7 @@ def submit(
 
 def _progress(line: str) -> None:
     """Show a line of a job's log on stderr; the study at its end is shown as an answer."""
-    from tune_vfl.service.jobs import is_study
+    from tune_vfl.cluster.jobs import is_study
 
     if not is_study(line):
         say(line)
@@ -94,22 +134,25 @@ def _usable(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def _jobs(address: str | None) -> Jobs:
-    from tune_vfl.service.dashboard import ask, dashboard_address, find_token, is_loopback
-    from tune_vfl.service.jobs import Jobs
+def _open(named: str | None, home: str | None = None) -> tuple[Jobs, Where]:
+    """Connect to a cluster, and say where it keeps studies."""
+    from tune_vfl.cluster.dashboard import ask, find_token, is_loopback
+    from tune_vfl.cluster.jobs import Jobs, Where
+    from tune_vfl.cluster.profiles import find_profile
 
-    url, token = dashboard_address(address), find_token()
+    profile = find_profile(named)
+    url, token = profile.address, find_token(profile.token_file)
     if token and url.startswith("http://") and not is_loopback(url):
         say(f"warning: the token travels unencrypted to {url}; forward the dashboard to loopback instead")
     jobs = Jobs(url, token)
     if ask(url) == "open":
         say(f"warning: {url} is open without a token: whoever reaches it can run code there (see `tune-vfl doctor`)")
-    return jobs
+    return jobs, Where(home or profile.home, profile.storage)
 
 
 def _show_end(job: Job, log: str, *, json: bool) -> None:
     from tune_vfl.cli.studies import emit_study
-    from tune_vfl.service.jobs import study_in
+    from tune_vfl.cluster.jobs import study_in
 
     found = study_in(log)
     for study in found:
@@ -127,30 +170,32 @@ def _show_end(job: Job, log: str, *, json: bool) -> None:
 
 
 @app.command("list")
-def list_jobs(address: Address = None, json: Json = False) -> None:
+def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
     """List the cluster's jobs, the newest first.
 
-    Example: `tune-vfl jobs list --address http://127.0.0.1:8265`
+    Example: `tune-vfl jobs list --cluster http://127.0.0.1:8265`
     """
-    found = _jobs(address).list()
+    found = _open(cluster)[0].list()
     if json:
         emit_json({"schema": SCHEMA, "jobs": [dataclasses.asdict(job) for job in found]})
         return
-    rows = [[job.id, job.status, job.study, _when(job.started), _when(job.ended), job.message] for job in found]
-    emit_table(("job", "status", "study", "started (UTC)", "ended (UTC)", "message"), rows)
+    rows = [
+        [job.id, job.status, job.does, job.study, _when(job.started), _when(job.ended), job.message] for job in found
+    ]
+    emit_table(("job", "status", "does", "study", "started (UTC)", "ended (UTC)", "message"), rows)
 
 
 @app.command("logs")
 def logs(
     job: JobId,
-    address: Address = None,
+    cluster: Cluster = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
 ) -> None:
     """Print what a job has printed.
 
     Example: `tune-vfl jobs logs raysubmit_x2Tq --follow`
     """
-    jobs = _jobs(address)
+    jobs = _open(cluster)[0]
     if not follow:
         typer.echo(jobs.logs(job), nl=False)
         return
@@ -158,16 +203,35 @@ def logs(
 
 
 @app.command("stop")
-def stop(job: JobId, address: Address = None, json: Json = False) -> None:
+def stop(job: JobId, cluster: Cluster = None, json: Json = False) -> None:
     """Stop a job; its study can be resumed.
 
     Example: `tune-vfl jobs stop raysubmit_x2Tq`
     """
-    was_running = _jobs(address).stop(job)
+    was_running = _open(cluster)[0].stop(job)
     if json:
         emit_json({"schema": SCHEMA, "job": job, "was_running": was_running})
     else:
         emit(f"{job}: {'stopping' if was_running else 'had already ended'}")
+
+
+@app.command("resume")
+def resume(
+    study: Annotated[str, typer.Argument(metavar="STUDY|JOB", help="A study on the cluster, or a job that ran it.")],
+    cluster: Cluster = None,
+    trials: Trials = None,
+    home: Home = None,
+    wait: Wait = False,
+    json: Json = False,
+) -> None:
+    """Finish what a study on the cluster still owes, in a new job; `--trials N` makes N finished trials its budget.
+
+    Example: `tune-vfl jobs resume kdk-bank --trials 80 --wait`
+    """
+    from tune_vfl.cluster import studies
+
+    jobs, where = _open(cluster, home)
+    _attend(jobs, studies.resume(jobs, study, where, trials), wait=wait, json=json)
 
 
 def _when(seconds: float | None) -> str:

@@ -24,6 +24,7 @@ from tune_vfl.cli import (
     report,
     search,
     studies,
+    study,
     ui,
     validate,
 )
@@ -84,6 +85,7 @@ for _family in (
     validate,
     search,
     studies,
+    study,
     confirm,
     report,
     export,

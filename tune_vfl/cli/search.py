@@ -76,6 +76,7 @@ def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False,
         for note in load(planned.cell.dataset).notes:
             say(f"note: {note}")
         try:
+            nothing_left = _finished(planned, storage)
             study = run(planned, storage=storage, take_over=take_over)
         except TuneVflError as error:
             if len(plan.studies) == 1:
@@ -86,6 +87,8 @@ def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False,
         except KeyboardInterrupt:
             _say_not_begun(plan.studies[place:])
             raise
+        if nothing_left:
+            say(f"study {planned.name} was finished already, nothing was run; --trials N asks for more")
         codes.append(show_end(study, json=json))
         if codes[-1] == STOPPED:
             _say_not_begun(plan.studies[place:])
@@ -96,6 +99,12 @@ def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False,
 def _say_not_begun(studies: Sequence[PlannedStudy]) -> None:
     if studies:
         say(f"not begun: {', '.join(s.name for s in studies)}; the same 'tune-vfl search' goes on with all of them")
+
+
+def _finished(planned: PlannedStudy, storage: str | None) -> bool:
+    from tune_vfl.service.studies import finished
+
+    return finished(planned.name, storage or planned.spec.storage, planned.spec.budget.trials)
 
 
 def gravest(codes: Sequence[int]) -> int:

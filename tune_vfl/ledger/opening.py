@@ -19,6 +19,8 @@ LEDGER_SCHEMA = "tune-vfl/ledger/1"
 def create_or_open(storage: BaseStorage, study: PlannedStudy) -> tuple[int, PlannedStudy]:
     """Return a study's id and the study as the ledger holds it, written first if need be.
 
+    A spec that asks for more trials than it did extends the study.
+
     Args:
         storage: the database.
         study: as :meth:`PlannedStudy.as_held` gives it.
@@ -46,9 +48,11 @@ def create_or_open(storage: BaseStorage, study: PlannedStudy) -> tuple[int, Plan
     if different:
         raise StudyError(
             f"study {name!r} exists with another spec:\n  " + "\n  ".join(different) + "\n"
-            "Give this one another name (--set study=NAME); for more trials of the same study use "
-            f"'tune-vfl resume {name} --trials N'."
+            "Give this one another name (--set study=NAME). More trials are the same study, other fields are not."
         )
+    asked = study.spec.budget.trials
+    if asked > max(held.spec.budget.trials, int(attrs["trials"])):
+        storage.set_study_user_attr(study_id, "trials", asked)
     return study_id, held
 
 

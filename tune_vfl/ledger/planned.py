@@ -26,12 +26,14 @@ class PlannedStudy:
         cell: what the spec was resolved to.
         space: what is searched.
         measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`; today's unless the ledger says otherwise.
+        data: the fingerprint of the data as they were when it was planned; empty where nobody took it.
     """
 
     spec: StudySpec
     cell: Cell
     space: Space
     measure: int = MEASURE
+    data: str = ""
 
     @property
     def name(self) -> str:
@@ -60,6 +62,7 @@ class PlannedStudy:
             "cell": self.cell.model_dump(mode="json"),
             "space": self.space.model_dump(mode="json", by_alias=True, exclude_none=True),
             "measure": self.measure,
+            "data": self.data,
         }
 
     @classmethod
@@ -70,6 +73,7 @@ class PlannedStudy:
             cell=Cell.model_validate(dumped["cell"]),
             space=Space.model_validate(dumped["space"]),
             measure=int(dumped.get("measure", FIRST)),
+            data=str(dumped.get("data", "")),
         )
 
     def as_held(self) -> PlannedStudy:
@@ -77,11 +81,19 @@ class PlannedStudy:
         return self.read(self.dumped())
 
     def difference(self, other: PlannedStudy) -> list[str]:
-        """Return ``field: mine -> other's`` for everything that makes it another study."""
+        """Return ``field: mine -> other's`` for everything that makes the other another study.
+
+        One that asks for more trials is the same study, and other data make another one.
+        """
         mine, theirs = _flat(self._identity()), _flat(other._identity())
+        if other.spec.budget.trials > self.spec.budget.trials:
+            del theirs["budget.trials"], mine["budget.trials"]
         fields = sorted({*mine, *theirs})
         different = [f for f in fields if mine.get(f) != theirs.get(f)]
-        return [f"{f}: {mine.get(f, 'not given')!r} -> {theirs.get(f, 'not given')!r}" for f in different]
+        told = [f"{f}: {mine.get(f, 'not given')!r} -> {theirs.get(f, 'not given')!r}" for f in different]
+        if self.data and other.data and self.data != other.data:
+            told.append(f"the data's rows, by their fingerprint: {self.data} -> {other.data}")
+        return told
 
     def _identity(self) -> dict[str, Any]:
         spec = self.spec.model_dump(mode="json")

@@ -17,6 +17,7 @@ from tune_vfl.ledger.lease import Clock
 from tune_vfl.ledger.owner import boot_id
 from tune_vfl.ledger.trouble import speak_plainly
 from tune_vfl.machine.places import home
+from tune_vfl.machine.secrets import from_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,14 +163,15 @@ def storage_at(given: str | None = None) -> LedgerStorage:
 
     Args:
         given: a path, ``sqlite:///PATH`` or ``postgresql://...``; None is what ``TUNE_VFL_STORAGE`` names, else
-            ``ledger.db`` under the home folder.
+            ``ledger.db`` under the home folder. ``${env:NAME}`` in it stands for an environment variable.
 
     Raises:
-        UsageError: for another kind of database.
+        UsageError: for another kind of database, or a variable that is not set.
     """
     named = given or os.environ.get("TUNE_VFL_STORAGE")
     if not named:
         return SqliteFile(home() / "ledger.db")
+    named = from_environment(named, "storage")
     scheme, mark, _ = named.partition("://")
     if not mark:
         return SqliteFile(Path(named).absolute())

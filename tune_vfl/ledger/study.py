@@ -106,7 +106,8 @@ class Study:
         Args:
             record: as :meth:`record` has just given it; None reads it.
         """
-        from tune_vfl.machine.places import resolve_uri
+        from tune_vfl.ledger.database import hide_password
+        from tune_vfl.machine.places import named_uri
 
         record = record or self.record()
         trust, now = trust_of(record), standing(record)
@@ -121,7 +122,7 @@ class Study:
             "front": self._front(record, trust),
             "knee": now.knee,
             "checks": [check.model_dump() for check in trust.checks],
-            "mlflow": {"experiment": self.name, "tracking_uri": resolve_uri(record.spec.tracking)},
+            "mlflow": {"experiment": self.name, "tracking_uri": hide_password(named_uri(record.spec.tracking))},
         }
 
     def export(self, select: str = "knee", path: str | Path | None = None) -> Any:

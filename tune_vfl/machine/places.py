@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tune_vfl.machine.secrets import from_environment
+
 
 def home() -> Path:
     """Return the folder of the ledger and everything else that a search writes (``TUNE_VFL_HOME``)."""
@@ -21,10 +23,22 @@ def embedded_uri() -> str:
     return f"sqlite:///{home() / 'mlflow.db'}"
 
 
-def resolve_uri(tracking: str | None) -> str:
-    """Return the tracking URI of a study.
+def named_uri(tracking: str | None) -> str:
+    """Return the tracking URI of a study as it was given, with ``${env:NAME}`` as it stands.
 
     Args:
         tracking: the spec's ``tracking``, which comes first; then ``MLFLOW_TRACKING_URI``, then the embedded database.
     """
     return tracking or os.environ.get("MLFLOW_TRACKING_URI") or embedded_uri()
+
+
+def resolve_uri(tracking: str | None) -> str:
+    """Return the tracking URI of a study, as MLflow takes it.
+
+    Args:
+        tracking: as for :func:`named_uri`.
+
+    Raises:
+        UsageError: when it names an environment variable that is not set.
+    """
+    return from_environment(named_uri(tracking), "tracking")

@@ -110,7 +110,7 @@ def plan_study(spec: StudySpec) -> PlannedStudy:
         raise SpecError([*error.problems, *problems]) from error
     if problems:
         raise SpecError(problems)
-    return PlannedStudy(spec, task.cell, space)
+    return PlannedStudy(spec, task.cell, space, data=task.dataset.fingerprint)
 
 
 def read_study(raw: Mapping[str, Any]) -> StudySpec:

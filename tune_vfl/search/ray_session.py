@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
+from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import handlers_kept
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def _start_patiently() -> None:
 def _start_here() -> None:
     import ray
 
+    make_token_private()
     with _environment(_ONE_THREAD):
         ray.init(
             address="local",  # without it Ray joins whatever cluster somebody has started on this machine

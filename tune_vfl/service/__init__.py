@@ -1,1 +1,1 @@
-"""Searches on a cluster: submitting them, and the health of what they stand on."""
+"""What verbs do with a ledger and a machine: studies by name, health, repair, reports."""

@@ -16,6 +16,7 @@ from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.service.checks import Check
 from tune_vfl.service.ledger_health import examine_ledger
+from tune_vfl.service.open_doors import examine_doors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ def examine(storage: str | None = None) -> list[Check]:
         its_ledger,
         tracking,
         cluster,
+        examine_doors,
     ]
     found: list[Check] = []
     for check in checks:
@@ -181,6 +183,7 @@ def ledger(storage: str | None = None) -> Check:
 
 def tracking() -> Check:
     """The tracking store answers; the embedded one is not made by looking at it."""
+    from tune_vfl.ledger.database import hide_password
     from tune_vfl.machine.places import embedded_uri, resolve_uri
     from tune_vfl.tracking.store import client, is_damaged
 
@@ -195,7 +198,7 @@ def tracking() -> Check:
         return Check("mlflow", "unreachable", str(error), "start the server, or unset MLFLOW_TRACKING_URI")
     except TuneVflError as error:
         return Check("mlflow", "finding", str(error), "tune-vfl doctor --repair rebuilds it from the ledger")
-    return Check("mlflow", "ok", f"{uri}: {experiments} experiments")
+    return Check("mlflow", "ok", f"{hide_password(uri)}: {experiments} experiments")
 
 
 def cluster() -> Check | list[Check]:

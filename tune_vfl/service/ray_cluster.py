@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 
+from tune_vfl.cluster.dashboard import ask, find_token
 from tune_vfl.service.checks import Check
-from tune_vfl.service.dashboard import ask, find_token
 
 OPEN_ADVICE = (
     "anyone who reaches it can run code there: start every node with RAY_AUTH_MODE=token and the same token "

@@ -33,13 +33,23 @@ def open_study(name: str, storage: str | None = None) -> Study:
         StudyError: when there is none of this name.
         UnreachableError: when the ledger does not answer.
     """
+    refuse_no_ledger(name, storage)
+    return Study(name, storage)
+
+
+def refuse_no_ledger(name: str, storage: str | None = None) -> None:
+    """Refuse to look for a study where there is no ledger.
+
+    Raises:
+        StudyError: saying where it was looked for.
+        UnreachableError: when the ledger does not answer.
+    """
     if not ledger_exists(storage):
         url = hide_password(storage_at(storage).url)
         raise StudyError(
             f"no study {name!r}: there is no ledger at {url} yet; a search makes it, or set TUNE_VFL_HOME or "
             "TUNE_VFL_STORAGE"
         )
-    return Study(name, storage)
 
 
 def all_studies(storage: str | None = None) -> list[Study]:
@@ -61,14 +71,15 @@ def known_attack(record: StudyRecord, attack: str) -> str:
     return attack
 
 
-def finished(name: str, storage: str | None = None) -> bool:
-    """Say whether a study exists and owes nothing."""
+def finished(name: str, storage: str | None = None, trials: int = 0) -> bool:
+    """Say whether a study exists and owes nothing, even where so many finished trials are asked of it."""
     from tune_vfl.ledger.ledger import study_names
 
     if not ledger_exists(storage) or name not in study_names(storage):
         return False
     record = open_study(name, storage).record()
-    return record.baseline is not None and not record.waiting and not record.running
+    enough = trials <= max(record.spec.budget.trials, len(record.counted))
+    return enough and record.baseline is not None and not record.waiting and not record.running
 
 
 def eta_seconds(record: StudyRecord, last: int = 20) -> float | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.standing import Growth, Standing, in_order, standing
 from tune_vfl.machine.places import resolve_uri
 from tune_vfl.tracking import payload
@@ -110,7 +111,7 @@ class Recorder:
         except Exception as error:
             self._runs = None
             raise UnreachableError(
-                f"MLflow at {self.uri} failed while {self.experiment} was written: {error}"
+                f"MLflow at {hide_password(self.uri)} failed while {self.experiment} was written: {error}"
             ) from error
 
     def _learn(self, record: StudyRecord) -> None:

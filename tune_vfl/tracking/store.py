@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.storage import DAMAGED
 from tune_vfl.machine.places import embedded_uri, home
 
@@ -54,7 +55,9 @@ def client(uri: str) -> MlflowClient:
         found = mlflow.MlflowClient(tracking_uri=uri)
         found.search_experiments(max_results=1)
     except Exception as error:
-        raise UnreachableError(f"MLflow at {uri} does not answer ({_first_line(error)}); {_advice(uri)}") from error
+        raise UnreachableError(
+            f"MLflow at {hide_password(uri)} does not answer ({_first_line(error)}); {_advice(uri)}"
+        ) from error
     return found
 
 

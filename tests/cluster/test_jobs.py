@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from tune_vfl.cli.main import main
+from tune_vfl.cluster.dashboard import ask, bearer, dashboard_address, find_token, is_loopback
+from tune_vfl.cluster.jobs import study_in
 from tune_vfl.errors import UsageError
-from tune_vfl.service.dashboard import ask, bearer, dashboard_address, find_token, is_loopback
-from tune_vfl.service.jobs import study_in
 
 SPEC = {
     "study": "tiny-job",
@@ -133,6 +133,41 @@ def test_submit_wait_and_read_the_front_back(head, spec, tmp_path, monkeypatch, 
     assert "already ended" in capsys.readouterr().out
     assert main(["jobs", "logs", "no-such-job", "--address", url]) == 2
     assert job["id"] in capsys.readouterr().err
+    _resume_and_pull(url, there, tmp_path, monkeypatch, capsys)
+
+
+def _resume_and_pull(url, there, tmp_path, monkeypatch, capsys):
+    """The job's study goes on there with more trials, and is read here, like one that was made here."""
+    (old,) = _jobs(url, capsys)
+    assert main(["jobs", "resume", old["id"], "--trials", "4", "--cluster", url, "--wait", "--json"]) == 0
+    more = json.loads(capsys.readouterr().out)
+    assert more["trials"]["ok"] == 4
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "here"))
+    assert main(["pull", "tiny-job", "--cluster", url, "--home", str(there), "--json"]) == 0
+    pulled = json.loads(capsys.readouterr().out)
+    assert (pulled["did"], pulled["trials"]["ok"]) == ("new", 4)
+    assert [job["does"] for job in _jobs(url, capsys)] == ["study pack", "resume", "search"]
+    assert main(["frontier", "tiny-job", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == more["front"]
+
+
+def _jobs(url, capsys):
+    assert main(["jobs", "list", "--cluster", url, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["jobs"]
+
+
+def test_a_spec_on_the_cluster_is_read_by_its_user_alone(head, tmp_path, monkeypatch):
+    url, _, token = head
+    monkeypatch.setenv("RAY_AUTH_TOKEN", token)
+    from tune_vfl.cluster.jobs import Jobs, Where
+
+    jobs = Jobs(url, token)
+    seen = tmp_path / "tune-vfl"
+    seen.write_text("#!/bin/sh\nstat -c 'mode %a' spec.yaml\n")
+    seen.chmod(0o755)
+    monkeypatch.setattr(Where, "variables", f"PATH={tmp_path}:$PATH")
+    job = jobs.wait(jobs.run("search", [], "s", Where(), files={"spec.yaml": "study: s"}))
+    assert "mode 600" in jobs.logs(job.id)
 
 
 def test_a_job_that_fails_is_told(head, spec, monkeypatch, capsys, tmp_path):

@@ -11,6 +11,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from tune_vfl.errors import UnreachableError, UsageError
+from tune_vfl.machine.secrets import keep_private, token_file
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 Answer = Literal["open", "token", "wrong_token", "away", "other"]
@@ -47,26 +48,32 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-def find_token() -> str | None:
+def find_token(file: Path | None = None) -> str | None:
     """Return the cluster's token, from the places where Ray looks for it.
 
-    ``RAY_AUTH_TOKEN``, else the file at ``RAY_AUTH_TOKEN_PATH``, else ``~/.ray/auth_token``.
+    ``RAY_AUTH_TOKEN``, else the file at ``RAY_AUTH_TOKEN_PATH``, else ``~/.ray/auth_token``. A file of ours that others
+    could read is made ours alone.
+
+    Args:
+        file: the cluster's own, which comes before all of them.
 
     Raises:
-        UsageError: when ``RAY_AUTH_TOKEN_PATH`` names a file that cannot be read or is empty.
+        UsageError: when the file, or the one that ``RAY_AUTH_TOKEN_PATH`` names, cannot be read or is empty.
     """
-    if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
+    if file is None and (token := os.environ.get("RAY_AUTH_TOKEN", "").strip()):
         return token
-    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    path = Path(named).expanduser() if named else Path.home() / ".ray" / "auth_token"
+    named = file is not None or bool(os.environ.get("RAY_AUTH_TOKEN_PATH"))
+    path = file or token_file()
+    where = "token_file" if file is not None else "RAY_AUTH_TOKEN_PATH"
     try:
         token = path.read_text(encoding="utf-8").strip()
+        keep_private(path)
     except (OSError, UnicodeDecodeError) as error:
         if named:
-            raise UsageError(f"RAY_AUTH_TOKEN_PATH: {path} cannot be read ({error})") from error
+            raise UsageError(f"{where}: {path} cannot be read ({error})") from error
         return None
     if named and not token:
-        raise UsageError(f"RAY_AUTH_TOKEN_PATH: {path} is empty; write the cluster's token into it")
+        raise UsageError(f"{where}: {path} is empty; write the cluster's token into it")
     return token or None
 
 

@@ -1,4 +1,4 @@
-"""Submitting a study to a cluster through Ray's Jobs API, following it, and reading its answer back."""
+"""Running tune-vfl on a cluster through Ray's Jobs API, following it, and reading its answer back."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
+from tune_vfl.cluster.dashboard import bearer, require_answer
 from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
-from tune_vfl.service.dashboard import bearer, require_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ray.job_submission import JobSubmissionClient
 
@@ -29,6 +27,24 @@ ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 
 
+class Where(NamedTuple):
+    """Where studies are kept on a cluster; None is the cluster's own place.
+
+    Attributes:
+        home: ``TUNE_VFL_HOME``; by default the cluster's, else ``~/tune-vfl-home`` there.
+        storage: ``TUNE_VFL_STORAGE``.
+    """
+
+    home: str | None = None
+    storage: str | None = None
+
+    @property
+    def variables(self) -> str:
+        """What stands before a command in a shell."""
+        home = shlex.quote(self.home) if self.home else '"${TUNE_VFL_HOME:-$HOME/tune-vfl-home}"'
+        return f"TUNE_VFL_HOME={home}" + (f" TUNE_VFL_STORAGE={shlex.quote(self.storage)}" if self.storage else "")
+
+
 @dataclass(frozen=True)
 class Job:
     """A job as the cluster knows it; times in seconds since the epoch.
@@ -36,13 +52,19 @@ class Job:
     Attributes:
         id: the submission id.
         status: ``PENDING``, ``RUNNING``, ``SUCCEEDED``, ``FAILED`` or ``STOPPED``.
-        study: the study it runs, where tune-vfl submitted it.
+        study: the study it is about, where tune-vfl submitted it.
+        does: what it does with it: ``search``, ``resume`` or ``study pack``.
+        home: where it keeps the study, where that was named; else empty.
+        spec: what tells its spec from others; empty where it resumes a study.
         message: Ray's own words on the status.
     """
 
     id: str
     status: str
     study: str = ""
+    does: str = ""
+    home: str = ""
+    spec: str = ""
     started: float | None = None
     ended: float | None = None
     message: str = ""
@@ -52,7 +74,7 @@ class Jobs:
     """The jobs of one cluster.
 
     Args:
-        address: the dashboard's URL, from :func:`tune_vfl.service.dashboard.dashboard_address`.
+        address: the dashboard's URL, from :func:`tune_vfl.cluster.dashboard.dashboard_address`.
         token: the cluster's token, if it has one.
 
     Raises:
@@ -64,27 +86,41 @@ class Jobs:
         self.address = address
         self._client = _connect(address, token)
 
-    def submit(self, raw: dict[str, Any], arguments: Sequence[str] = (), home: str | None = None) -> str:
-        """Submit a spec; the cluster gets this one file and nothing else.
+    def run(
+        self,
+        does: str,
+        arguments: Sequence[str],
+        study: str,
+        where: Where,
+        *,
+        files: Mapping[str, str] | None = None,
+        spec: str = "",
+    ) -> str:
+        """Run ``tune-vfl`` there.
 
         Args:
-            raw: the spec, settings applied.
-            arguments: options of ``tune-vfl search`` to pass on.
-            home: ``TUNE_VFL_HOME`` on the cluster; by default the cluster's own, else ``~/tune-vfl-home`` there.
+            does: the verb.
+            arguments: the verb's.
+            study: what it is about.
+            where: studies are kept there.
+            files: texts that it finds under these names; nobody but its user can read them.
+            spec: what tells its spec from others.
 
         Returns:
             The submission id.
         """
-        place = shlex.quote(home) if home else '"${TUNE_VFL_HOME:-$HOME/tune-vfl-home}"'
-        entrypoint = shlex.join(["tune-vfl", "search", "spec.yaml", "--json", *arguments])
+        told = {"study": study, "does": does, "home": where.home or "", "spec": spec}
         with tempfile.TemporaryDirectory(prefix="tune-vfl-job-") as folder:
-            Path(folder, "spec.yaml").write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
+            for name, text in (files or {}).items():
+                path = Path(folder, name)
+                path.touch(mode=0o600)  # Ray carries the mode along
+                path.write_text(text, encoding="utf-8")
             with _as_tune_vfl_errors(self.address):
                 return str(
                     self._client.submit_job(
-                        entrypoint=f"TUNE_VFL_HOME={place} {entrypoint}",
-                        runtime_env={"working_dir": folder},
-                        metadata={"tune_vfl.study": str(raw.get("study", ""))},
+                        entrypoint=f"{where.variables} {shlex.join(['tune-vfl', *does.split(), *arguments])}",
+                        runtime_env={"working_dir": folder} if files else None,
+                        metadata={f"tune_vfl.{key}": value for key, value in told.items()},
                     )
                 )
 
@@ -122,6 +158,12 @@ class Jobs:
             return False
         with _as_tune_vfl_errors(self.address):
             return bool(self._client.stop_job(job_id))
+
+    def wait(self, job_id: str, every: float = 0.5) -> Job:
+        """Wait for a job's end and return it."""
+        while (job := self.get(job_id)).status not in ENDED:
+            time.sleep(every)
+        return job
 
     def follow(self, job_id: str, show: Callable[[str], None], every: float = 2.0, patience: int = 15) -> Job:
         """Show what a job prints, line by line, until it ends.
@@ -187,6 +229,9 @@ def _job(details: Any) -> Job:
         id=str(details.submission_id),
         status=str(getattr(details.status, "value", details.status)),
         study=str(metadata.get("tune_vfl.study", "")),
+        does=str(metadata.get("tune_vfl.does", "")),
+        home=str(metadata.get("tune_vfl.home", "")),
+        spec=str(metadata.get("tune_vfl.spec", "")),
         started=details.start_time / 1000 if details.start_time else None,
         ended=details.end_time / 1000 if details.end_time else None,
         message=" ".join((details.message or "").split()),

@@ -1,0 +1,155 @@
+"""A study that a cluster knows already, clusters by name, and what must not travel; tried without a cluster."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.helpers.ledgers import open_ledger
+from tune_vfl.cluster import studies
+from tune_vfl.cluster.jobs import Job, Where
+from tune_vfl.cluster.profiles import find_profile, profiles_file
+from tune_vfl.errors import ParcelError, SpecError, StudyError, UnknownNameError, UsageError
+from tune_vfl.ledger.parcel import Parcel
+from tune_vfl.ledger.parcel_file import to_bytes, to_text
+
+RAW = {"study": "s", "dataset": "wine", "defense": "laplace", "budget": {"trials": 4}}
+
+
+class Cluster:
+    """Jobs that are written down and never run; a job prints what it is told to."""
+
+    address = "http://c"
+
+    def __init__(self, *jobs: Job, status: str = "SUCCEEDED", log: str = "") -> None:
+        self.jobs, self.asked = list(jobs), []
+        self._status, self._log = status, log
+
+    def list(self):
+        return self.jobs
+
+    def run(self, does, arguments, study, where, *, files=None, spec=""):
+        self.asked.append(([does, *arguments], where, files))
+        self.jobs.append(Job(f"job{len(self.jobs)}", "RUNNING", study, does, where.home or "", spec))
+        return self.jobs[-1].id
+
+    def wait(self, job_id):
+        return Job(job_id, self._status)
+
+    def logs(self, _job_id):
+        return self._log
+
+
+def test_a_running_study_is_joined_and_another_spec_of_it_is_refused():
+    there = Cluster()
+    first = studies.submit(there, RAW, Where())
+    assert first == ("job0", False)
+    assert studies.submit(there, dict(reversed(RAW.items())), Where()) == ("job0", True)
+    with pytest.raises(StudyError, match=r"job0 with another spec or budget.*jobs stop job0"):
+        studies.submit(there, {**RAW, "budget": {"trials": 8}}, Where())
+    assert studies.resume(there, "s", Where()) == ("job0", True)
+    with pytest.raises(StudyError, match="--trials 9 then"):
+        studies.resume(there, "s", Where(), trials=9)
+    assert len(there.asked) == 1
+    assert not studies.submit(there, RAW, Where(home="/elsewhere")).joined, "kept elsewhere, it is another study"
+
+
+def test_a_stopped_study_goes_on():
+    there = Cluster(Job("old", "STOPPED", "s", "search", "/h", "x"), Job("strange", "SUCCEEDED"))
+    assert not studies.submit(there, {**RAW, "budget": {"trials": 8}}, Where("/h")).joined
+    command, where, files = there.asked[-1]
+    assert (command, where) == (["search", "spec.yaml", "--json"], Where("/h"))
+    assert yaml.safe_load(files["spec.yaml"])["budget"]["trials"] == 8
+    there.jobs.pop()
+    assert not studies.resume(there, "old", Where(), trials=8).joined
+    assert there.asked[-1][:2] == (["resume", "s", "--json", "--trials", "8"], Where("/h"))
+    with pytest.raises(StudyError, match="runs no study"):
+        studies.resume(there, "strange", Where())
+
+
+def test_where_studies_are_kept_is_quoted_for_the_shell():
+    assert Where().variables == 'TUNE_VFL_HOME="${TUNE_VFL_HOME:-$HOME/tune-vfl-home}"'
+    assert Where("/a b; rm -rf /", "x$(y)").variables == "TUNE_VFL_HOME='/a b; rm -rf /' TUNE_VFL_STORAGE='x$(y)'"
+
+
+@pytest.mark.parametrize(
+    ("field", "url"),
+    [
+        ("storage", "postgresql://u:secret@h/d"),
+        ("tracking", "https://u:p%40@h"),
+        ("storage", "postgresql://h/d?user=u&password=secret"),
+        ("storage", "postgresql://u:${env:A}tail@h/d"),
+    ],
+)
+def test_a_password_does_not_travel(field, url):
+    there = Cluster()
+    with pytest.raises(SpecError, match=rf"{field}: holds a password.*\.pgpass") as refused:
+        studies.submit(there, {**RAW, field: url}, Where())
+    assert "secret" not in str(refused.value)
+    with pytest.raises(SpecError, match=r"dataset\.path"):
+        studies.submit(there, {**RAW, "dataset": {"name": "csv", "path": "ftp://u:p@h/f"}}, Where())
+    assert there.asked == []
+
+
+@pytest.mark.parametrize("url", ["postgresql://u@h/d", "postgresql://u:${env:A}@h/d", "${env:URL}", "sqlite:////a@b/c"])
+def test_what_holds_no_password_travels_as_it_stands(url):
+    there = Cluster()
+    studies.submit(there, {**RAW, "storage": url}, Where())
+    assert yaml.safe_load(there.asked[0][2]["spec.yaml"])["storage"] == url
+
+
+def test_a_study_is_pulled_from_a_log_and_is_not_taken_for_running(home):
+    ledger = open_ledger()
+    parcel = Parcel.of(ledger)
+    ledger.close()
+    there = Cluster(log=f"Running entrypoint ...\nnote\n{to_text(to_bytes(parcel))}")
+    assert studies.pull(there, "study", Where()) == parcel
+    assert there.asked[0][0] == ["study pack", "study", "-o", "-"]
+    assert not studies.resume(there, "study", Where()).joined, "what is packed is not being run"
+    with pytest.raises(ParcelError, match="http://c"):
+        studies.pull(Cluster(log="cut"), "study", Where())
+    lost = Cluster(status="FAILED", log="Running entrypoint x\ntune-vfl: no study 'study'. Known: a.\n")
+    with pytest.raises(StudyError, match=r"from http://c: no study 'study'. Known: a."):
+        studies.pull(lost, "study", Where())
+
+
+@pytest.fixture
+def described(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def write(text):
+        profiles_file().parent.mkdir(exist_ok=True)
+        profiles_file().write_text(text)
+
+    return write
+
+
+def test_a_cluster_is_called_by_its_name_or_its_url(described):
+    with pytest.raises(UsageError, match=r"no cluster 'lab'.*clusters\.yaml describes none"):
+        find_profile("lab")
+    described("lab: {address: 'http://lab:8265/', home: /data/vfl, token_file: ~/lab.token}\nbare:\n")
+    lab = find_profile("lab")
+    assert (lab.address, lab.home) == ("http://lab:8265", "/data/vfl")
+    assert lab.token_file.is_absolute()
+    assert find_profile("bare").address == find_profile().address == "http://127.0.0.1:8265"
+    assert find_profile("https://x").address == "https://x"
+    with pytest.raises(UnknownNameError, match="Did you mean 'lab'"):
+        find_profile("labs")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[lab]", "mapping of names"),
+        ("lab: {adress: x}", r"lab\.adress: no such field.*address"),
+        ("lab: {storage: 'postgresql://u:p@h/d'}", r"lab\.storage: holds a password"),
+        ("lab: {address: 'os://x'}", "dashboard's URL"),
+        ("lab: [", "cannot be read as YAML"),
+    ],
+)
+def test_a_description_that_is_wrong_says_so(described, text, words):
+    described(text)
+    with pytest.raises(UsageError, match=words):
+        find_profile("lab")

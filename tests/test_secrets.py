@@ -1,0 +1,77 @@
+"""Passwords stay in the environment, and Ray's token in a file that nobody else reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from tune_vfl.errors import UsageError
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.machine import places
+from tune_vfl.machine.secrets import from_environment, has_password, make_token_private, token_file
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """A user without a token, in a home of their own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_a_variable_stands_for_a_password_or_for_all_of_a_url(monkeypatch):
+    monkeypatch.setenv("P", "p@ss/w:rd")
+    assert from_environment("postgresql://u:${env:P}@h/d", "storage") == "postgresql://u:p%40ss%2Fw%3Ard@h/d"
+    monkeypatch.setenv("URL", "postgresql://u:p@h/d")
+    assert from_environment("${env:URL}", "storage") == "postgresql://u:p@h/d"
+    assert from_environment("plain", "storage") == "plain"
+    with pytest.raises(UsageError, match=r"storage: \$\{env:NOWHERE\} names .* not set here"):
+        storage_at("postgresql://u:${env:NOWHERE}@h/d")
+
+
+def test_ledger_and_tracking_are_reached_with_it_and_shown_without(monkeypatch):
+    monkeypatch.setenv("P", "hidden")
+    assert storage_at("postgresql://u:${env:P}@h/d").url == "postgresql://u:hidden@h/d"
+    assert storage_at("postgresql://u:${env:P}@h/d").shown == "postgresql://u@h/d"
+    assert places.resolve_uri("https://u:${env:P}@h") == "https://u:hidden@h"
+    assert places.named_uri("https://u:${env:P}@h") == "https://u:${env:P}@h"
+
+
+def test_a_password_is_seen_where_it_is_written_out():
+    assert all(map(has_password, ["a://u:p@h", "a://u:p@s@h/d", "a://h?password=p", "a://h?x=1&sslpassword=p"]))
+    assert not any(map(has_password, ["a://u@h", "a://u:${env:P}@h", "a://h?password=", "u:p@h", "a://h:5/d", ""]))
+
+
+def test_a_token_is_made_for_its_owner_alone(user):
+    make_token_private()
+    first = token_file().read_text()
+    assert len(first) == 64
+    assert mode(token_file()) == 0o600
+    assert mode(user / ".ray") == 0o700
+    make_token_private()
+    assert token_file().read_text() == first
+    assert [p.name for p in token_file().parent.iterdir()] == ["auth_token"]
+
+
+def test_a_token_that_others_could_read_is_closed_and_kept(user, capsys):
+    token_file().parent.mkdir()
+    token_file().write_text("from-ray")
+    token_file().chmod(0o644)
+    make_token_private()
+    assert (mode(token_file()), token_file().read_text()) == (0o600, "from-ray")
+    assert "could be read by other users" in capsys.readouterr().err
+    make_token_private()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "t"), ("RAY_AUTH_TOKEN_PATH", "/nowhere/t")]
+)
+def test_who_has_chosen_otherwise_is_left_alone(user, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    make_token_private()
+    assert not (user / ".ray").exists()

@@ -1,0 +1,150 @@
+"""Studies on a cluster: begun, joined, gone on with, and fetched from there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from tune_vfl.cluster.jobs import ENDED, Job, Jobs, Where
+from tune_vfl.errors import SpecError, StudyError
+from tune_vfl.ledger.parcel_file import from_bytes, from_text
+from tune_vfl.machine.secrets import has_password
+
+if TYPE_CHECKING:
+    from tune_vfl.ledger.parcel import Parcel
+
+_PACK = "study pack"
+
+
+class Started(NamedTuple):
+    """A job that runs a study.
+
+    Attributes:
+        job: its id.
+        joined: it was running before.
+    """
+
+    job: str
+    joined: bool
+
+
+def submit(jobs: Jobs, raw: Mapping[str, Any], where: Where) -> Started:
+    """Run a spec, or join the job that runs it. A study that was stopped goes on, and one with more trials is extended.
+
+    Args:
+        jobs: of the cluster.
+        raw: the spec, settings applied; the cluster gets this one file and nothing else.
+        where: the study is kept there.
+
+    Raises:
+        SpecError: for a password in the spec.
+        StudyError: when the study runs with another spec.
+    """
+    refuse_passwords(raw)
+    name, digest = str(raw.get("study", "")), digest_of(raw)
+    running = _running(jobs, name, where)
+    if running is not None:
+        if running.spec != digest:
+            raise StudyError(
+                f"study {name!r} is being run by job {running.id} with another spec or budget; wait for its end, or "
+                f"stop it with 'tune-vfl jobs stop {running.id}', and submit again"
+            )
+        return Started(running.id, joined=True)
+    spec = yaml.safe_dump(dict(raw), sort_keys=False)
+    files = {"spec.yaml": spec}
+    job = jobs.run("search", ["spec.yaml", "--json"], name, where, files=files, spec=digest)
+    return Started(job, joined=False)
+
+
+def resume(jobs: Jobs, named: str, where: Where, trials: int | None = None) -> Started:
+    """Finish what a study on the cluster still owes, or join the job that is at it.
+
+    Args:
+        jobs: of the cluster.
+        named: the study, or a job that ran it, which also says where it is kept.
+        where: the study is kept there.
+        trials: a new budget of finished trials in all; None keeps the study's.
+
+    Raises:
+        StudyError: when more trials are asked of a study that is running.
+    """
+    former = next((job for job in jobs.list() if job.id == named), None)
+    name = former.study if former is not None else named
+    if not name:
+        raise StudyError(f"job {named!r} runs no study of tune-vfl; see 'tune-vfl jobs list'")
+    if former is not None:
+        where = Where(former.home or where.home, where.storage)
+    running = _running(jobs, name, where)
+    if running is not None:
+        if trials is not None:
+            raise StudyError(
+                f"study {name!r} is being run by job {running.id}; wait for its end, or stop it with 'tune-vfl jobs "
+                f"stop {running.id}', and resume it with --trials {trials} then"
+            )
+        return Started(running.id, joined=True)
+    budget = [] if trials is None else ["--trials", str(trials)]
+    return Started(jobs.run("resume", [name, "--json", *budget], name, where), joined=False)
+
+
+def pull(jobs: Jobs, name: str, where: Where) -> Parcel:
+    """Fetch a study as it stands, running or not.
+
+    Args:
+        jobs: of the cluster.
+        name: the study.
+        where: the study is kept there.
+
+    Raises:
+        StudyError: when the cluster cannot pack it, with its own words.
+        ParcelError: when what came is not a packed study.
+        UnreachableError: when the cluster does not answer.
+    """
+    job = jobs.wait(jobs.run(_PACK, [name, "-o", "-"], name, where))
+    log = jobs.logs(job.id)
+    if job.status != "SUCCEEDED":
+        said = [line.removeprefix("tune-vfl: ") for line in log.splitlines() if line.startswith("tune-vfl: ")]
+        raise StudyError(f"study {name!r} cannot be fetched from {jobs.address}: {' '.join(said) or job.message}")
+    place = f"what came from {jobs.address}"
+    return from_bytes(from_text(log, place), place)
+
+
+def digest_of(raw: Mapping[str, Any]) -> str:
+    """Return what tells one spec from another, whatever the order of its fields."""
+    return hashlib.sha256(json.dumps(raw, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def refuse_passwords(raw: Mapping[str, Any]) -> None:
+    """Refuse to send a password along with a spec.
+
+    Raises:
+        SpecError: naming every place that holds one.
+    """
+    problems = [
+        f"{place}: holds a password, which would travel with the spec and stay on the cluster; leave it out and put it "
+        "into ~/.pgpass there, or write ${env:NAME} in its place and set NAME there"
+        for place, text in _texts(raw)
+        if has_password(text)
+    ]
+    if problems:
+        raise SpecError(problems)
+
+
+def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item, place)
+
+
+def _running(jobs: Jobs, name: str, where: Where) -> Job | None:
+    """Return the job that runs a study; one that keeps it elsewhere runs another study of that name."""
+    alive = (job for job in jobs.list() if job.status not in ENDED and job.does != _PACK)
+    return next((job for job in alive if job.study == name and job.home == (where.home or "")), None)

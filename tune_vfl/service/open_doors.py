@@ -1,0 +1,169 @@
+"""What of this user's Ray and MLflow on this machine other machines can reach, and whether a stranger is answered.
+
+Looked at from outside: the sockets that listen on more than the loopback are asked at the address that other machines
+see, and without a token.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from tune_vfl.service.checks import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Kind = Literal["gcs", "dashboard", "ray", "mlflow"]
+_LISTENING = "0A"  # as the kernel writes the state of a socket
+_SECONDS = 3.0
+_CLOSE = "stop it, or start it with RAY_AUTH_MODE=token and a token in ~/.ray/auth_token (see SECURITY.md)"
+
+
+class Listener(NamedTuple):
+    """A socket that accepts connections.
+
+    Attributes:
+        kind: of program that holds it.
+        pid: its process.
+        host: the address that it listens on, every one of the machine where that is unspecified.
+        port: its port.
+    """
+
+    kind: Kind
+    pid: int
+    host: str
+    port: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it listens on more than the loopback."""
+        return not ipaddress.ip_address(self.host).is_loopback
+
+
+def examine_doors() -> list[Check]:
+    """Look at this user's Rays and MLflow servers on this machine; systems without ``/proc`` are not looked at."""
+    found = sorted(set(listeners()))
+    outside = outward_address()
+    if not found or outside is None:
+        return [Check("open ports", "ok", "no Ray and no MLflow of yours runs here" if not found else "no network")]
+    reachable = [door for door in found if door.is_open]
+    checks = [_ray(outside, [d for d in reachable if d.kind != "mlflow"])]
+    checks += [_mlflow(outside, door) for door in reachable if door.kind == "mlflow"]
+    told = [check for check in checks if check is not None]
+    return told or [Check("open ports", "ok", f"{len(found)} ports of your Ray and MLflow, all on loopback")]
+
+
+def outward_address() -> str | None:
+    """Return the address under which other machines see this one; None without a network. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address that is kept for documentation
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
+
+
+def _ray(outside: str, doors: list[Listener]) -> Check | None:
+    if not doors:
+        return None
+    ports = sorted({door.port for door in doors})
+    name = f"Ray at {outside}, ports {', '.join(map(str, ports[:8]))}{' ...' if len(ports) > 8 else ''}"
+    answering = [d.port for d in doors if d.kind in ("gcs", "dashboard") and _answers(outside, d)]
+    if answering:
+        listed = ", ".join(map(str, answering))
+        return Check("open ports", "finding", f"{name}: {listed} answers other machines without a token", _CLOSE)
+    return Check("open ports", "ok", f"{name}: reachable from other machines, want a token (load figures need none)")
+
+
+def _mlflow(outside: str, door: Listener) -> Check | None:
+    if not _http(outside, door.port, "/"):
+        return None
+    advice = "whoever reaches it may read, change and delete every run: serve it with 'tune-vfl ui', on loopback"
+    return Check("open ports", "finding", f"MLflow answers other machines at {outside}:{door.port}", advice)
+
+
+def _answers(host: str, door: Listener) -> bool:
+    # A dashboard's process has a port for its load figures too, where every path is answered with them.
+    return _gcs(host, door.port) if door.kind == "gcs" else _http(host, door.port, "/api/jobs/", b"[")
+
+
+def _gcs(host: str, port: int) -> bool:
+    """Ask a Ray's head whether it is alive, without a token: a stranger's first question."""
+    import grpc
+
+    with grpc.insecure_channel(f"{host}:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
+        ask = channel.unary_unary("/ray.rpc.NodeInfoGcsService/CheckAlive")
+        try:
+            ask(b"", timeout=_SECONDS)
+        except grpc.RpcError:
+            return False
+    return True
+
+
+def _http(host: str, port: int, path: str, start: bytes = b"") -> bool:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f"http://{host}:{port}{path}", timeout=_SECONDS) as reply:
+            return bool(reply.status == 200 and reply.read(max(len(start), 1)).startswith(start))
+    except (OSError, ValueError, urllib.error.HTTPError):
+        return False
+
+
+def listeners(proc: Path = Path("/proc")) -> Iterator[Listener]:
+    """Yield the listening sockets of this user's Rays and MLflow servers."""
+    listening = dict(_sockets(proc))
+    for process in proc.glob("[0-9]*"):
+        try:
+            if process.stat().st_uid != os.getuid():
+                continue
+            kind = kind_of((process / "cmdline").read_bytes().decode(errors="replace").split("\0"))
+            if kind is None:
+                continue
+            held = [str(link.readlink()) for link in (process / "fd").iterdir()]
+        except OSError:  # it has ended
+            continue
+        for inode in held:
+            if inode in listening:
+                host, port = listening[inode]
+                yield Listener(kind, int(process.name), host, port)
+
+
+def kind_of(arguments: list[str]) -> Kind | None:
+    """Return what a process is, by its command line; None for another program."""
+    program, line = Path(arguments[0].split(" ")[0]).name, " ".join(arguments)
+    if program == "gcs_server":
+        return "gcs"
+    if "ray/dashboard/dashboard.py" in line:
+        return "dashboard"
+    if program == "raylet" or program.startswith("ray::") or "/ray/dashboard/" in line or "/ray/_private/" in line:
+        return "ray"
+    if "mlflow" in line and any(word in line for word in ("mlflow ui", "mlflow server", "mlflow.server")):
+        return "mlflow"
+    return None
+
+
+def _sockets(proc: Path) -> Iterator[tuple[str, tuple[str, int]]]:
+    for table in ("tcp", "tcp6"):
+        try:
+            rows = (proc / "net" / table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[3] == _LISTENING:
+                host, _, port = fields[1].partition(":")
+                yield f"socket:[{fields[9]}]", (_address(host), int(port, 16))
+
+
+def _address(raw: str) -> str:
+    # Four bytes at a time, each four in the order of the machine.
+    words = [bytes.fromhex(raw[i : i + 8])[::-1] for i in range(0, len(raw), 8)]
+    address = ipaddress.ip_address(b"".join(words))
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
