@@ -106,7 +106,7 @@ def _templates(parcel: Parcel) -> list[FrozenTrial]:
 def _template(trial: PackedTrial, searched: Mapping[str, BaseDistribution]) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
-    marks = trial.model_dump(mode="json", include={"pack", "retry_of", "lost", "outcome"}, exclude_none=True)
+    marks = trial.model_dump(mode="json", include={"pack", "asked", "retry_of", "lost", "outcome"}, exclude_none=True)
     template = create_trial(
         state=TrialState[trial.state],
         values=trial.outcome.objectives if trial.outcome is not None and trial.state == "COMPLETE" else None,
