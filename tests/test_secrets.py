@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from benchmarks.house import files
 from tune_vfl.errors import UsageError
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
@@ -75,3 +78,18 @@ def test_who_has_chosen_otherwise_is_left_alone(user, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     make_token_private()
     assert not (user / ".ray").exists()
+
+
+LOADS = re.compile(
+    r"pickle\.(load|Unpickler)|allow_pickle\s*=\s*True|joblib|shelve|marshal|yaml\.(load|unsafe_load|full_load)\b|weights_only\s*=\s*False"
+)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda p: p.name)
+def test_nothing_is_unpickled(path):
+    """But for CIFAR's own batches, by an unpickler that knows plain types and arrays only."""
+    text = path.read_text(encoding="utf-8")
+    found = LOADS.findall(text)
+    allowed = path.parts[-3:] == ("data", "reading", "batches.py")
+    assert allowed or not found
+    assert len(re.findall(r"torch\.load\(", text)) == len(re.findall(r"weights_only=True", text))

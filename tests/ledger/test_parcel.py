@@ -17,13 +17,12 @@ from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
 from tune_vfl.errors import ParcelError, SpecError, StudyError
 from tune_vfl.ledger import parcel_file
-from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
+from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, Confirmations, SeedRecord
 from tune_vfl.ledger.ledger import Ledger, study_names
 from tune_vfl.ledger.parcel import Parcel
 from tune_vfl.ledger.parcel_file import from_bytes, from_text, read_parcel, to_bytes, to_text
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.unpacking import unpack
-from tune_vfl.ledger.writing import TrialWriter
 from tune_vfl.outcome import Outcome, TunedAttack
 from tune_vfl.search import load_study
 from tune_vfl.spec.cell import References
@@ -95,6 +94,13 @@ def test_everything_comes_back_and_says_nothing_of_where_it_was(ledger, tmp_path
     assert not [word for word in (str(tmp_path), platform.node(), '"pid"', '"owner"') if word in text]
 
 
+def test_a_server_holds_it_as_a_file_does(parcel, postgres):
+    server = postgres.fresh()
+    assert unpack(parcel, server) == "new"
+    assert Parcel.of(Ledger.open("study", server)) == parcel
+    assert unpack(parcel, server) == "same"
+
+
 def test_a_running_trial_is_asked_again_where_it_was_unpacked(ledger):
     unpack(Parcel.of(ledger))
     here = open_ledger(budget={"trials": 9})
@@ -135,18 +141,14 @@ def test_another_study_of_the_name_is_never_overwritten(ledger):
 
 
 def test_what_an_interrupted_unpacking_has_left_is_completed(ledger, monkeypatch):
-    made = TrialWriter.make
-
-    def dies_at_the_third(self, template):
-        if len(self._ids) == 2:
-            raise KeyboardInterrupt
-        return made(self, template)
+    def dies(*_):
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
-        killed.setattr(TrialWriter, "make", dies_at_the_third)
+        killed.setattr(Confirmations, "keep", dies)
         with pytest.raises(KeyboardInterrupt):
             unpack(Parcel.of(ledger))
-    assert len(Ledger.open("study").record().trials) == 2
+    assert Ledger.open("study").confirmations.records() == {}
     assert unpack(Parcel.of(ledger)) == "grown"
     assert Parcel.of(Ledger.open("study")) == Parcel.of(ledger)
 

@@ -77,6 +77,7 @@ def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False,
         for note in load(planned.cell.dataset).notes:
             say(f"note: {note}")
         try:
+            nothing_left = _finished(planned, storage)
             study = run(planned, storage=storage, take_over=take_over)
         except TuneVflError as error:
             if len(plan.studies) == 1:

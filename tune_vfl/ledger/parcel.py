@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from tune_vfl.errors import ParcelError, SpecError
 from tune_vfl.ledger.confirmations import Confirmation, SeedRecord
+from tune_vfl.ledger.ledger import Ledger, Lost
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import Outcome, TunedAttack
@@ -23,8 +24,6 @@ from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
-
-    from tune_vfl.ledger.ledger import Ledger
 
 PARCEL_SCHEMA: Literal["tune-vfl/packed-study/1"] = "tune-vfl/packed-study/1"
 
@@ -37,7 +36,7 @@ class PackedTrial(Strict):
 
     Attributes:
         params: the searched parameters, lists as texts.
-        started, finished: UTC.
+        started, finished: UTC; ``asked``: in seconds since 1970.
         sampler: what the sampler remembers of it.
     """
 
@@ -48,7 +47,8 @@ class PackedTrial(Strict):
     finished: AwareDatetime | None = None
     pack: str = ""
     retry_of: int | None = None
-    lost: Literal["driver", "worker", "node", "memory"] | None = None
+    asked: float | None = None
+    lost: Lost | None = None
     outcome: Outcome | None = None
     sampler: dict[str, Any] = Field(default_factory=dict)
 
@@ -224,7 +224,7 @@ class Parcel:
 
 
 def _packed(trial: FrozenTrial) -> PackedTrial:
-    marks = {key: value for key, value in trial.user_attrs.items() if key not in {"owner", "asked"}}
+    marks = {key: value for key, value in trial.user_attrs.items() if key != "owner"}
     return PackedTrial.model_validate(
         {
             "number": trial.number,

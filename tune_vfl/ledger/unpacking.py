@@ -9,7 +9,7 @@ from tune_vfl.ledger import opening
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.parcel import PackedTrial, Parcel
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.writing import TrialWriter
+from tune_vfl.ledger.writing import write_together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,9 +81,7 @@ def _write(parcel: Parcel, trials: list[FrozenTrial], place: LedgerStorage, open
         ledger.set_references_and_reference_point(head.references, head.reference_point)
     if head.baseline is not None:
         ledger.set_baseline(head.baseline)
-    writer = TrialWriter(opened, study_id, lease)
-    for trial in trials:
-        writer.make(trial)
+    write_together(place, study_id, trials, lease)
     for number, seed, record in head.confirmed:
         kept.keep((number, seed), record)
     for number, found in head.tuned.items():
@@ -108,7 +106,7 @@ def _templates(parcel: Parcel) -> list[FrozenTrial]:
 def _template(trial: PackedTrial, searched: Mapping[str, BaseDistribution]) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
-    marks = trial.model_dump(mode="json", include={"pack", "retry_of", "lost", "outcome"}, exclude_none=True)
+    marks = trial.model_dump(mode="json", include={"pack", "asked", "retry_of", "lost", "outcome"}, exclude_none=True)
     template = create_trial(
         state=TrialState[trial.state],
         values=trial.outcome.objectives if trial.outcome is not None and trial.state == "COMPLETE" else None,
