@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import optuna
@@ -259,3 +260,17 @@ def test_running_trials_over_the_time_of_their_pack_are_overdue():
     assert late == [[], [alone], [0, 1, 2, alone]]
     assert overdue(held, None, begun + timedelta(days=1)) == []
     assert Study("study").overdue() == []
+
+
+def test_who_looks_from_another_time_zone_sees_the_same_overdue(monkeypatch):
+    """Optuna writes the local time of the machine that asked, without its zone."""
+    ledger = open_ledger()
+    ledger.begin({"scale": 0.01}, pack="one")
+    held, now = ledger.trials(), datetime.now(UTC)
+    for zone in ("Pacific/Kiritimati", "Pacific/Niue", "UTC"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        assert overdue(held, 2, now + timedelta(minutes=1)) == []
+        assert overdue(held, 2, now + timedelta(minutes=3)) == [0]
+    monkeypatch.undo()
+    time.tzset()
