@@ -171,6 +171,16 @@ def test_a_worker_that_dies_costs_a_retry_and_a_setting_that_kills_workers_is_le
     assert next(p for p in repaired.answer.points if p.number == last).outcome == "ok"
 
 
+def test_a_setting_that_hangs_in_compiled_code_is_left_out_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tune_vfl.search.watch.GRACE_SECONDS", 5.0)
+    monkeypatch.setattr("tune_vfl.confirmation.pool._LOOK_EVERY_SECONDS", 1.0)
+    searched(budget={"trial_minutes": 0.02}).close()
+    ended = go(seeds=1, hang_above=0.95)
+    assert ended.answer is not None
+    assert set(ended.failed) == {len(SCALES) - 1}
+    assert "stuck in compiled code" in ended.failed[len(SCALES) - 1]
+
+
 def test_what_raises_is_left_out_and_what_diverges_is_kept_as_that() -> None:
     searched().close()
     ended = go(raise_above=0.95, diverge_above=0.8)

@@ -26,7 +26,8 @@ def searched(
     name: str = "study", *, scales: Sequence[float] = SCALES, noise: float = 0.02, seeds: int = 3, **fields: Any
 ) -> Ledger:
     """Return the ledger of a finished study whose trials are these scales."""
-    ledger = open_ledger(name, defense=WIDE, budget={"trials": len(scales), "seeds": seeds}, **fields)
+    budget = {"trials": len(scales), "seeds": seeds, **fields.pop("budget", {})}
+    ledger = open_ledger(name, defense=WIDE, budget=budget, **fields)
     for scale in scales:
         number = ledger.begin({"scale": scale})
         ledger.tell(number, simulate(Simulation(noise=noise), ledger.cell, {"scale": scale}))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import Floors, Job, cut
-from tune_vfl.confirmation.pool import Died, Pool
+from tune_vfl.confirmation.pool import Died, Hung, Pool
 from tune_vfl.confirmation.tuning import call_of, owed, with_attackers
 from tune_vfl.ledger.confirmations import UNDEFENDED, records_of
 from tune_vfl.ledger.finite import read_outcome
@@ -22,6 +22,7 @@ from tune_vfl.outcome import TunedAttack
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.room import Room, room_of
 from tune_vfl.search.runner import Work
+from tune_vfl.search.searcher import HUNG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -198,8 +199,10 @@ class _Run:
         for job in jobs:
             if job not in ready:
                 self._fail(job.numbers, "what its attacks are compared with could not be measured: workers died")
-        for job, answer in self._pool(evaluated).run([(job, self._arguments(job)) for job in ready]):
-            if isinstance(answer, Died):
+        for job, answer in self._pool(evaluated).run([(job, self._arguments(job)) for job in ready], _seconds_allowed):
+            if isinstance(answer, Hung) and len(job.numbers) == 1:
+                self._fail(job.numbers, f"{HUNG}, over trial_minutes = {job.cell.trial_minutes}")
+            elif isinstance(answer, Died):
                 again += self._lost(job)
             else:
                 self._keep(job, answer)
@@ -237,3 +240,12 @@ class _Run:
             self._failed.setdefault(number, reason)
             what = "the undefended model" if number == UNDEFENDED else f"trial {number}"
             self._say(f"{what} could not be measured: {reason}")
+
+
+def _seconds_allowed(job: Job) -> float | None:
+    """Return how long a job may take: one that fails as one is tried again one by one. None where nobody can say.
+
+    On a cluster that grows a job may wait for its machine for as long as it takes.
+    """
+    minutes, count = job.cell.trial_minutes, len(job.numbers)
+    return None if minutes is None or cluster.grows() else minutes * 60 * (2 * count if count > 1 else 1)
