@@ -7,7 +7,7 @@ only wastes utility: fronts and ranks change as they do in a real search. A row 
 
 * wall and CPU seconds of the driver a trial, MLflow's recorder in it, over the first and the last thousand trials (of
   a shorter search over its first and last tenth); a trial's time is when it was told. Starting Ray is left out.
-* the largest resident memory of the driver.
+* the largest resident memory of the driver, a process of its own for each search.
 * seconds from the last trial's end until the search is over, with everything in MLflow.
 * CPU seconds of ``status``, ``frontier`` and ``report`` on the study, each a process of its own.
 
@@ -24,6 +24,9 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -157,6 +160,16 @@ def cpu_of(verb: str, study: str, *options: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def alone(sampler: str, trials: int, pack: str | int, *, mlflow: bool) -> Costs:
+    """Measure a search as the only one of this process."""
+    import ray
+
+    measure("random", 8, "auto", mlflow=mlflow)  # Ray's and MLflow's own start
+    costs = measure(sampler, trials, pack, mlflow=mlflow)
+    ray.shutdown()
+    return costs._replace(verbs=tuple(cpu_of(verb, f"{sampler}-{trials}-{pack}", *options) for verb, *options in VERBS))
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -165,19 +178,17 @@ def main() -> None:
     parser.add_argument("--packs", nargs="+", default=["auto"])
     parser.add_argument("--without-mlflow", action="store_true")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as home:
-        os.environ["TUNE_VFL_HOME"] = home
-        os.environ.pop("MLFLOW_TRACKING_URI", None)
-        measure("random", 8, "auto", mlflow=not given.without_mlflow)  # Ray's and MLflow's own start
-        print("| sampler | trials | pack | first: wall, CPU s a trial | last | ratios | MiB | end, s | verbs, CPU s |")
-        print("|---|---|---|---|---|---|---|---|---|", flush=True)
-        for sampler in given.samplers:
-            for pack in given.packs:
-                for trials in given.trials:
-                    size = pack if pack == "auto" else int(pack)
-                    costs = measure(sampler, trials, size, mlflow=not given.without_mlflow)
-                    verbs = tuple(cpu_of(verb, f"{sampler}-{trials}-{size}", *options) for verb, *options in VERBS)
-                    print(f"| {sampler} | {trials} | {pack} | {costs._replace(verbs=verbs)} |", flush=True)
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+    print("| sampler | trials | pack | first: wall, CPU s a trial | last | ratios | MiB | end, s | verbs, CPU s |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    for sampler, pack, trials in product(given.samplers, given.packs, given.trials):
+        size = pack if pack == "auto" else int(pack)
+        with (
+            tempfile.TemporaryDirectory() as os.environ["TUNE_VFL_HOME"],
+            ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process,
+        ):
+            costs = process.submit(alone, sampler, trials, size, mlflow=not given.without_mlflow).result()
+        print(f"| {sampler} | {trials} | {pack} | {costs} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -375,6 +375,13 @@ def test_a_server_that_is_away_at_the_end_is_mended_from_the_ledger(home, away, 
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
 
 
+def test_a_warning_does_not_show_the_password_of_a_server(home, away, caplog):
+    record = made_up_study(3)
+    Recorder(record.name, "http://me:secret@127.0.0.1:9").on_study(record)
+    assert "could not be written" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_a_sync_says_that_the_server_is_away_and_later_mends_all(home, away):
     record = made_up_study(6)
     with pytest.raises(UnreachableError, match="away"):

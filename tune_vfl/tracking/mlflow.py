@@ -143,7 +143,7 @@ class Recorder:
             self._runs = None
             self._retry_at = time.monotonic() + _RETRY_EVERY
             again = "'tune-vfl doctor --repair' writes what is missing" if settled else "it is tried again"
-            _log.warning("MLflow at %s could not be written; %s: %s", self.uri, again, error)
+            _log.warning("MLflow at %s could not be written; %s: %s", hide_password(self.uri), again, error)
 
     def _study(self) -> StudyRecord:
         if self._record is None:
