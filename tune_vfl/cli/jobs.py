@@ -127,10 +127,12 @@ def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:
 
 def _usable(raw: dict[str, Any]) -> dict[str, Any]:
     """Refuse what the cluster would refuse; data may exist only there, so nothing is loaded."""
+    from tune_vfl.cluster.studies import refuse_passwords
     from tune_vfl.search.planning import refuse_mistakes
     from tune_vfl.spec.raw import expand
 
     refuse_mistakes(expand(raw))
+    refuse_passwords(raw)
     return raw
 
 
