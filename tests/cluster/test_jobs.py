@@ -239,6 +239,13 @@ def test_no_cluster_exits_4(spec, capsys):
         assert "127.0.0.1:9" in err
 
 
+def test_a_password_is_refused_before_any_cluster_is_asked(spec, capsys):
+    assert main(["submit", spec, "--set", "storage=postgresql://u:pw@h/d", "--cluster", "http://127.0.0.1:9"]) == 2
+    err = capsys.readouterr().err
+    assert "storage: holds a password" in err
+    assert "pw" not in err.replace(".pgpass", "")
+
+
 @pytest.mark.parametrize(
     "address", ["os://x", "ftp://h:1", "127.0.0.1:8265", "http://", "http://h:port", "http://h:99999"]
 )

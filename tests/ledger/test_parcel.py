@@ -235,6 +235,8 @@ def test_what_is_no_packed_study_is_said_to_be_none(parcel, tmp_path, monkeypatc
     monkeypatch.setattr(parcel_file, "MOST_BYTES", 100)
     with pytest.raises(ParcelError, match="larger than 100 bytes"):
         from_bytes(whole, "f")
+    with pytest.raises(ParcelError, match="zero: is not a packed study: it is larger"):
+        read_parcel(Path("/dev/zero"))
 
 
 def test_what_the_first_version_packed_is_read_for_ever(home):

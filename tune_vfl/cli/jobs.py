@@ -69,7 +69,7 @@ def submit(
 
     raw = checked(_read(spec), _with_trials(settings, trials), _usable)
     jobs, where = _open(cluster, home)
-    _attend(jobs, studies.submit(jobs, raw, where), wait=wait, json=json)
+    _attend(jobs, studies.submit(jobs, raw, where), cluster, wait=wait, json=json)
 
 
 def pull(
@@ -92,7 +92,7 @@ def pull(
     put_here(studies.pull(jobs, study, where), name, storage, json=json)
 
 
-def _attend(jobs: Jobs, started: Started, *, wait: bool, json: bool) -> None:
+def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, json: bool) -> None:
     """Say which job runs, or follow it to its end and print its study."""
     job_id = started.job
     if started.joined:
@@ -100,7 +100,7 @@ def _attend(jobs: Jobs, started: Started, *, wait: bool, json: bool) -> None:
     if not wait:
         answer = {"schema": SCHEMA, "job": job_id, "address": jobs.address, "joined": started.joined}
         emit_json(answer) if json else emit(job_id)
-        say(f"follow it: tune-vfl jobs logs {job_id} --follow --cluster {jobs.address}")
+        say(f"follow it: tune-vfl jobs logs {job_id} --follow --cluster {cluster or jobs.address}")
         return
     say(f"job {job_id}; Ctrl-C leaves it running")
     job = jobs.follow(job_id, _progress)
@@ -127,10 +127,12 @@ def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:
 
 def _usable(raw: dict[str, Any]) -> dict[str, Any]:
     """Refuse what the cluster would refuse; data may exist only there, so nothing is loaded."""
+    from tune_vfl.cluster.studies import refuse_passwords
     from tune_vfl.search.planning import refuse_mistakes
     from tune_vfl.spec.raw import expand
 
     refuse_mistakes(expand(raw))
+    refuse_passwords(raw)
     return raw
 
 
@@ -161,7 +163,8 @@ def _show_end(job: Job, log: str, *, json: bool) -> None:
         else:
             emit_study(study)
     if job.status != "SUCCEEDED":
-        say(f"tune-vfl: job {job.id} ended {job.status}: {job.message}")
+        # Ray repeats the end of the log, which was shown already.
+        say(f"tune-vfl: job {job.id} ended {job.status}: {job.message.partition(', last available logs')[0]}")
         failed_trials = any(study["trials"].get(name) for study in found for name in ("error", "oom", "timeout"))
         raise typer.Exit(3 if found and failed_trials else 1)
     if not found:
@@ -231,7 +234,7 @@ def resume(
     from tune_vfl.cluster import studies
 
     jobs, where = _open(cluster, home)
-    _attend(jobs, studies.resume(jobs, study, where, trials), wait=wait, json=json)
+    _attend(jobs, studies.resume(jobs, study, where, trials), cluster, wait=wait, json=json)
 
 
 def _when(seconds: float | None) -> str:

@@ -148,7 +148,7 @@ class Jobs:
         return self._log(job_id)
 
     def stop(self, job_id: str) -> bool:
-        """Ask a job to stop; the search ends as after Ctrl-C and can be resumed.
+        """Ask a job to stop; Ray ends it within seconds, and what was in flight is asked again when its study goes on.
 
         Returns:
             Whether it was still running.

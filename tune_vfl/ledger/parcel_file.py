@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HEAD, TRIALS = "study.json", "trials.jsonl"
 BEGIN, END = "-----BEGIN TUNE-VFL STUDY-----", "-----END TUNE-VFL STUDY-----"
-MOST_BYTES = 2**30
+MOST_BYTES = 2**29
 """How much a packed study may hold when it is unpacked: a hundred thousand trials, and no bomb."""
 
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # the same study gives the same bytes
@@ -97,11 +97,12 @@ def read_parcel(path: Path) -> Parcel:
         ParcelError: when it cannot be read, or is not a packed study.
     """
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ParcelError(f"{path}: is not a packed study: it is larger than {MOST_BYTES} bytes")
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)  # a device may have no end
     except OSError as error:
         raise ParcelError(f"{path}: cannot be read ({error.strerror}); give a file that `study pack` wrote") from error
+    if len(content) > MOST_BYTES:
+        raise ParcelError(f"{path}: is not a packed study: it is larger than {MOST_BYTES} bytes")
     return from_bytes(content, str(path))
 
 
