@@ -20,6 +20,7 @@ import yaml
 from tune_vfl.cli.main import main
 from tune_vfl.cluster.dashboard import ask, bearer, dashboard_address, find_token, is_loopback
 from tune_vfl.cluster.jobs import study_in
+from tune_vfl.cluster.packs import packs_by_job
 from tune_vfl.errors import UsageError
 
 SPEC = {
@@ -95,6 +96,31 @@ def head():
         except subprocess.TimeoutExpired:
             ray.kill()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_dashboard_says_who_has_room_and_who_waits(head):
+    """Three packs on two CPUs, as Tune asks for their room."""
+    url, gcs, token = head
+    code = """if True:
+        import sys, ray
+        from ray.util.placement_group import placement_group
+        ray.init(address=sys.argv[1], log_to_driver=False)
+        groups = [placement_group([{"CPU": 1}]) for _ in range(3)]
+        ray.get(groups[0].ready())
+        print(ray.get_runtime_context().get_job_id(), flush=True)
+        sys.stdin.read()
+    """
+    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    command = [sys.executable, "-c", code, gcs]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as driver:
+        job = driver.stdout.readline().strip()
+        found = packs_by_job(url, token)
+        driver.communicate("")
+    assert found[job].running + found[job].waiting == 3
+    assert found[job].waiting >= 1
+    assert packs_by_job(url, "wrong") == {}
 
 
 def test_submit_wait_and_read_the_front_back(head, spec, tmp_path, monkeypatch, capsys):

@@ -174,7 +174,7 @@ def _show_end(job: Job, log: str, *, json: bool) -> None:
 
 @app.command("list")
 def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
-    """List the cluster's jobs, the newest first.
+    """List the cluster's jobs, the newest first, with the packs of each that run and that wait for room.
 
     Example: `tune-vfl jobs list --cluster http://127.0.0.1:8265`
     """
@@ -183,9 +183,14 @@ def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
         emit_json({"schema": SCHEMA, "jobs": [dataclasses.asdict(job) for job in found]})
         return
     rows = [
-        [job.id, job.status, job.does, job.study, _when(job.started), _when(job.ended), job.message] for job in found
+        [
+            *(job.id, job.status, job.does, job.study, str(job.running), str(job.waiting)),
+            *(_when(job.started), _when(job.ended), job.message),
+        ]
+        for job in found
     ]
-    emit_table(("job", "status", "does", "study", "started (UTC)", "ended (UTC)", "message"), rows)
+    columns = ("job", "status", "does", "study", "packs", "waiting", "started (UTC)", "ended (UTC)", "message")
+    emit_table(columns, rows)
 
 
 @app.command("logs")

@@ -7,7 +7,7 @@ import os
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from tune_vfl.errors import UnreachableError, UsageError
@@ -94,16 +94,29 @@ def ask(address: str, token: str | None = None, timeout: float = 5.0) -> Answer:
         ``open`` when it answers, ``token`` when it wants one, ``wrong_token`` when it refuses this one, ``away`` when
         nothing answers, ``other`` when something that is no Ray dashboard does.
     """
-    request = urllib.request.Request(f"{address}/api/jobs/", headers=bearer(token))  # noqa: S310 - http(s), checked above
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}) if is_loopback(address) else _NoOp())
     try:
-        with direct.open(request, timeout=timeout) as reply:
+        with _opened(f"{address}/api/jobs/", token, timeout) as reply:
             return "open" if reply.status == 200 and reply.read(1)[:1] == b"[" else "other"
     except urllib.error.HTTPError as error:
         refusals: dict[int, Answer] = {401: "token", 403: "wrong_token"}
         return refusals.get(error.code, "other")
     except (OSError, ValueError):
         return "away"
+
+
+def fetch(url: str, token: str | None = None, timeout: float = 10.0) -> bytes | None:
+    """Return what a dashboard answers; None when it does not, or refuses."""
+    try:
+        with _opened(url, token, timeout) as reply:
+            return bytes(reply.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _opened(url: str, token: str | None, timeout: float) -> Any:
+    request = urllib.request.Request(url, headers=bearer(token))  # noqa: S310 - http(s), see dashboard_address
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}) if is_loopback(url) else _NoOp())
+    return direct.open(request, timeout=timeout)
 
 
 class _NoOp(urllib.request.BaseHandler):

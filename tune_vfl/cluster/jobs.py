@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.cluster.dashboard import bearer, require_answer
+from tune_vfl.cluster.packs import Packs, packs_by_job
 from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Job:
         home: where it keeps the study, where that was named; else empty.
         spec: what tells its spec from others; empty where it resumes a study.
         message: Ray's own words on the status.
+        running, waiting: its packs that have room on the cluster, and those that wait for some.
     """
 
     id: str
@@ -68,6 +70,8 @@ class Job:
     started: float | None = None
     ended: float | None = None
     message: str = ""
+    running: int = 0
+    waiting: int = 0
 
 
 class Jobs:
@@ -83,7 +87,7 @@ class Jobs:
 
     def __init__(self, address: str, token: str | None = None) -> None:
         require_answer(address, token)
-        self.address = address
+        self.address, self._token = address, token
         self._client = _connect(address, token)
 
     def run(
@@ -128,7 +132,8 @@ class Jobs:
         """Return all jobs, the newest first."""
         with _as_tune_vfl_errors(self.address):
             details = self._client.list_jobs()
-        jobs = [_job(d) for d in details if d.submission_id]
+            packs = packs_by_job(self.address, self._token)
+        jobs = [_job(d, packs.get(str(d.job_id), Packs())) for d in details if d.submission_id]
         return sorted(jobs, key=lambda job: job.started or 0.0, reverse=True)
 
     def get(self, job_id: str) -> Job:
@@ -223,7 +228,7 @@ def study_in(log: str) -> list[dict[str, Any]]:
     return found
 
 
-def _job(details: Any) -> Job:
+def _job(details: Any, packs: Packs) -> Job:
     metadata = details.metadata or {}
     return Job(
         id=str(details.submission_id),
@@ -235,6 +240,8 @@ def _job(details: Any) -> Job:
         started=details.start_time / 1000 if details.start_time else None,
         ended=details.end_time / 1000 if details.end_time else None,
         message=" ".join((details.message or "").split()),
+        running=packs.running,
+        waiting=packs.waiting,
     )
 
 

@@ -1,0 +1,40 @@
+"""Who has what on a cluster and who waits: the packs of each job, from the dashboard's list of placement groups."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any, NamedTuple
+
+from tune_vfl.cluster.dashboard import fetch
+
+_MOST = 10_000
+
+
+class Packs(NamedTuple):
+    """How many packs of a job have their room, and how many wait for one."""
+
+    running: int = 0
+    waiting: int = 0
+
+
+def packs_by_job(address: str, token: str | None = None) -> dict[str, Packs]:
+    """Return the packs of every job that has any, by Ray's own id of the job; nothing where the dashboard cannot say.
+
+    Args:
+        address: the dashboard's, from :func:`tune_vfl.cluster.dashboard.dashboard_address`.
+        token: sent along when given.
+    """
+    raw = fetch(f"{address}/api/v0/placement_groups?limit={_MOST}", token)
+    return count(raw) if raw is not None else {}
+
+
+def count(raw: bytes) -> dict[str, Packs]:
+    """Count what the dashboard has answered: Tune reserves room for each pack as a placement group."""
+    try:
+        listed: list[dict[str, Any]] = json.loads(raw)["data"]["result"]["result"]
+        states = Counter((str(group["creator_job_id"]), str(group["state"])) for group in listed)
+    except (ValueError, KeyError, TypeError):
+        return {}
+    found = {job: Packs(states[job, "CREATED"], states[job, "PENDING"]) for job, _ in states}
+    return {job: packs for job, packs in found.items() if any(packs)}
