@@ -14,7 +14,7 @@ from trainables.simulated import Simulation, simulate, simulated_cell, simulated
 from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.finite import clean, read_outcome
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger, study_names
+from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, study_names
 from tune_vfl.ledger.owner import has_ended, new_session, this_owner
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
@@ -246,6 +246,32 @@ def test_owners_live_and_die():
     assert has_ended({**owner, "pid": child.pid}), "another process that got the same number"
     child.communicate(b"\n")
     assert has_ended({**owner, "pid": child.pid})
+
+
+def test_a_machine_that_goes_away_counts_against_nobody_until_it_is_always_the_same_trial():
+    ledger = open_ledger()
+    proposals = Proposals(ledger)
+    ends = []
+    for _ in range(MAX_NODE_LOSSES):
+        (asked,) = proposals.ask(1, "pack")
+        record = ledger.lose(asked.number, "node", "its machine went away")
+        proposals.learn(record)
+        ends.append(record.outcome.outcome)
+    assert ends == ["preempted"] * (MAX_NODE_LOSSES - 1) + ["error"]
+
+
+def test_half_of_a_pack_that_did_not_fit_is_asked_again_and_nothing_with_it():
+    ledger = open_ledger(budget={"trials": 40})
+    proposals = Proposals(ledger)
+
+    def ask_and_lose(pack, count=8):
+        asked = proposals.ask(count, pack)
+        for one in asked:
+            proposals.learn(ledger.lose(one.number, "memory", "it did not fit"))
+        return len(asked)
+
+    assert [ask_and_lose("first"), ask_and_lose("second"), ask_and_lose("third")] == [8, 4, 4]
+    assert [ask_and_lose(f"then {i}") for i in range(4)] == [2, 2, 2, 2]
 
 
 def test_running_trials_over_the_time_of_their_pack_are_overdue():

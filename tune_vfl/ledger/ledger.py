@@ -7,6 +7,7 @@ the work in flight.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 # A trial whose worker died this often is not asked again: it ends as an error.
 MAX_WORKER_LOSSES = 3
+# So is one whose machine went away so often: it may be what takes the machine down.
+MAX_NODE_LOSSES = 10
 
 # Who was lost with a trial: the driver that asked it; its worker, which it may have killed itself; the machine that it
 # ran on; or a pack that did not fit into memory as a whole.
@@ -187,8 +190,8 @@ class Ledger(HeldStudy):
     ) -> TrialRecord | None:
         """Finish a trial whose process died: ``preempted``, or ``ends_as`` when its worker has died too often."""
         before = repeats(self.trials(), number)
-        losses = sum(t.user_attrs.get("lost") == "worker" for t in before) + (lost == "worker")
-        if losses >= MAX_WORKER_LOSSES:
+        losses = 1 + sum(t.user_attrs.get("lost") == lost for t in before)
+        if losses >= {"worker": MAX_WORKER_LOSSES, "node": MAX_NODE_LOSSES}.get(lost, math.inf):
             return self.tell(number, Outcome.failed(ends_as, f"{reason} ({losses} times with these parameters)"), lost)
         return self.tell(number, Outcome.failed("preempted", reason), lost)
 
