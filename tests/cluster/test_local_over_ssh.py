@@ -182,6 +182,7 @@ def test_the_story_of_the_docs_from_ray_up_to_export(machines: Machines) -> None
     sys.stdout.write(told)  # the transcript, with -s
     assert code == 0, told
     assert "wants a token and takes ours" in told
+    assert "could not be written" not in told, "what is installed from a wheel is whole"
     assert "refuses the token" in told
     assert "wants a token and none was given" in told
     best = json.loads((machines.repository / "best.json").read_text())
