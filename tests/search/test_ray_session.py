@@ -22,3 +22,16 @@ def test_a_ray_of_ones_own_is_a_new_one_and_starts_no_more_than_it_needs(monkeyp
     assert address == "local"
     assert (params.dashboard_agent_listen_port, params.include_log_monitor, params.no_monitor) == (0, False, True)
     assert parameter.RayParams is usual
+
+
+def test_tune_counts_no_callbacks_and_so_imports_nothing_that_it_could_log_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.air._internal import usage
+    from ray.tune import Callback, tune
+
+    counted: list[object] = []
+    monkeypatch.setattr(usage, "_count_callbacks", lambda callbacks: counted.append(callbacks) or {})
+    with ray_session.uncounted():
+        tune.air_usage.tag_callbacks([Callback()])
+    assert counted == []
+    tune.air_usage.tag_callbacks([Callback()])
+    assert len(counted) == 1

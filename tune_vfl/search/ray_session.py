@@ -9,7 +9,7 @@ import sys
 import warnings
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
@@ -77,6 +77,25 @@ def quiet_tune() -> Iterator[None]:
     finally:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Let Tune run without counting which of its callbacks are used.
+
+    The count is sent nowhere (``RAY_USAGE_STATS_ENABLED``), and imports MLflow and whatever else Tune can log to before
+    any trial, which takes more than a second of a core.
+    """
+    usage: Any = sys.modules.get("ray.air._internal.usage")
+    count = getattr(usage, "tag_callbacks", None)
+    if count is None:  # a Ray that counts otherwise
+        yield
+        return
+    usage.tag_callbacks = lambda _callbacks: False
+    try:
+        yield
+    finally:
+        usage.tag_callbacks = count
 
 
 def connect() -> None:

@@ -248,7 +248,8 @@ class _Run:
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 ),
             )
-            tuner.fit()
+            with cluster.uncounted():
+                tuner.fit()
         except RayDiedError:
             ray.shutdown()  # the next study of this process starts a Ray of its own
             raise
