@@ -95,7 +95,7 @@ def test_a_driver_that_was_stopped_for_too_long_finds_its_study_taken(tmp_path: 
 
 def test_a_second_driver_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
-    with Driver(tmp_path, shared_ray(), options={"sleep": 0.5}) as driver:
+    with Driver(tmp_path, shared_ray(), options={"sleep": 2.0}) as driver:
         driver.wait_for(2)
         with Driver(tmp_path / "second", shared_ray()) as second:
             code, err = second.ends()
