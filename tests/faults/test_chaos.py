@@ -117,7 +117,8 @@ def test_chaos(postgres: Postgres, server: Server, door: Door, monkeypatch: pyte
                 away = code == 4 and "the server does not answer" in err  # as it was begun: it is begun again
                 assert away or code in {0, 130, 143, -signal.SIGKILL}, err
         check_study()
-        check_mlflow(server, driver.go_on())  # MLflow may have been away at the end: the next run writes what it lacks
+        record = driver.go_on()  # MLflow may have been away at the end: the next run writes what it lacks
+        check_mlflow(server, record)
         client = server.client()
         client.rename_experiment(client.get_experiment_by_name("study").experiment_id, f"study-{SEED}-{studies}")
         studies, trials, repeated = studies + 1, trials + len(record.counted), repeated + lost(record)
