@@ -32,7 +32,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "ask": (TrialWriter, "make"),
     "tell": (TrialWriter, "finish"),
     "told": (Ledger, "record"),
-    "record": (Recorder, "on_trial"),
+    "record": (Recorder, "on_trials"),
 }
 
 

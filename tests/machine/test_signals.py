@@ -145,7 +145,7 @@ def test_who_swallows_it_is_rung_again(capsys):
     assert capsys.readouterr().err == "left\n"
 
 
-def test_nothing_is_left_behind():
+def test_nothing_is_left_behind(ctrl_c):
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     with answered(lambda: "left"):
         pass

@@ -73,7 +73,7 @@ def test_a_listener_that_does_not_get_on_is_left(capsys):
     assert "1 left, but nothing moves any more; 'tune-vfl doctor --repair' writes the rest" in capsys.readouterr().err
 
 
-def test_ctrl_c_at_the_end_leaves_at_once_and_says_what_is_left(capsys):
+def test_ctrl_c_at_the_end_leaves_at_once_and_says_what_is_left(ctrl_c, capsys):
     stuck = Slow(todo=1, pause=3600)
     dispatcher = Dispatcher([stuck])
     dispatcher.on_study(RECORD)
