@@ -57,14 +57,14 @@ MOST_WORKERS = 4  # each holds torch, and up to 2 GB
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Give workers to the cores where folders are run, and none where a person names a file or a test.
 
-    There is one more than cores: whoever waits for a Ray, a server or a lease leaves its core to another.
+    There are two more than cores: whoever waits for a Ray, a server or a lease leaves its core to another.
     """
     options = config.option
     named = any(".py" in argument for argument in config.args)
     if named or options.keyword or options.usepdb or options.collectonly:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores + 1, MOST_WORKERS) if cores > 1 else 0
+    return min(cores + 2, MOST_WORKERS) if cores > 1 else 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
