@@ -1,5 +1,6 @@
 """The command ``tune-vfl``, and ``python -m tune_vfl``: nothing is imported before Ctrl-C is answered."""
 
+import gc
 import os
 import sys
 
@@ -13,6 +14,8 @@ def main() -> int:
         from tune_vfl.machine.signals import go_for_good
 
         go_for_good()
+        # A verb makes much and throws little away: Python's collector would look through all of it again and again.
+        gc.set_threshold(50_000, 20, 50)
         code = run()
     except KeyboardInterrupt:
         sys.stderr.write("tune-vfl: interrupted before anything was begun\n")

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,19 @@ class Driver:
         healthy = {"journal": self.options["journal"], **changes}
         search(self.spec, healthy, mlflow=self.mlflow)
         return check_study()
+
+
+@contextmanager
+def cluster_of(head_cpus: int) -> Iterator[Any]:
+    """A cluster on this machine to which nodes can be added, in place of the Ray that the tests share."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": head_cpus, "include_dashboard": False})
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
 
 
 def finished(name: str = "study", *, running: bool = False) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faults.harness import Driver, check_mlflow, check_study, finished, lost
+from tests.faults.harness import Driver, check_mlflow, check_study, cluster_of, finished, lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
 @pytest.fixture
 def cluster() -> Iterator[Any]:
     """A cluster whose head has no room for any pack."""
-    import ray
-    from ray.cluster_utils import Cluster
-
-    ray.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    with cluster_of(head_cpus=0) as cluster:
+        yield cluster
 
 
 def test_eight_searches_share_ten_cpus_from_the_first_minute(

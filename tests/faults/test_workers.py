@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.faults.driver import search
-from tests.faults.harness import SCALES, Driver, check_study, lost, spec_of
+from tests.faults.harness import SCALES, Driver, check_study, cluster_of, lost, spec_of
 from tests.helpers.drivers import shared_ray
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.search import load_study
@@ -74,27 +74,21 @@ def test_a_worker_that_dies_once_costs_one_retry(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def two_nodes() -> Iterator[Any]:
-    """A cluster of a head without room and a node with one CPU, beside the Ray that the tests share."""
-    import ray
-    from ray.cluster_utils import Cluster
-
-    ray.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+def cluster() -> Iterator[Any]:
+    """A cluster whose head has one CPU."""
+    with cluster_of(head_cpus=1) as cluster:
+        yield cluster
 
 
 @pytest.mark.parametrize("graceful", [False, True], ids=["killed", "terminated"])
 def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
-    graceful: bool, two_nodes: Any, tmp_path: Path
+    graceful: bool, cluster: Any, tmp_path: Path
 ) -> None:
-    leaving = two_nodes.add_node(num_cpus=1)
+    leaving = cluster.add_node(num_cpus=1)
     spec = {"resources": {"concurrency": 2, "pack": 2}}
-    with Driver(tmp_path, two_nodes.address, spec=spec, options={"sleep": 0.7}) as driver:
+    with Driver(tmp_path, cluster.address, spec=spec, options={"sleep": 0.7}) as driver:
         driver.wait_for(2)
-        two_nodes.remove_node(leaving, allow_graceful=graceful)
+        cluster.remove_node(leaving, allow_graceful=graceful)
         code, err = driver.ends()
     assert code == 0, err
     record = check_study()

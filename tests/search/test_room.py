@@ -90,6 +90,29 @@ def test_a_database_that_is_away_takes_nobodys_room() -> None:
     assert room(sharing=away).packs() == 4
 
 
+def test_a_database_that_goes_away_leaves_everybody_its_share() -> None:
+    clock, answers = [0.0], [["older", "study"]]
+
+    def sharing() -> list[str]:
+        if not answers:
+            raise UnreachableError("away")
+        return answers.pop()
+
+    shared = room(sharing=sharing, now=lambda: clock[0])
+    assert shared.packs() == 2
+    clock[0] += 11
+    assert shared.packs() == 2, "eight searches that cannot ask do not all take everything"
+
+
+def test_a_machine_that_dies_under_a_search_is_not_taken_for_a_mistake_in_its_spec() -> None:
+    clock, nodes = [0.0], [{"CPU": 4.0}]
+    dying = room(nodes=nodes, now=lambda: clock[0])
+    assert dying.packs() == 4
+    nodes.clear()
+    clock[0] += 11
+    assert dying.packs() == 1, "who watches the nodes says what happened"
+
+
 def test_leases_of_one_room_know_each_other(tmp_path: Path) -> None:
     place, here = storage_at(str(tmp_path / "ledger.db")), "here cpu"
     with (

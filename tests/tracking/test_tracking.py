@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import pickle
 import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
-from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
+from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.testing.studies import made_up_study, made_up_trial
-from tune_vfl.tracking import payload, store, ui
+from tune_vfl.tracking import payload, store
 from tune_vfl.tracking.mlflow import Recorder
 
 FRONT = "tags.`tune_vfl.pareto` = 'true'"
@@ -461,52 +458,6 @@ def test_the_summary_run_carries_spec_filters_figures_and_tables(tmp_path, monke
     names = {str(p.relative_to(folder)).partition("artifacts/")[2] for p in folder.rglob("*") if p.is_file()}
     assert {"spec.yaml", "filters.json", "report/index.html", "report/figures/frontier.png"} <= names
     assert "report/tables/front.csv" in names
-
-
-def test_the_ui_listens_on_loopback_only():
-    words = ui.command("sqlite:///x.db", 5001)
-    assert words[words.index("--host") + 1] == "127.0.0.1"
-    assert words[words.index("--port") + 1] == "5001"
-    with pytest.raises(UsageError, match="has its own UI"):
-        ui.command("http://server:5000", 5001)
-
-
-def test_a_taken_port_is_said_to_be_taken(home):
-    import socket
-
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        with pytest.raises(TuneVflError, match=f"port {port} on 127.0.0.1 is taken"):
-            ui.serve(None, port)
-
-
-def lives(pid):
-    """Whether a process runs; one that ended and that nobody asked about does not."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
-        return False
-    except FileNotFoundError:
-        return not Path("/proc/self/stat").exists()
-
-
-def test_ending_the_ui_ends_what_it_started(tmp_path):
-    child = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
-    server = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[2], sys.argv[1]])"
-    code = "import sys; from tune_vfl.tracking.ui import _run; sys.exit(_run([sys.executable, '-c', *sys.argv[1:]]))"
-    note = tmp_path / "pid"
-    ours = subprocess.Popen([sys.executable, "-c", code, server, str(note), child])
-    deadline = time.monotonic() + 30
-    while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    ours.terminate()
-    assert ours.wait(10) == 0
-    while lives(int(note.read_text())) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not lives(int(note.read_text()))
 
 
 def test_importing_the_tracking_package_does_not_import_mlflow():

@@ -178,7 +178,7 @@ def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
 
     Example: `tune-vfl jobs list --cluster http://127.0.0.1:8265`
     """
-    found = _open(cluster)[0].list()
+    found = _open(cluster)[0].list_with_packs()
     if json:
         emit_json({"schema": SCHEMA, "jobs": [dataclasses.asdict(job) for job in found]})
         return

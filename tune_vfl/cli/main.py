@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import traceback
@@ -105,8 +104,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code of the interface: 0, 1, 2, 3 or 4; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    # A verb makes much and throws little away, and Python's collector would look through all of it again and again.
-    gc.set_threshold(50_000, 20, 50)
     try:
         app(args=None if arguments is None else list(arguments), prog_name="tune-vfl")
     except SystemExit as end:

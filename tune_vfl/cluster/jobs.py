@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import logging
 import os
@@ -58,7 +59,7 @@ class Job:
         home: where it keeps the study, where that was named; else empty.
         spec: what tells its spec from others; empty where it resumes a study.
         message: Ray's own words on the status.
-        running, waiting: its packs that have room on the cluster, and those that wait for some.
+        running, waiting: its packs that have room on the cluster, and those that wait for some, where they are counted.
     """
 
     id: str
@@ -130,9 +131,15 @@ class Jobs:
 
     def list(self) -> list[Job]:
         """Return all jobs, the newest first."""
+        return self._list({})
+
+    def list_with_packs(self) -> builtins.list[Job]:
+        """Return all jobs, the newest first, each with its packs, which the cluster has to count."""
+        return self._list(packs_by_job(self.address, self._token))
+
+    def _list(self, packs: Mapping[str, Packs]) -> builtins.list[Job]:
         with _as_tune_vfl_errors(self.address):
             details = self._client.list_jobs()
-            packs = packs_by_job(self.address, self._token)
         jobs = [_job(d, packs.get(str(d.job_id), Packs())) for d in details if d.submission_id]
         return sorted(jobs, key=lambda job: job.started or 0.0, reverse=True)
 

@@ -20,7 +20,7 @@ from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.room import Room, room_of
+from tune_vfl.search.room import room_of
 from tune_vfl.search.runner import Work
 from tune_vfl.search.searcher import HUNG
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tune_vfl.ledger.confirmations import Confirmation, Place
+    from tune_vfl.ledger.lease import Lease
     from tune_vfl.statistics import Plan
 
 # What ends so says nothing about a setting. It is not kept, so that the next confirmation tries it again.
@@ -79,14 +80,12 @@ def confirm(
     """
     known = Ledger.open(name, storage)  # what is not there gets no lease
     known.close()
-    room = room_of(known.spec.resources)
-    left = f"confirm {name}: left; what was finished is kept: 'tune-vfl confirm {name}' goes on"
-    with answered(lambda: left), cluster.quiet_tune(), storage_at(storage).lease(name, room=room) as lease:
+    place, room = storage_at(storage), room_of(known.spec.resources)
+    with answered(lambda: _left(name)), cluster.quiet_tune(), place.lease(name, room=room) as lease:
         ledger = Ledger.open(name, storage, lease)
         try:
             refuse_another(name, ledger.study.measure)
-            its_room = Room(known.spec.resources, lease, nodes=cluster.nodes, grows=cluster.grows())
-            run = _Run(ledger, seeds, work or Work.real(), its_room, adaptive=adaptive, progress=progress, left=left)
+            run = _Run(ledger, seeds, work or Work.real(), lease, adaptive=adaptive, progress=progress)
             ended = run.run()
             if ended.answer is not None:
                 ledger.confirmations.set_answer(ended.answer)
@@ -99,11 +98,11 @@ class _Run:
     """One run of a confirmation, the study's lease held."""
 
     def __init__(
-        self, ledger: Ledger, seeds: int, work: Work, room: Room, *, adaptive: float, progress: bool, left: str
+        self, ledger: Ledger, seeds: int, work: Work, lease: Lease, *, adaptive: float, progress: bool
     ) -> None:
         self._ledger, self._work, self._adaptive, self._progress = ledger, work, adaptive, progress
-        self._room, self._left = room, left
         self._record = ledger.record()
+        self._room = cluster.room_for(self._record.spec.resources, lease)
         self._contest = Contest.of(self._record, seeds)
         self._held = ledger.confirmations.records()
         self._floors = Floors.held(self._record, {p: r for p, r in self._held.items() if self._is_known(p)})
@@ -116,7 +115,7 @@ class _Run:
 
     def run(self) -> Confirmed:
         """Run what is missing, phase after phase."""
-        with answered(lambda: self._left, stop=self._stop):
+        with answered(lambda: _left(self._record.name), stop=self._stop):
             while places := self._missing():
                 self._say(f"phase {self._plan().phase + 1}: {len(places)} trainings")
                 self._phase(places)
@@ -129,7 +128,7 @@ class _Run:
     def _tuned(self, plain: Confirmation) -> Confirmed:
         """Tune attackers against the settings that stay, where that was asked for, and answer with all there are."""
         kept, found = list(plain.by_number), self._ledger.confirmations.tuned()
-        with answered(lambda: self._left, stop=self._stop):
+        with answered(lambda: _left(self._record.name), stop=self._stop):
             for number, answer in self._tune(owed(kept, found, self._adaptive) if self._adaptive else []):
                 if isinstance(answer, Died):
                     self._say(f"trial {number}: nobody was tuned against it, the worker process died")
@@ -240,6 +239,10 @@ class _Run:
             self._failed.setdefault(number, reason)
             what = "the undefended model" if number == UNDEFENDED else f"trial {number}"
             self._say(f"{what} could not be measured: {reason}")
+
+
+def _left(name: str) -> str:
+    return f"confirm {name}: left; what was finished is kept: 'tune-vfl confirm {name}' goes on"
 
 
 def _seconds_allowed(job: Job) -> float | None:

@@ -24,6 +24,10 @@ MOST_BYTES = 2**29
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # the same study gives the same bytes
 _WIDTH = 76
 
+# What Python's zip raises for a file that is none, is cut short or changed, is packed in a way that it does not know
+# (NotImplementedError), or has a password (RuntimeError).
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
 
 def to_bytes(parcel: Parcel) -> bytes:
     """Return a packed study as the bytes of its file.
@@ -60,7 +64,7 @@ def from_bytes(content: bytes, where: str) -> Parcel:
             if sorted(archive.namelist()) != [HEAD, TRIALS]:
                 raise ParcelError(f"{where}: is not a packed study: expected {HEAD} and {TRIALS} in it")
             head, trials = (_lines(archive, name, where) for name in (HEAD, TRIALS))
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+    except _DAMAGED as error:
         raise ParcelError(f"{where}: is not a packed study, or is damaged ({error}); pack or pull it again") from error
     if len(head) != 1:
         raise ParcelError(f"{where}: is not a packed study: expected one line in {HEAD}, got {len(head)}")

@@ -15,9 +15,13 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import handlers_kept
+from tune_vfl.search.room import Room
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from tune_vfl.ledger.lease import Lease
+    from tune_vfl.spec import Resources
 
 # The settings under which class trainables were measured at 12 ms a trial: no loggers of Tune's own, no second output
 # engine, no snapshots of an experiment that is never restored; Ctrl-C is ours.
@@ -112,7 +116,12 @@ def connect() -> None:
             _join(address) if address else _start_patiently()
 
 
-def nodes() -> list[Mapping[str, float]]:
+def room_for(resources: Resources, lease: Lease) -> Room:
+    """Return the room of the packs of a study on the Ray that this process is connected to."""
+    return Room(resources, lease, nodes=_nodes, grows=grows())
+
+
+def _nodes() -> list[Mapping[str, float]]:
     """Return what each node that is up has, by Ray's names (``CPU``, ``GPU``)."""
     import ray
 

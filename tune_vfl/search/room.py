@@ -61,17 +61,19 @@ class Room:
     ) -> None:
         self._resources, self._lease, self._nodes, self._grows, self._now = resources, lease, nodes, grows, now
         self._look_at, self._packs = -math.inf, 1
-        self._told_to_wait = False
+        self._place, self._sharing = 0, 1
+        self._looked = False
 
     def packs(self) -> int:
         """Return how many packs may run at once, at least 1.
 
         Raises:
-            SpecError: when not even one finds room, and none will.
+            SpecError: at the first look, when not even one finds room and none will.
         """
         if self._now() >= self._look_at:
             self._look_at = self._now() + _EVERY_SECONDS
             self._packs = self._count()
+            self._looked = True
         return self._packs
 
     def _count(self) -> int:
@@ -82,26 +84,27 @@ class Room:
         asked = self._resources.concurrency
         if isinstance(asked, int):
             return asked if self._grows else max(1, min(asked, there))
-        place, together = self._share()
+        self._look_who_shares()
         everything = max(there, coming)  # what the autoscaler may start includes what it has started
-        return max(1, everything // together + (place < everything % together))
+        return max(1, everything // self._sharing + (self._place < everything % self._sharing))
 
-    def _share(self) -> tuple[int, int]:
-        """Return the place of this search among those that share the room, from 0, and how many they are."""
+    def _look_who_shares(self) -> None:
+        """Note the place of this search among those that share the room, from 0, and how many they are."""
         try:
             sharing = self._lease.roommates()
         except UnreachableError:  # the ledger's database is away: what it said last holds
-            sharing = []
-        return (sharing.index(self._lease.study), len(sharing)) if self._lease.study in sharing else (0, 1)
+            return
+        if self._lease.study in sharing:
+            self._place, self._sharing = sharing.index(self._lease.study), len(sharing)
 
     def _none_yet(self) -> None:
+        if self._looked:  # it began: machines may come back, and who watches the nodes ends it where none can
+            return
         wants = f"one pack takes {self._resources.cpu:g} CPU and {self._resources.gpu:g} GPU"
         if not self._grows:
             held = [f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in self._nodes()]
             raise SpecError(f"resources: {wants}, but there are {', '.join(held) or 'no nodes'}; ask for less")
-        if not self._told_to_wait:
-            self._told_to_wait = True
-            sys.stderr.write(f"tune-vfl: no node of the cluster has room yet: {wants}; waiting for one to join\n")
+        sys.stderr.write(f"tune-vfl: no node of the cluster has room yet: {wants}; waiting for one to join\n")
 
 
 def startable(resources: Resources, bootstrap: Path = BOOTSTRAP) -> int:

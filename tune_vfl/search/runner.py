@@ -19,7 +19,7 @@ from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.listeners import Dispatcher, Listener
 from tune_vfl.search.packs import pack_size
 from tune_vfl.search.progress import ProgressReport
-from tune_vfl.search.room import Room, room_of
+from tune_vfl.search.room import room_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
+    from tune_vfl.search.room import Room
     from tune_vfl.search.searcher import LedgerSearcher, RunSettings, Watcher
     from tune_vfl.spec import StudySpec
 
@@ -148,7 +149,7 @@ class _Run:
     def _search(self, record: StudyRecord, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
         cluster.connect()
-        room = Room(self._resources, self._lease, nodes=cluster.nodes, grows=cluster.grows())
+        room = cluster.room_for(self._resources, self._lease)
         room.packs()  # says that there is none, before anything waits for it
         if self._ledger.references is None:
             self._measure()
