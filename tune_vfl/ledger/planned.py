@@ -12,9 +12,13 @@ from tune_vfl.spec import MEASURE, StudySpec, parse
 from tune_vfl.spec.cell import Cell
 
 # Places in the identity below that may differ without making it another study. The first four say how fast, how long
-# and where it runs. ``training`` is the spec's own, and may leave fields to the data set's recipe: what a trial is
-# trained with is in ``resolved.training``, which counts.
-_MAY_DIFFER = ("resources", "storage", "tracking", "budget.minutes", "training")
+# and where it runs; the next three what its answer must keep, and where trials go. ``training`` is the spec's own, and
+# may leave fields to the data set's recipe: what a trial is trained with is in ``resolved.training``, which counts.
+_MAY_DIFFER = (
+    *("resources", "storage", "tracking", "budget.minutes"),
+    *("constraints", "confidence", "allocation"),
+    "training",
+)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import to_jsonable_python
 
 from tune_vfl.errors import SpecError, did_you_mean
+from tune_vfl.spec.constraints import Constraints
 from tune_vfl.spec.listed import Listed
 
 SCHEMA = "tune-vfl/spec/1"
@@ -150,6 +151,9 @@ class StudySpec(Strict):
     In ``training`` and ``model`` a domain may take the place of a value:
     ``{lr: {float: [1.0e-4, 1.0e-2], log: true}}``. Such a field then counts as not given and takes its value from the
     data set's recipe; its domain is in :attr:`searched`.
+
+    ``constraints`` are met with ``confidence``, one-sided. ``allocation`` says how a campaign's trials are spread over
+    its defenses: to all alike, or more of them to those that may still change the answer.
     """
 
     study: str = Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -162,6 +166,9 @@ class StudySpec(Strict):
     budget: Budget = Field(default_factory=Budget)
     sampler: SamplerSpec = Field(default_factory=SamplerSpec)
     resources: Resources = Field(default_factory=Resources)
+    constraints: Constraints = Field(default_factory=dict)
+    confidence: float = Field(0.9, gt=0.5, lt=1)
+    allocation: Literal["even", "race"] = "even"
     storage: str | None = None
     tracking: str | None = None
     _searched: dict[str, Any] = PrivateAttr(default_factory=dict)

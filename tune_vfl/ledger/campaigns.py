@@ -1,0 +1,71 @@
+"""A campaign as the ledger tells the rest of it: several studies of one spec, and what was asked of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tune_vfl.ledger.records import StudyRecord
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a campaign's spec asks for and cannot be: a whole study, or one attack of a study that is run without it.
+
+    Attributes:
+        study: its name; ``attack``: None for the whole study.
+        problems: why, a sentence each.
+    """
+
+    study: str
+    attack: str | None
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CampaignRecord:
+    """A campaign as the ledger holds it at one moment; a lone study is one with one part.
+
+    Attributes:
+        name: of the campaign; a lone study's own.
+        studies: its parts, in the order of the spec, of one or several data sets.
+        trials: how many finished trials all parts are to have together.
+        constraints: what a setting must keep to be an answer, see :data:`tune_vfl.spec.constraints.Constraints`.
+        confidence: with which it must, one-sided.
+        skipped: what its spec asks for and cannot be.
+        retired: why no more trials go to a study, by its name.
+        costs: the training's CPU over the undefended one's, by study; those that were measured.
+    """
+
+    name: str
+    studies: tuple[StudyRecord, ...]
+    trials: int
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    confidence: float = 0.9
+    skipped: tuple[Left, ...] = ()
+    retired: Mapping[str, str] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, study: StudyRecord) -> CampaignRecord:
+        """Return a lone study as a campaign."""
+        spec = study.spec
+        return cls(study.name, (study,), spec.budget.trials, dict(spec.constraints), spec.confidence)
+
+    @property
+    def lone(self) -> bool:
+        """Whether it is one study that belongs to no campaign."""
+        return len(self.studies) == 1 and self.studies[0].name == self.name
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The names of its data sets, each once, in the order of the spec."""
+        return tuple(dict.fromkeys(s.cell.dataset.name for s in self.studies))
+
+    def on(self, dataset: str) -> CampaignRecord:
+        """Return the part of it that is on one data set."""
+        return replace(self, studies=tuple(s for s in self.studies if s.cell.dataset.name == dataset))
+
+    def study(self, name: str) -> StudyRecord:
+        """Return a part by its name."""
+        return next(s for s in self.studies if s.name == name)

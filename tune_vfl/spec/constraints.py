@@ -1,0 +1,33 @@
+"""``constraints`` of a spec: what a setting must keep to be an answer: ``{utility_loss: 0.01, leakage: 0.2}``."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from tune_vfl.errors import did_you_mean
+
+AT_LEAST = ("utility",)
+"""What must be at least so much; everything else must be at most so much."""
+
+OF_ATTACK = re.compile(r"attacks\.(?P<attack>\w+)\.(?P<what>advantage|success)")
+
+_NAMES = ("utility", "utility_loss", "leakage", "cost")
+_EXPECTED = f"expected {', '.join(_NAMES)}, attacks.NAME.advantage or attacks.NAME.success"
+
+
+def _known(constraints: dict[str, float]) -> dict[str, float]:
+    for name, bound in constraints.items():
+        if name not in _NAMES and not OF_ATTACK.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be constrained; {_EXPECTED}.{did_you_mean(name, _NAMES)}")
+        if not math.isfinite(bound):
+            raise ValueError(f"{name}: expected a finite number, got {bound}")
+    return constraints
+
+
+Constraints = Annotated[dict[str, float], AfterValidator(_known)]
+"""Bounds by name, absolute: ``utility`` at least; at most ``utility_loss`` against the undefended model, ``leakage``,
+``cost`` (CPU of the training over the undefended one's) and one attack's ``advantage`` or ``success``."""
