@@ -48,9 +48,10 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
 
 
 def _announce(storage: str | None) -> None:
+    from tune_vfl.search.planning import plan
     from tune_vfl.service.studies import finished
 
-    done = finished(str(SPEC["study"]), storage)
+    done = finished(plan(SPEC), storage)
     trials, seeds = SPEC["budget"]["trials"], SPEC["budget"]["seeds"]
     what = f"{SPEC['defense']['name']} on {SPEC['dataset']['name']} against the attacks that fit"
     if done:
