@@ -37,3 +37,20 @@ class Gathered(NamedTuple):
 
 def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
     """Yield the data sets of a campaign, in its order."""
+    from tune_vfl.campaign.deciding import decide
+    from tune_vfl.campaign.joint import joint_of
+    from tune_vfl.campaign.rankings import rankings
+    from tune_vfl.campaign.tables import attack_table, failures, retired
+
+    for dataset in campaign.datasets:
+        part, found = campaign.on(dataset), joint_of(campaign, dataset)
+        yield Gathered(
+            campaign=part,
+            found=found,
+            decision=decide(part, found),
+            names=names_of(found),
+            rankings=rankings(found),
+            attacks=attack_table(found),
+            failures=failures(found.parts),
+            retired=retired(campaign, dataset),
+        )

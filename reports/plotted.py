@@ -177,8 +177,9 @@ def _label(label: Label, across: Span) -> dict[str, Any]:
     # Nothing lies to the upper left of a front; what stands far to the right has its text on the left.
     right = label.x > (across[0] + across[1]) / 2
     away = {"ax": -14 if right else 26, "ay": 34, "xanchor": "right" if right else "left"}
-    text = f"<b>{here['text']}</b>" if label.text.startswith("recommended") else here["text"]
-    return {**here, "text": text, "arrowcolor": SOFT, "arrowwidth": 1, "arrowhead": 0, "standoff": 9, **away}
+    name = label.text.partition(":")[0]  # what a narrow drawing has room for
+    text = f"<b>{here['text']}</b>" if label.text != name else here["text"]
+    return {**here, "text": text, "name": name, "arrowcolor": SOFT, "arrowwidth": 1, "arrowhead": 0, "standoff": 9, **away}
 
 
 def _beyond(said: Sequence[str]) -> list[Mapping[str, Any]]:
