@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reports import words
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.exporting import exported
 from tune_vfl.tracking import payload
@@ -49,17 +50,19 @@ def _attach_settings(runs: Runs, whole: Whole) -> None:
 
 def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
     for study in whole.studies:
-        ranks = whole.standings[study.name].ranks
-        for trial in study.ok:
-            if ranks[trial.number] != 0:
-                continue
+        ranks, refused = whole.standings[study.name].ranks, []
+        for trial in (t for t in study.ok if ranks[t.number] == 0):
             try:
                 config = exported(study, trial, f"{study.name}#{trial.number}")
             except TuneVflError as error:  # a setting that this version cannot use has its run, but no file
-                _log.warning("trial %s of %s is shown without its setting: %s", trial.number, study.name, error)
+                refused.append(error)
                 continue
             plain = config.model_dump(mode="json", by_alias=True)
             yield (study.name, "trial", trial.number), json.dumps(plain, indent=2) + "\n"
+        if refused:
+            _log.warning(
+                "%s of %s cannot be exported: %s", words.count(len(refused), "setting"), study.name, refused[0]
+            )
 
 
 def _attach_summary(runs: Runs, whole: Whole) -> None:
