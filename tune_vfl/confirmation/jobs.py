@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.ledger.confirmations import UNDEFENDED, Place, SeedRecord
 from tune_vfl.search.packs import LANES, shortened
-from tune_vfl.search.searcher import undefended
+from tune_vfl.search.undefended import undefended
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
