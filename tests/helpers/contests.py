@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
+from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import cell_of
+from tune_vfl.confirmation.table import Table
 from tune_vfl.ledger.confirmations import records_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tune_vfl.ledger.confirmations import Place, SeedRecord
+    from tune_vfl.confirmation.jobs import Place
+    from tune_vfl.ledger.confirmations import Confirmation, SeedRecord
+    from tune_vfl.ledger.joint import Setting
     from tune_vfl.ledger.ledger import Ledger
 
 Held = dict["Place", "SeedRecord"]
@@ -36,10 +40,15 @@ def searched(
 
 def measure(contest: Contest, place: Place, noise: float = 0.02, **options: Any) -> SeedRecord:
     """Return what a worker would: one setting with one fresh seed."""
-    number, seed = place
-    cell, params = cell_of(contest.record, number)
+    study, number, seed = place
+    cell, params = cell_of(contest.study(study), number)
     outcome = simulate(Simulation(noise=noise, **options), cell.model_copy(update={"seeds": (seed,)}), params)
     return records_of(outcome, (seed,), {})[seed]
+
+
+def answered(contest: Contest, held: Held, failed: Mapping[Setting, str] | None = None) -> Confirmation:
+    """Return the answer of a contest's first study."""
+    return answer_of(Table(contest, held, failed), contest.studies[0].name)
 
 
 def played(contest: Contest, held: Held | None = None, *, most: int | None = None, **options: Any) -> Held:
