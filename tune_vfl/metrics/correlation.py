@@ -91,14 +91,14 @@ class _Sums(Function):
     """The distances from each row to all rows of each class, added up; backward by matrix products."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, rows: Tensor, members: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: FunctionCtx, rows: Tensor, members: Tensor) -> Tensor:
         distances = _distances(rows)
         ctx.save_for_backward(rows, members, distances)
         return distances @ members
 
     @staticmethod
-    @once_differentiable  # type: ignore[misc, no-untyped-call]
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         rows, members, distances = ctx.saved_tensors
         # What a distance weighs in the loss, once from either end, over its length: a row is drawn along x_i - x_j by
         # that much. Equal rows have no direction, and do not draw on each other.
