@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 from tune_vfl.data.base import DATASETS, Dataset, Loader
 from tune_vfl.data.cached import Stamps, keep, stamp, take, unchanged
+from tune_vfl.data.importance import by_importance
+from tune_vfl.data.options import ByImportance
 from tune_vfl.data.reading.files import recorded
 from tune_vfl.errors import SpecError
 from tune_vfl.machine.places import data_root
@@ -48,11 +50,18 @@ def load(named: Named, root: Path | None = None) -> Dataset:
 
 def _read(loader: Loader[Any], options: Strict, base: Path, key: str) -> tuple[Dataset, Stamps]:
     with recorded() as opened:
-        loaded = loader.load(options, base)
+        loaded = _shared_out(loader.load(options, base), options)
     stamps = {path: stamp(path) for path in opened}
     if loader.kept and stamps:
         keep(key, loaded, stamps)
     return loaded, stamps
+
+
+def _shared_out(dataset: Dataset, options: Strict) -> Dataset:
+    asked = getattr(options, "split", None)
+    if not isinstance(asked, ByImportance):
+        return dataset
+    return by_importance(dataset, asked.importance, getattr(options, "passive_parties", 1))
 
 
 def written_out(named: Named, root: Path | None = None) -> Named:
