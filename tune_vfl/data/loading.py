@@ -76,6 +76,15 @@ def written_out(named: Named, root: Path | None = None) -> Named:
     return Named(name=named.name, **full)
 
 
+def excluded(named: Named) -> tuple[str, ...] | None:
+    """Return the columns that a data set's options leave out; None where it has no option to leave out columns.
+
+    Raises:
+        SpecError: listing every problem with the options.
+    """
+    return getattr(_checked(named)[1], "exclude", None)
+
+
 def _checked(named: Named) -> tuple[Loader[Any], Strict]:
     loader = DATASETS[named.name]()
     try:

@@ -45,6 +45,18 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
     return _without_count(_parse(path, delimiter, header, has_header=names is None), path)
 
 
+def header(path: Path) -> list[str]:
+    """Return the names of a table's columns.
+
+    Raises:
+        DataError: as :func:`read_table`.
+    """
+    if is_parquet(path):
+        return [str(name) for name in read_parquet(path).columns]
+    with readable(path):
+        return [name for name in _head(path, None)[1] if name]
+
+
 def left_out(frame: pd.DataFrame) -> list[str]:
     """Return what :func:`read_table` left out of a file, as notes for readers of the results."""
     return list(frame.attrs.get("left_out", ()))
