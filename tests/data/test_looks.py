@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
@@ -19,8 +21,8 @@ FORMATS = (
 )  # fmt: skip
 
 
-def looks(values: object, name: str = "c", missing: int = 0) -> Looks:
-    texts = pd.Series([str(v) for v in values])  # type: ignore[attr-defined]
+def looks(values: Iterable[object], name: str = "c", missing: int = 0) -> Looks:
+    texts = pd.Series([str(v) for v in values])
     gone = np.arange(len(texts)) < missing
     return as_written(texts, gone, name).looks
 
@@ -55,7 +57,7 @@ IDENTIFIERS = {
 
 
 @pytest.mark.parametrize(("values", "name"), IDENTIFIERS.values(), ids=IDENTIFIERS)
-def test_identifiers(values: object, name: str) -> None:
+def test_identifiers(values: Iterable[object], name: str) -> None:
     assert looks(values, name) == "identifier"
 
 
@@ -77,7 +79,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize(("values", "name"), PLAIN.values(), ids=PLAIN)
-def test_what_is_none_of_these(values: object, name: str) -> None:
+def test_what_is_none_of_these(values: Iterable[object], name: str) -> None:
     assert looks(values, name) == ""
 
 
