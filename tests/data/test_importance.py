@@ -165,7 +165,7 @@ def test_a_share_that_no_columns_reach_is_told_with_the_reason(tmp_path: Path) -
     frame = table().filter(["much", "noise0", "y"])
     (note,) = (n for n in own(tmp_path / "a.csv", frame, split={"importance": 0.3}).notes if "importance" in n)
     assert "(asked 0.3)" in note
-    assert "no share is nearer with these columns, of which 'much' alone has 1.000" in note
+    assert "no column that is moved or exchanged brings them nearer; 'much' alone has 1.000" in note
 
 
 def test_a_split_survives_being_written_out(tmp_path: Path) -> None:

@@ -112,9 +112,7 @@ def _to_paste(facts: Facts) -> list[str]:
         lines.append(_wrapped(f"known before the label? if not, leave out, too: {shown(asked, _ASKED)}"))
     texts = [f.column for f in _of(facts, "numbers as text")]
     if texts:
-        lines.append(
-            _wrapped(f"numbers with units or separators are read as categories; write 1234.5: {shown(texts, _ASKED)}")
-        )
+        lines.append(_wrapped(f"numbers with texts in them are categories; write 1234.5 in: {shown(texts, _ASKED)}"))
     return lines
 
 

@@ -199,7 +199,7 @@ def _told(reached: _Reached, held: Sequence[Columns]) -> str:
         return f"shares of importance: {parts}"
     largest = int(w.argmax())
     return (
-        f"shares of importance: {parts}; no share is nearer with these columns, of which "
+        f"shares of importance: {parts}; no column that is moved or exchanged brings them nearer; "
         f"{reached.names[largest]!r} alone has {w[largest]:.3f}"
     )
 

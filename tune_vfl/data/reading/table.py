@@ -131,6 +131,13 @@ def _outside_quotes(line: str) -> str:
 
 
 def _check_header(path: Path, header: list[str]) -> None:
+    if header[0].lower().startswith("sep="):
+        raise DataError(f"{path}: its first line tells Excel the separator ({header[0]!r}); remove that line")
+    if len(header) > 1 and not header[-1]:
+        raise DataError(
+            f"{path}: the last column of the header has no name; if the lines end in a separator, remove it from "
+            "all of them, else name the column"
+        )
     for place, name in enumerate(header, start=1):
         if not name and (place > 1 or len(header) == 1):
             raise _nameless(path, place)
