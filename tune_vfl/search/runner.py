@@ -117,7 +117,7 @@ class _Tee:
 
     def on_tell(self, record: TrialRecord) -> None:
         """Pass the trial on."""
-        self._dispatcher.on_trial(record)
+        self._dispatcher.on_trial(self._ledger.spec.study, record)
 
     def on_baseline(self, outcome: Outcome) -> None:
         """Pass the study on, now with its baseline."""
