@@ -54,8 +54,10 @@ def spec(csv: Path, loop: str, defense: str, **fields: Any) -> dict[str, Any]:
 def test_a_searched_and_exported_setting_gives_its_utility_and_leakage_again(
     loop: str, csv: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    budget = {"budget": {"trials": 3, "seeds": 3}, "resources": {"concurrency": 1}}
-    study = search(spec(csv, loop, "laplace", **budget), listeners=(), progress=False)
+    # Noise about as large as the gradients, so that something is found, and not the same with every seed.
+    noise = {"name": "laplace", "space": {"scale": {"float": [0.003, 0.01]}}}
+    small = {"budget": {"trials": 3, "seeds": 3}, "resources": {"concurrency": 1}, "sampler": "random"}
+    study = search({**spec(csv, loop, "laplace", **small), "defense": noise}, listeners=(), progress=False)
     study.export("max-utility", tmp_path / "best.json")
     found = example(loop).main(str(tmp_path / "best.json"), str(csv))
     measured = load_config(tmp_path / "best.json").measured
@@ -63,7 +65,8 @@ def test_a_searched_and_exported_setting_gives_its_utility_and_leakage_again(
     assert all(error > 0 for error in errors)
     for here, searched, error in zip(found.objectives, measured.in_search, errors, strict=True):
         assert abs(here - searched) <= 2 * error
-    assert found.leakage > 0.1, "nothing of an attack that found nothing would drift"
+    assert found.leakage is not None
+    assert 0.1 < found.leakage < 0.95, "what finds nothing, or everything, does not drift"
     assert f"leakage {found.leakage:.4f}; in the search {measured.leakage:.4f}" in capsys.readouterr().out
 
 
