@@ -1,4 +1,4 @@
-"""Tables of a campaign on one data set: defenses ranked below caps of leakage, attacks by defense, failures, retired."""
+"""Tables of a campaign on one data set: defenses ranked below a leakage, attacks by defense, failures."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tune_vfl.statistics.leakage import Bounds, clipped, leakage_bounds, means_o
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from tune_vfl.statistics.arrays import Floats
+    from tune_vfl.statistics.arrays import Bools, Floats
 
 T = TypeVar("T")
 
@@ -78,11 +78,35 @@ def names_of(outcomes: Iterable[Outcome]) -> list[Name]:
 
 
 def advantages_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Floats:
-    """Return signed advantages ``(K, N, S)`` of ok outcomes, by :func:`names_of`."""
+    """Return signed advantages ``(K, N, S)`` of ok outcomes, by :func:`names_of`.
+
+    Settings of several defenses need not have met the same attacks, see :func:`stood_in`.
+    """
     by_name = [o.attackers for o in outcomes]
-    if not by_name:
+    if not by_name or not names:
         return np.empty((len(names), 0))
-    return np.asarray([_gains([scores[a] for scores in by_name], c) for a, c in names], dtype=np.float64)
+    met = np.asarray([[a in scores for scores in by_name] for a, _ in names])
+    gains = np.full((*met.shape, len(_values(outcomes[0]))), np.nan)
+    for k, (a, c) in enumerate(names):
+        if scores := [met_by[a] for met_by in by_name if a in met_by]:
+            gains[k, met[k]] = _gains(scores, c)
+    return stood_in(gains, met)
+
+
+def stood_in(gains: Floats, met: Bools) -> Floats:
+    """Put, in the place of an attack that a setting did not meet, the one of those it met that finds least in it.
+
+    So blocks have no holes, and what is made up is never the worst attack of a setting: its leakage stays that of the
+    attacks that it met.
+
+    Args:
+        gains: ``(K, N, S)``; what stands where an attack was not met is passed over.
+        met: ``(K, N)``, each setting at least one.
+    """
+    if met.all():
+        return gains
+    least = np.where(met, np.where(met[..., None], gains, 0.0).mean(-1), np.inf).argmin(0)
+    return np.where(met[..., None], gains, gains[least, np.arange(gains.shape[1])])
 
 
 def one_of(candidates: Mapping[str, T], name: str) -> T:
@@ -90,19 +114,22 @@ def one_of(candidates: Mapping[str, T], name: str) -> T:
     return candidates[name] if name in candidates else next(iter(candidates.values()))
 
 
-def certainties(outcomes: Sequence[Outcome], undefended: Outcome | None = None) -> list[Certainty]:
+def certainties(
+    outcomes: Sequence[Outcome], undefended: Outcome | None = None, gains: Floats | None = None
+) -> list[Certainty]:
     """Return how sure each of a study's settings is; what is usual for seeds is learned from all of them.
 
     Args:
         outcomes: ok ones, with the same seeds and attacks, without the undefended model.
         undefended: that model with these seeds and more; None where it is not known.
+        gains: what :func:`advantages_of` says of all their attacks, where it was asked already.
     """
     if not outcomes:
         return []
     if len(_values(outcomes[0])) < 2:
         return [Certainty(None, None, None, o.leakage or 0.0, False, _amplified(o)) for o in outcomes]
     names = names_of(outcomes)
-    gains = advantages_of(outcomes, names)
+    gains = advantages_of(outcomes, names) if gains is None else gains
     utility = utility_levels([_values(o) for o in outcomes], [] if undefended is None else _values(undefended))
     low, high = (clipped(end) for end in utility.interval(rows=[_rows(o) for o in outcomes]))
     utilities = list(zip(low.tolist(), high.tolist(), strict=True))
