@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from tune_vfl.evaluation.certainty import Interval
@@ -135,7 +137,26 @@ class Decision:
     changes: tuple[str, ...] = ()
     unexamined: tuple[str, ...] = ()
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data, as the decisions of ``tune-vfl/campaign/1`` hold it.
+
+        ``study``, ``number``, ``defense`` and ``params`` are those of what is to be deployed; ``study`` is None where
+        nothing is, and the others are left out.
+        """
+        chosen = self.setting
+        known = {} if chosen is None else {name: getattr(chosen, name) for name in ("number", "defense", "params")}
+        rest = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {"study": None if chosen is None else chosen.study, **known, **rest}
+
     @property
     def failing(self) -> tuple[Check, ...]:
         """The checks that do not hold."""
         return tuple(check for check in self.checks if not check.ok)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -165,7 +165,7 @@ class Bounds:
         if interval is None:
             return 0.0
         one, ninety = t_quantile([self.confidence, 0.95], again.seeds - 1 + PRIOR).tolist()
-        return float((interval[1] - interval[0]) / 2 * one / ninety
+        return float((interval[1] - interval[0]) / 2 * one / ninety)
 
     def _leakage_again(self, again: ConfirmedPoint) -> float:
         """Return the bound between, or beyond, the two that a confirmation says: of 90% and of 95%, one-sided."""

@@ -12,13 +12,13 @@ import numpy as np
 from tune_vfl.evaluation.certainty import Certainty, advantages_of, candidates_of, certainties, names_of, utility_levels
 from tune_vfl.ledger.compromise import scale_of
 from tune_vfl.ledger.trust import alone_of
-from tune_vfl.statistics import Own, own_levels, worst_levels
+from tune_vfl.statistics import Own, clipped, levels, own_levels, worst_levels
 from tune_vfl.statistics.intervals import FEWEST_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tune_vfl.evaluation.certainty import Name
+    from tune_vfl.evaluation.certainty import Interval, Name
     from tune_vfl.ledger.campaigns import CampaignRecord, Left
     from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
@@ -71,6 +71,12 @@ class Block:
     def levels(self) -> Estimate:
         """The utilities' levels, with what the undefended model's further seeds say."""
         return utility_levels(self.utilities, values_of(self.undefended))
+
+    @cached_property
+    def found(self) -> tuple[Floats, Floats]:
+        """``(K, N)`` what each attack finds, signed, and half of its 90% interval; only of a block that is certain."""
+        each = [levels(x) for x in self.gains]
+        return np.stack([e.mean for e in each]), np.stack([e.half_width() for e in each])
 
     @cached_property
     def sure(self) -> list[Certainty]:
@@ -173,6 +179,22 @@ class SideBySide:
         for block in self.blocks:
             found |= dict(zip(block.rows.tolist(), block.sure, strict=True))
         return [found[i] for i in range(len(self.rows))]
+
+    def advantage_interval(self, i: int, attacker: str) -> Interval | None:
+        """Return the 90% interval of what one attacker finds in one setting; None where seeds cannot say.
+
+        Args:
+            i: the setting's place.
+            attacker: its attack, with several passive parties ``ATTACK/PARTY``.
+        """
+        block = next(b for b in self.blocks if i in b.rows)
+        if not block.certain or not block.names:
+            return None
+        mean, half = block.found
+        place = int(np.flatnonzero(block.rows == i)[0])
+        best = max((k for k, (a, _) in enumerate(block.names) if a == attacker), key=lambda k: mean[k, place])
+        low, high = clipped([mean[best, place] - half[best, place], mean[best, place] + half[best, place]]).tolist()
+        return low, high
 
     @cached_property
     def own(self) -> tuple[Own, Own] | None:
