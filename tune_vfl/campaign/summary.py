@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.describing import Describer
 from tune_vfl.campaign.joint import joint_of
+from tune_vfl.campaign.words import sentences
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.machine.places import named_uri
 from tune_vfl.metrics import pareto
@@ -31,7 +32,7 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
 
     Returns:
         ``front``: the joint fronts of its data sets, each by falling utility. ``decisions``: by data set, see
-        :meth:`tune_vfl.campaign.decide.Decision.plain`. ``checks``: of all data sets; with several they carry the name
+        :meth:`tune_vfl.campaign.decide.Decision.plain`, and ``says``, the same in sentences. ``checks``: of all data sets; with several they carry the name
         of theirs.
     """
     joints = {dataset: joint_of(campaign, dataset) for dataset in campaign.datasets}
@@ -50,7 +51,7 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
         "trials": {"asked": campaign.trials, "counted": sum(len(part.counted) for part in campaign.studies)},
         "front": [point for joint in joints.values() for point in front_of(joint)],
         "hypervolume": {dataset: joint.hypervolume for dataset, joint in joints.items()},
-        "decisions": {dataset: decision.plain() for dataset, decision in decided.items()},
+        "decisions": {dataset: {**d.plain(), "says": sentences(d)} for dataset, d in decided.items()},
         "retired": dict(campaign.retired),
         "skipped": [{"study": s.study, "attack": s.attack, "problems": list(s.problems)} for s in campaign.skipped],
         "checks": checks,
