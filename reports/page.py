@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing but itself, figures and tables, for a campaign or for studies side by side."""
+"""The report: one page that needs nothing but itself, figures and tables, of a campaign or of studies side by side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from reports import words
 from reports.confirmed import sections as confirmed_sections
 from reports.gathered import gather
 from reports.looks import COLORS, DARK, SIGNS
@@ -19,6 +18,7 @@ from reports.rows import study_rows
 from reports.sections import Section, frames, section
 from reports.story import options
 from reports.tables import tables, write_tables
+from tune_vfl.campaign import phrases as words
 from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord
@@ -43,7 +43,8 @@ def write_report(
     earlier report are replaced; files that are not part of a report stay.
 
     Args:
-        given: a campaign, several, or one or more studies to lay side by side; finished or not, with a front or without.
+        given: a campaign, several, or one or more studies to lay side by side; finished or not, with a front or
+            without.
         out: the folder.
         refreshing: for the page of a search that runs: it reloads itself while trials are owed, and leaves out what
             takes long to compute.
@@ -93,9 +94,7 @@ def _laid(
 
 def _write(campaign: CampaignRecord, command: Callable[[str], str], folder: Path, *, refreshing: bool) -> None:
     alone = len(campaign.datasets) == 1
-    found = [
-        section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))
-    ]
+    found = [section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))]
     (folder / "figures").mkdir()
     for drawn in [d for s in found for d in (s.frontier, s.growth)]:
         for name, content in drawn.files.items():
