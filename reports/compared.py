@@ -200,20 +200,20 @@ def cost_table(data: Gathered) -> Table:
     for part in data.campaign.studies:
         ended = [t.outcome.seconds for t in part.ok]
         train, attack = (_mean([s[kind] for s in ended if kind in s]) for kind in ("train", "attack"))
-        hours = sum((t.finished - t.started).total_seconds() for t in part.trials) / 3600
+        minutes = sum((t.finished - t.started).total_seconds() for t in part.trials) / 60
         cost = data.campaign.costs.get(part.name)
         name = data.names.called[part.name]
         counted = len(part.counted)
         times = "–" if cost is None else f"{cost:.2f}"
-        cells = (name, times, str(counted), words.score(train, digits=1), words.score(attack, digits=1), f"{hours:.2f}")
+        cells = (name, times, str(counted), words.score(train, digits=1), words.score(attack, digits=1), f"{minutes:.1f}")
         rows.append(Row(cells))
         head = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
-        records.append({**head, "trials": counted, "train_seconds": train, "attack_seconds": attack, "hours": hours})
+        records.append({**head, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes})
     note = (
         "Cost: the CPU of a training over that of the undefended one, measured alone; – where it was not measured. "
-        "Seconds: of a mean trial with all its seeds. Hours: of all trials, which may have run side by side."
+        "Seconds: of a mean trial with all its seeds. Minutes: of all trials, which may have run side by side."
     )
-    head = ("defense ", "cost", "trials", "training s", "attacks s", "hours")
+    head = ("defense ", "cost", "trials", "training s", "attacks s", "minutes")
     return Table("cost", head, tuple(rows), note, pd.DataFrame(records))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from importlib.resources import files
@@ -144,6 +145,7 @@ def render(
     environment = Environment(
         loader=FunctionLoader(_own), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["coded"] = _coded
     helpers = {"score": words.score, "count": words.count, "setting": words.setting, "metric_of": words.metric}
     environment.globals.update(**helpers, options=options, sentences=sentences)
     single = campaign.studies[0] if len(campaign.studies) == 1 else None
@@ -184,6 +186,13 @@ def _embedded(data: Any) -> str:
     """Return data as JSON that cannot end the script that holds it."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _coded(text: str) -> Any:
+    """Return a sentence for the page, with what stands between backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
 
 
 def _own(name: str) -> str:
