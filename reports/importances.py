@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 FEWEST = 12
 """Settings below which importances are chance."""
-MOST = 100
-"""Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take the page's time."""
+MOST = 60
+"""Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take time."""
 _TREES = 16
 
 

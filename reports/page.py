@@ -184,8 +184,17 @@ def _figures(found: Sequence[Section]) -> dict[str, Any]:
 
 def _embedded(data: Any) -> str:
     """Return data as JSON that cannot end the script that holds it."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_short(data), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _short(value: Any) -> Any:
+    """Return data with six digits a number: what a figure can show, in half of the bytes."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {k: _short(v) for k, v in value.items()}
+    return [_short(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _coded(text: str) -> Any:

@@ -26,7 +26,7 @@ def headline(decision: Decision) -> str:
 
 
 def sentences(decision: Decision) -> list[str]:
-    """Return the whole answer, the headline first, a sentence an item; checks, changes and gaps have lists of theirs."""
+    """Return the whole answer, the headline first, a sentence an item; checks, changes and gaps stand elsewhere."""
     found = [headline(decision)]
     if decision.setting is not None:
         found += [f"It is {decision.why}.", *_told(decision, decision.setting), *_others(decision)]
@@ -46,10 +46,9 @@ def reliability(decision: Decision) -> str:
     """Say whether the numbers can be trusted."""
     failing = decision.failing
     if failing:
-        return (
-            f"{count(len(failing), 'check')} of {len(decision.checks)} {'fails' if len(failing) == 1 else 'fail'}: "
-            + ("; ".join(check.says for check in failing) + ".")
-        )
+        fail = "fails" if len(failing) == 1 else "fail"
+        says = "; ".join(check.says for check in failing)
+        return f"{len(failing)} of {count(len(decision.checks), 'check')} {fail}: {says}."
     return f"All {len(decision.checks)} checks hold." if decision.checks else "Nothing was checked."
 
 
