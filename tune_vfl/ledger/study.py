@@ -39,6 +39,7 @@ class Study:
 
     def __init__(self, name: str, storage: str | None = None, *, stopped: bool = False) -> None:
         self.name = name
+        self.storage = storage
         self.stopped = stopped
         self._ledger: HeldStudy = open_to_read(name, storage)
 
@@ -47,6 +48,7 @@ class Study:
         """Return the study of a ledger that is open already, and that somebody else closes."""
         study = cls.__new__(cls)
         study.name, study.stopped, study._ledger = ledger.study.name, stopped, ledger
+        study.storage = ledger.place.url
         return study
 
     @classmethod
