@@ -12,7 +12,7 @@ from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.confirmation.table import Table
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.confirmations import records_of
-from tune_vfl.search.searcher import undefended
+from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

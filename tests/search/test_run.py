@@ -92,7 +92,7 @@ class Broken:
     def __init__(self):
         self.told = 0
 
-    def on_trials(self, records):
+    def on_trials(self, study, records):
         self.told += len(records)
         raise RuntimeError("the tracking server is away")
 
@@ -107,7 +107,7 @@ class Listening:
     def __init__(self):
         self.trials, self.studies = [], []
 
-    def on_trials(self, records):
+    def on_trials(self, study, records):
         self.trials += [record.number for record in records]
 
     def on_study(self, record):

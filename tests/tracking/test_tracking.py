@@ -201,7 +201,7 @@ def test_trial_by_trial_ends_as_a_sync_does(home):
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
     for trial in record.trials:
-        recorder.on_trials([trial])
+        recorder.on_trials(record.name, [trial])
     recorder.on_study(record)
     live = frozen()
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
@@ -213,10 +213,10 @@ def test_the_front_is_followed_during_the_search_but_seldom(home, monkeypatch):
     record = made_up_study()
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    recorder.on_trials([record.ok[0]])
+    recorder.on_trials(record.name, [record.ok[0]])
     assert runs_of(record.name, FRONT) == []
     recorder._next_update_at = 0.0
-    recorder.on_trials([record.ok[1]])
+    recorder.on_trials(record.name, [record.ok[1]])
     found = sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT))
     assert found == front_of(replace(record, trials=record.ok[:2]))
 
@@ -224,7 +224,7 @@ def test_the_front_is_followed_during_the_search_but_seldom(home, monkeypatch):
 def test_trials_told_before_the_study_are_not_lost(home):
     record = made_up_study(4)
     recorder = Recorder(record.name)
-    recorder.on_trials([record.ok[-1]])
+    recorder.on_trials(record.name, [record.ok[-1]])
     recorder.on_study(replace(record, trials=record.trials[:-1]))
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
@@ -309,7 +309,7 @@ def test_a_resumed_study_goes_on_where_it_was(home):
     recorder = Recorder(record.name)
     recorder.sync(replace(record, trials=record.trials[:12], waiting=15))
     for trial in record.trials[12:]:
-        recorder.on_trials([trial])
+        recorder.on_trials(record.name, [trial])
     recorder.on_study(record)
     assert sorted(trial_runs()) == [t.number for t in record.counted]
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
@@ -337,10 +337,10 @@ def test_trials_wait_while_the_server_is_away(home, away):
     record = made_up_study(6)
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    recorder.on_trials(record.trials[:-1])
+    recorder.on_trials(record.name, record.trials[:-1])
     away["away"] = False
     recorder._retry_at = 0.0
-    recorder.on_trials(record.trials[-1:])
+    recorder.on_trials(record.name, record.trials[-1:])
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
 
@@ -348,7 +348,7 @@ def test_a_server_that_comes_back_for_the_end_gets_everything(home, away):
     record = made_up_study(6)
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    recorder.on_trials(record.trials)
+    recorder.on_trials(record.name, record.trials)
     away["away"] = False
     recorder.on_study(record)
     live = frozen()
@@ -361,9 +361,9 @@ def test_a_server_that_is_away_at_the_end_is_mended_from_the_ledger(home, away, 
     away["away"] = False
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    recorder.on_trials(record.trials[:4])
+    recorder.on_trials(record.name, record.trials[:4])
     away["away"], recorder._runs = True, None
-    recorder.on_trials(record.trials[4:])
+    recorder.on_trials(record.name, record.trials[4:])
     recorder.on_study(record)
     assert "'tune-vfl doctor --repair' writes what is missing" in caplog.text
     away["away"] = False
@@ -399,7 +399,7 @@ def test_a_database_that_fails_half_way_does_not_stop_a_search(home, monkeypatch
 
     with monkeypatch.context() as broken:
         broken.setattr(f"tune_vfl.tracking.database.{moment}", fail)
-        recorder.on_trials(record.trials[4:5])
+        recorder.on_trials(record.name, record.trials[4:5])
     recorder.on_study(record)
     assert {r.info.status for r in runs_of(record.name)} == {"FINISHED", "FAILED"}
     assert sorted(trial_runs()) == [t.number for t in record.counted]

@@ -125,7 +125,7 @@ def test_a_server_holds_what_a_database_does_and_nothing_of_its_own_is_printed(
 
     for uri in (server, other):
         recorder = Recorder(record.name, uri)
-        recorder.on_trials(record.trials[:5])
+        recorder.on_trials(record.name, record.trials[:5])
         recorder.on_study(record)
         assert recorder.left() == ""
     assert visible(server) == visible(other)

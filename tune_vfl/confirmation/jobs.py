@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.ledger.confirmations import UNDEFENDED, SeedRecord
 from tune_vfl.ledger.joint import Setting
 from tune_vfl.search.packs import LANES, shortened
-from tune_vfl.search.searcher import undefended
+from tune_vfl.search.undefended import undefended
 from tune_vfl.spec.cell import Cell, References
 from tune_vfl.spec.study import Training
 

@@ -11,7 +11,8 @@ from tune_vfl.ledger.confirmations import UNDEFENDED, records_of
 from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
 from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.searcher import HUNG, undefended
+from tune_vfl.search.part import HUNG
+from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -117,19 +117,22 @@ def one_of(candidates: Mapping[str, T], name: str) -> T:
     return candidates[name] if name in candidates else next(iter(candidates.values()))
 
 
-def certainties(outcomes: Sequence[Outcome], undefended: Outcome | None = None) -> list[Certainty]:
+def certainties(
+    outcomes: Sequence[Outcome], undefended: Outcome | None = None, gains: Floats | None = None
+) -> list[Certainty]:
     """Return how sure each of a study's settings is; what is usual for seeds is learned from all of them.
 
     Args:
         outcomes: ok ones, with the same seeds and attacks, without the undefended model.
         undefended: that model with these seeds and more; None where it is not known.
+        gains: what :func:`advantages_of` says of all their attacks, where it was asked already.
     """
     if not outcomes:
         return []
     if len(_values(outcomes[0])) < 2:
         return [Certainty(None, None, None, o.leakage or 0.0, False, _amplified(o)) for o in outcomes]
     names = names_of(outcomes)
-    gains = advantages_of(outcomes, names)
+    gains = advantages_of(outcomes, names) if gains is None else gains
     utility = utility_levels([_values(o) for o in outcomes], [] if undefended is None else _values(undefended))
     low, high = (clipped(end) for end in utility.interval(rows=[_rows(o) for o in outcomes]))
     utilities = list(zip(low.tolist(), high.tolist(), strict=True))

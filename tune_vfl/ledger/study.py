@@ -49,9 +49,21 @@ class Study:
         study.name, study.stopped, study._ledger = ledger.study.name, stopped, ledger
         return study
 
+    @classmethod
+    def reading(cls, held: HeldStudy) -> Study:
+        """Return the study that was opened already, to be read."""
+        study = cls.__new__(cls)
+        study.name, study.stopped, study._ledger = held.study.name, False, held
+        return study
+
     def record(self) -> StudyRecord:
         """Return the study as it stands in the ledger."""
         return self._ledger.record()
+
+    @property
+    def campaign(self) -> str:
+        """The campaign that it is a part of; empty for a lone study."""
+        return self._ledger.study.campaign
 
     def overdue(self) -> list[int]:
         """Return the numbers of running trials that take longer than the study allows them."""

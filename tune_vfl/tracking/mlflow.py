@@ -71,8 +71,14 @@ class Recorder:
         """Pickle the names only: the copy connects anew, and is given the study again by ``on_study``."""
         return Recorder, (self.experiment, self.uri)
 
-    def on_trials(self, records: Sequence[TrialRecord]) -> None:
-        """Record finished trials. Before the first ``on_study`` or ``sync`` they are only remembered."""
+    def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
+        """Record finished trials. Before the first ``on_study`` or ``sync`` they are only remembered.
+
+        Raises:
+            ValueError: when they are another study's.
+        """
+        if study != self.experiment:
+            raise ValueError(f"expected trials of {self.experiment!r}, got some of {study!r}")
         new = {record.number: record for record in records}
         self._trials.update(new)
         self._unsent.update(new)
