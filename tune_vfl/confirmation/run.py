@@ -23,7 +23,6 @@ from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.part import HUNG
 from tune_vfl.search.room import room_of
 from tune_vfl.search.runner import Work
 

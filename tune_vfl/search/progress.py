@@ -120,6 +120,7 @@ class ProgressReport:
     def __init__(self, name: str, records: Sequence[StudyRecord], stream: TextIO | None = None) -> None:
         self.progress = RunProgress(records)
         self._name = name
+        self._said: set[str] = set()
         self._stream = stream or sys.stderr
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
@@ -145,13 +146,16 @@ class ProgressReport:
         self._show()
 
     def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
-        """Say what the undefended model does."""
+        """Say what the undefended model does, once where several sets of attacks find the same of it."""
         of = f" ({self.progress.dataset_of[studies[0]]})" if len(set(self.progress.dataset_of.values())) > 1 else ""
         if outcome.outcome == "ok":
             utility, leakage = outcome.objectives
-            self.say(f"without defense{of}: utility {utility:.4f}, leakage {leakage:.4f}")
+            said = f"without defense{of}: utility {utility:.4f}, leakage {leakage:.4f}"
         else:
-            self.say(f"without defense{of}: {outcome.outcome} ({outcome.reason})")
+            said = f"without defense{of}: {outcome.outcome} ({outcome.reason})"
+        if said not in self._said:
+            self._said.add(said)
+            self.say(said)
 
     def say(self, message: str) -> None:
         """Write a line of its own."""

@@ -36,8 +36,6 @@ def _record(experiment: str, records: Sequence[StudyRecord]) -> None:
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        recorder = Recorder(experiment, records[0].spec.tracking)
-        for record in records:
-            recorder.on_study(record)
+        Recorder(experiment, records[0].spec.tracking).sync(records)
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
