@@ -125,7 +125,7 @@ def test_an_unknown_constraint_is_answered_with_the_known_ones(study: Study) -> 
 
 def test_confirming_is_the_verb_s(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(confirming, "confirm_study", lambda *a, **k: asked.append((a, k)))
+    monkeypatch.setattr(confirming, "confirm_named", lambda *a, **k: asked.append((a, k)))
     study.confirm(seeds=4)
     assert asked == [(("study",), {"seeds": 4, "adaptive": 0.0, "storage": None})]
 

@@ -32,8 +32,8 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
 
     Returns:
         ``front``: the joint fronts of its data sets, each by falling utility. ``decisions``: by data set, see
-        :meth:`tune_vfl.campaign.decide.Decision.plain`, and ``says``, the same in sentences. ``checks``: of all data sets; with several they carry the name
-        of theirs.
+        :meth:`tune_vfl.campaign.decide.Decision.plain`, and ``says``, the same in sentences. ``checks``: of all data
+        sets; with several they carry the name of theirs.
     """
     joints = {dataset: joint_of(campaign, dataset) for dataset in campaign.datasets}
     decided = {dataset: decide(campaign, joint) for dataset, joint in joints.items()}

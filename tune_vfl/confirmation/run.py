@@ -71,8 +71,8 @@ def confirm(
         work: the trainable, where it is not the real one.
 
     Raises:
-        StudyError: when there is no such study, none of its trials ended ok, it is measured in another way than studies
-            are today, or another process runs it.
+        StudyError: when there is nothing of this name, none of its trials ended ok, it is measured in another way than
+            studies are today, or another process runs it.
         UsageError: for fewer than 1 seed.
         KeyboardInterrupt: after Ctrl-C before anything runs, after a second one, and after SIGTERM; what was finished
             is kept.

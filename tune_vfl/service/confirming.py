@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from tune_vfl.confirmation import Confirmed
 
 
-def confirm_study(name: str, *, seeds: int = 10, adaptive: float = 0.0, storage: str | None = None) -> Confirmed:
+def confirm_named(name: str, *, seeds: int = 10, adaptive: float = 0.0, storage: str | None = None) -> Confirmed:
     """Confirm a study or a campaign; its runs in MLflow and their report follow.
 
     Arguments and errors: see ``confirmation.confirm``.
 
     Raises:
-        StudyError: when there is no such study, or nothing of it to confirm.
+        StudyError: when there is nothing of this name, or nothing of it to confirm.
     """
     from tune_vfl.confirmation import confirm
 

@@ -100,9 +100,9 @@ class Asked(ABC):
         Raises:
             StudyError: when there is nothing to confirm, or another process runs it.
         """
-        from tune_vfl.service.confirming import confirm_study
+        from tune_vfl.service.confirming import confirm_named
 
-        return confirm_study(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
+        return confirm_named(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
 
     def __repr__(self) -> str:
         """Say what it is of, and how far it is."""
