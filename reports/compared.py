@@ -60,10 +60,10 @@ def front_table(data: Gathered) -> Table:
         what = words.setting(point.params, names.moved[point.study])
         marks = [m for m, holds in (("recommended", is_chosen), ("confirmed", point.confirmed)) if holds]
         setting = what if lone else f"{names.called[point.study]} {what}"
-        cells = (setting, point.name, utility, kept, leakage, _worst(outcome), f"{point.chance:.0%}", ", ".join(marks))
+        cells = (setting, utility, kept, leakage, _worst(outcome), f"{point.chance:.0%}", ", ".join(marks), point.name)
         rows.append(Row(cells, "chosen" if is_chosen else ""))
         records.append(_front_record(point, recommended=is_chosen))
-    head = ("setting ", "trial ", metric, "gain kept", "leakage", "strongest attack ", "on the front", " ")
+    head = ("setting ", metric, "gain kept", "leakage", "strongest attack ", "on the front", " ", "--select ")
     note = (
         "Means over seeds; in parentheses 90% intervals. Gain kept: the share of what the federation adds to the label party's "
         "own model. Leakage: the largest advantage of all attacks over the best guess that needs no vertical federated "
@@ -76,10 +76,10 @@ def _reference_rows(data: Gathered) -> Iterator[Row]:
     found = data.found
     if found.undefended is not None:
         utility, leakage, kept = _texts(data, found.undefended, found.undefended_sure)
-        yield Row(("undefended", "", utility, kept, leakage, _worst(found.undefended), "", ""), "reference")
+        yield Row(("undefended", utility, kept, leakage, _worst(found.undefended), "", "", ""), "reference")
     if found.alone is not None:
         own = words.span(found.alone.utility, found.alone.interval)
-        yield Row(("the label party alone", "", own, "0%", "–", "", "", ""), "reference")
+        yield Row(("the label party alone", own, "0%", "–", "", "", "", ""), "reference")
 
 
 def _texts(data: Gathered, outcome: Outcome, sure: Certainty | None) -> tuple[str, str, str]:

@@ -90,7 +90,7 @@ def _view(found: Joint, metric: str) -> tuple[Span, Span, tuple[str, ...]]:
     core, least = min(u[0] for u, _ in matter), min([*utilities, 1.0])
     floors = [f for f in (found.alone.utility if found.alone else None, found.reference[0]) if f is not None]
     for floor in floors:
-        if floor < core and core - floor <= top - core:
+        if floor < core and core - floor <= (top - core) / 2:
             core = floor
     crowded = top - core < (top - least) / 2
     y = room([core if crowded else min(core, least), top], SHARE)

@@ -89,6 +89,7 @@ def _study(record: StudyRecord) -> Study:
     names = _varied(record)
     ranks = standing(record).ranks
     trials = sorted(record.ok, key=lambda t: (ranks[t.number], t.number))[:MOST]
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     domains = {name: _domain([t.params[name] for t in trials if name in t.params]) for name in names}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that metric names are new

@@ -34,7 +34,11 @@
       if (a.name) a.text = a.name;
       if (a.font) a.font.size = Math.min(a.font.size || 12, 11);
     });
-    ["xaxis", "yaxis"].forEach(function (axis) { if (layout[axis]) layout[axis].nticks = 5; });
+    ["xaxis", "yaxis"].forEach(function (axis) {
+      if (!layout[axis]) return;
+      layout[axis].nticks = 5;
+      if (layout[axis].title) layout[axis].title.text = layout[axis].title.text.replace(/:[^(]*/, " ");
+    });
     return figure;
   }
 

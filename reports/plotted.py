@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from reports.looks import COLORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from reports.figure import Axis, Figure, Label, Line, Mark, Marks, Span
 
@@ -46,9 +46,8 @@ def plotly_dict(figure: Figure, command: str = "") -> dict[str, Any]:
         "hoverlabel": {"align": "left", "bgcolor": CARD, "bordercolor": SOFT, "font": {"color": INK, "size": 13}},
         "xaxis": _axis(figure.x),
         "yaxis": _axis(figure.y),
-        "annotations": [*(_label(label, figure.x.limits) for label in figure.labels), *_beyond(figure.beyond)],
+        "annotations": [_label(label, figure.x.limits) for label in figure.labels if label.weight != "plain"],
     }
-    layout["annotations"] = [a for a in layout["annotations"] if a]
     return {"data": data, "layout": layout}
 
 
@@ -168,23 +167,14 @@ def _bars(group: Marks) -> list[dict[str, Any]]:
 
 
 def _label(label: Label, across: Span) -> dict[str, Any]:
-    """Return the note beside a point; plain labels are left to the pointer."""
-    if label.weight == "plain":
-        return {}
+    """Return the note beside a point or on a line."""
     here = {"x": label.x, "y": label.y, "text": _escaped(label.text), "font": {"size": 13, "color": INK}}
     if label.weight == "line":
-        return {**here, "showarrow": False, "xanchor": "right", "yanchor": "bottom", "font": {"size": 12, "color": SOFT}}
-    # Nothing lies to the upper left of a front; what stands far to the right has its text on the left.
+        return {**here, "showarrow": False, "xanchor": "right", "yanchor": "top", "font": {"size": 12, "color": SOFT}}
+    # Nothing lies above a front; what stands far to the right has its text on the left.
     right = label.x > (across[0] + across[1]) / 2
-    away = {"ax": -14 if right else 26, "ay": 34, "xanchor": "right" if right else "left"}
     name = label.text.partition(":")[0]  # what a narrow drawing has room for
+    up = label.text != name
+    away = {"ax": -16 if right else 20, "ay": -40 if up else 34, "xanchor": "right" if right else "left"}
     text = f"<b>{here['text']}</b>" if label.text != name else here["text"]
     return {**here, "text": text, "name": name, "arrowcolor": SOFT, "arrowwidth": 1, "arrowhead": 0, "standoff": 9, **away}
-
-
-def _beyond(said: Sequence[str]) -> list[Mapping[str, Any]]:
-    if not said:
-        return []
-    corner = {"xref": "paper", "yref": "paper", "x": 1, "y": 0, "xanchor": "right", "yanchor": "bottom"}
-    font = {"size": 12, "color": SOFT}
-    return [{"text": "↓ " + "<br>↓ ".join(said), "showarrow": False, "align": "right", "font": font, **corner}]

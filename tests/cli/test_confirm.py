@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.helpers.contests import answered as answer_to
 from tests.helpers.contests import played, searched
 from tune_vfl.confirmation import Confirmed
-from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.ledger.confirmations import ConfirmedPoint
@@ -65,9 +65,8 @@ def test_a_study_of_another_measure_is_refused(run: Run) -> None:
 
 def answered(ledger: Ledger, *, noise: float = 0.02) -> Confirmation:
     """Confirm without Ray, and keep the answer."""
-    contest = Contest.of(ledger.record(), 4)
-    held = played(contest, noise=noise)
-    answer = answer_of(contest, contest.plan(held), held)
+    contest = Contest.of([ledger.record()], 4)
+    answer = answer_to(contest, played(contest, noise=noise))
     ledger.confirmations.set_answer(answer)
     return answer
 
@@ -144,7 +143,7 @@ def test_stopped_is_130_and_what_could_not_be_measured_is_3(
     monkeypatch.setattr(confirming, "confirm_study", lambda *_, **__: Confirmed(None, {}, 7))
     code, out, _ = run("confirm", "study", "--json")
     assert (code, out) == (130, "")
-    failed = Confirmed(ended.answer, {3: "RuntimeError: broken"})
+    failed = Confirmed(ended.answer, {("study", 3): "RuntimeError: broken"})
     monkeypatch.setattr(confirming, "confirm_study", lambda *_, **__: failed)
     code, out, _ = run("confirm", "study", "--json")
     assert code == 3

@@ -160,8 +160,8 @@ def test_a_worker_that_dies_costs_a_retry_and_a_setting_that_kills_workers_is_le
     ended = go(exit_once=str(tmp_path / "died"), exit_above=0.95)
     assert ended.answer is not None
     last = len(SCALES) - 1
-    assert set(ended.failed) == {last}
-    assert "its worker process died 3 times" in ended.failed[last]
+    assert set(ended.failed) == {("study", last)}
+    assert "its worker process died 3 times" in ended.failed["study", last]
     assert {n for n, _ in kept()} >= {UNDEFENDED, 0, 1}
     assert next(p for p in ended.answer.points if p.number == last).outcome == "error"
     assert f"confirm study: trial {last} could not be measured" in capfd.readouterr().err
@@ -177,8 +177,8 @@ def test_a_setting_that_hangs_in_compiled_code_is_left_out_in_its_time(monkeypat
     searched(budget={"trial_minutes": 0.02}).close()
     ended = go(seeds=1, hang_above=0.95)
     assert ended.answer is not None
-    assert set(ended.failed) == {len(SCALES) - 1}
-    assert "stuck in compiled code" in ended.failed[len(SCALES) - 1]
+    assert set(ended.failed) == {("study", len(SCALES) - 1)}
+    assert "stuck in compiled code" in ended.failed["study", len(SCALES) - 1]
 
 
 def test_what_raises_is_left_out_and_what_diverges_is_kept_as_that() -> None:
@@ -189,7 +189,7 @@ def test_what_raises_is_left_out_and_what_diverges_is_kept_as_that() -> None:
     last = len(SCALES) - 1
     assert ends[last] == "error"
     assert ends[last - 1] == "diverged"
-    assert set(ended.failed) == {last}
+    assert set(ended.failed) == {("study", last)}
     assert not any(n == last for n, _ in kept())
 
 

@@ -157,7 +157,8 @@ def test_an_old_study_is_not_compared_with_one_of_today(sample: Path, tmp_path: 
 
 @pytest.mark.usefixtures("old_home")
 def test_an_old_tracking_database_is_read_and_not_doubled(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Recorder, "_attach", lambda *_: None)  # the report, which is no part of the database
+    # The report is no part of the database.
+    monkeypatch.setattr("tune_vfl.tracking.attached.attach", lambda *_: None)
     record, before = Ledger.open("sample").record(), runs()
     numbers = [int(tags[payload.TRIAL]) for *_, tags in before.values() if payload.TRIAL in tags]
     assert sorted(numbers) == [t.number for t in record.trials]
@@ -165,5 +166,5 @@ def test_an_old_tracking_database_is_read_and_not_doubled(sample: Path, monkeypa
         if payload.TRIAL in tags and (outcome := record.trials[int(tags[payload.TRIAL])].outcome).utility:
             assert metrics["utility"] == outcome.utility.mean
             assert metrics["leakage"] == outcome.leakage
-    Recorder("sample").sync(record)
+    Recorder("sample").sync([record])
     assert runs() == before

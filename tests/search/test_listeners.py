@@ -33,6 +33,9 @@ class Slow:
             self.todo -= 1
         self.told.append("study")
 
+    def on_end(self):
+        self.told.append("end")
+
     def left(self):
         return f"{self.todo} left" if self.todo else ""
 
@@ -47,6 +50,7 @@ def test_trials_that_pile_up_are_told_together_and_in_order():
         dispatcher.on_trial("study", RECORD.trials[5])
         slow.may_begin.set()
     assert slow.told[0] == "study"
+    assert slow.told.pop() == "end"
     told = [entry for entry in slow.told if entry != "study"]
     assert [number for _, numbers in told for number in numbers] == list(range(6))
     assert len(told) <= 4
@@ -59,6 +63,7 @@ def test_trials_of_several_studies_are_told_study_by_study_each_in_its_order():
         for number, trial in enumerate(RECORD.trials):
             dispatcher.on_trial(("one", "other")[number % 2], trial)
         slow.may_begin.set()
+    assert slow.told.pop() == "end"
     numbers = {"one": [], "other": []}
     for study, told in slow.told:
         numbers[study] += told
@@ -72,7 +77,7 @@ def test_the_end_waits_as_long_as_a_listener_gets_on(monkeypatch, capsys):
     dispatcher = Dispatcher([slow], patience=0.2)
     dispatcher.on_study(RECORD)
     dispatcher.close()
-    assert slow.told == ["study"]
+    assert slow.told == ["study", "end"]
     said = capsys.readouterr().err
     assert " left; after Ctrl-C 'tune-vfl doctor --repair' writes the rest" in said
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.records import StudyRecord
 
 
@@ -20,6 +22,40 @@ class Left:
     study: str
     attack: str | None
     problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        what = self.study if self.attack is None else f"attack {self.attack} in {self.study}"
+        return f"{what}: {'; '.join(self.problems)}"
+
+
+@dataclass(frozen=True)
+class PlannedCampaign:
+    """What a spec asks for, ready to be run; a lone study is a campaign of one part that has its name.
+
+    Attributes:
+        name: of the campaign.
+        spec: as the user gave it, settings laid over it.
+        studies: the parts that can be run, in the order of the spec, each with its share of the trials.
+        skipped: what cannot be, and why.
+        trials: how many finished trials all parts are to have together.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    studies: tuple[PlannedStudy, ...]
+    skipped: tuple[Left, ...] = ()
+    trials: int = 0
+
+    @classmethod
+    def of(cls, study: PlannedStudy) -> PlannedCampaign:
+        """Return a lone study as a campaign."""
+        spec = study.spec.model_dump(mode="json", exclude_unset=True)
+        return cls(study.name, spec, (study,), trials=study.spec.budget.trials)
+
+    @property
+    def lone(self) -> bool:
+        """Whether it is one study under its own name, of no campaign or run alone."""
+        return len(self.studies) == 1 and self.studies[0].name == self.name
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
+    from tune_vfl.ledger.campaigns import PlannedCampaign
     from tune_vfl.ledger.database import LedgerStorage
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
@@ -82,6 +83,26 @@ class Ledger(HeldStudy):
         """
         storage = place.open(lease)
         return cls(place, storage, *opening.create_or_open(storage, study.as_held()), lease)
+
+    @classmethod
+    def of_campaign(cls, campaign: PlannedCampaign, place: LedgerStorage, lease: Lease) -> list[Ledger]:
+        """Open all studies of a campaign, or make them; a lone study is one of one part.
+
+        Args:
+            campaign: what they are of.
+            place: the database.
+            lease: the campaign's.
+
+        Raises:
+            StudyError: when a name is taken by something else; nothing is written then.
+            UnreachableError: when the database does not answer.
+        """
+        storage = place.open(lease)
+        opening.refuse_others(storage, campaign.studies)
+        if not campaign.lone:
+            opening.keep_campaign(storage, campaign)
+        opened = [opening.create_or_open(storage, study.as_held()) for study in campaign.studies]
+        return [cls(place, storage, study_id, study, lease) for study_id, study in opened]
 
     @classmethod
     def open(cls, name: str, storage: str | None = None, lease: Lease | None = None) -> Ledger:

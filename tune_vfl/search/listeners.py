@@ -32,6 +32,9 @@ class Listener(Protocol):
     def on_study(self, record: StudyRecord) -> None:
         """A study as it stands: at the start of a run, when its baseline is known, and at the end."""
 
+    def on_end(self) -> None:
+        """The run is over: what was told is all that there is for now."""
+
     def left(self) -> str:
         """Say what is still to be copied of what was told, empty for nothing; asked from another thread."""
 
@@ -120,6 +123,7 @@ class Dispatcher:
                 self._tell(methodcaller("on_trials", study, tuple(waiting)))
             trials.clear()
             if event is None:
+                self._tell(methodcaller("on_end"))
                 return
             if not isinstance(event, tuple):
                 self._tell(methodcaller("on_study", event))

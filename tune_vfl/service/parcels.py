@@ -47,6 +47,6 @@ def _show(record: StudyRecord) -> None:
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        Recorder(record.name, record.spec.tracking).sync(record)
+        Recorder(record.name, record.spec.tracking).sync([record])
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")

@@ -55,7 +55,7 @@ def _repair_one(name: str, storage: str | None) -> Check:
             try:
                 recovered = ledger.recover()
                 record = ledger.record()
-                Recorder(name, record.spec.tracking).sync(record)
+                Recorder(name, record.spec.tracking).sync([record])
             finally:
                 ledger.close()
     except StudyError as error:
