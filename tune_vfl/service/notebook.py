@@ -207,7 +207,7 @@ def _told(campaign: CampaignRecord) -> str:
     for study in campaign.studies:
         ended.update({name: n for name, n in study.by_outcome().items() if n})
     defenses = ", ".join(dict.fromkeys(s.cell.defense for s in campaign.studies))
-    trials = ", ".join(f"{n} {name}" for name, n in ended.items()) or "nothing finished yet"
+    trials = ", ".join(f"{n} {name}" for name, n in ended.items())
     return f"{campaign.name}: {defenses} on {', '.join(campaign.datasets)}; {trials}"
 
 
