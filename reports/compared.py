@@ -205,10 +205,19 @@ def cost_table(data: Gathered) -> Table:
         name = data.names.called[part.name]
         counted = len(part.counted)
         times = "–" if cost is None else f"{cost:.2f}"
-        cells = (name, times, str(counted), words.score(train, digits=1), words.score(attack, digits=1), f"{minutes:.1f}")
+        cells = (
+            name,
+            times,
+            str(counted),
+            words.score(train, digits=1),
+            words.score(attack, digits=1),
+            f"{minutes:.1f}",
+        )
         rows.append(Row(cells))
         head = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
-        records.append({**head, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes})
+        records.append(
+            {**head, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
+        )
     note = (
         "Cost: the CPU of a training over that of the undefended one, measured alone; – where it was not measured. "
         "Seconds: of a mean trial with all its seeds. Minutes: of all trials, which may have run side by side."
