@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.parcel import Parcel
+from tune_vfl.ledger.reading import open_to_read
 from tune_vfl.ledger.unpacking import Unpacked, unpack
-from tune_vfl.service.studies import open_study, refuse_no_ledger
+from tune_vfl.service.studies import open_study, records_of, refuse_no_ledger
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
@@ -37,16 +38,18 @@ def unpack_study(parcel: Parcel, storage: str | None = None) -> tuple[Unpacked, 
         What was done (see :func:`tune_vfl.ledger.unpacking.unpack`, which says what it raises), and the study.
     """
     did = unpack(parcel, storage)
-    record = open_study(parcel.name, storage).record()
+    study = open_study(parcel.name, storage)
     if did != "same":
-        _show(record)
-    return did, record
+        _show(open_to_read(parcel.name, storage).study.campaign or parcel.name, storage)
+    return did, study.record()
 
 
-def _show(record: StudyRecord) -> None:
+def _show(name: str, storage: str | None) -> None:
+    """Write a study, or the campaign that it is a part of, to MLflow."""
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        Recorder(record.name, record.spec.tracking).sync([record])
+        records = records_of(name, storage)
+        Recorder(name, records[0].spec.tracking).sync(records)
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")

@@ -74,7 +74,7 @@ def attach_summary(runs: Runs, whole: Whole) -> None:
         runs.log_texts({SUMMARY_KEY: spec_text(study)}, name)
     runs.log_texts({SUMMARY_KEY: json.dumps(filters(whole), indent=2)}, "filters.json")
     with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
-        page = write_report(whole.studies, Path(folder) / "report")
+        page = write_report(whole.campaign, Path(folder) / "report")
         runs.log_folder(str(page.parent), "report")
     runs.add(SUMMARY_KEY, {payload.DIGEST: digest})
     runs.flush()
