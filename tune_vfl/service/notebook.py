@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tune_vfl.campaign.campaign import Campaign as HeldCampaign
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.study import Study as HeldInLedger
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tune_vfl.campaign.decide import Decision
     from tune_vfl.campaign.joint import Joint
     from tune_vfl.confirmation import Confirmed
-    from tune_vfl.search.planning import SpecLike
+    from tune_vfl.search.planning import CampaignLike
 
 
 class Asked(ABC):
@@ -36,7 +37,7 @@ class Asked(ABC):
     storage: str | None
 
     @abstractmethod
-    def campaign(self) -> CampaignRecord:
+    def whole(self) -> CampaignRecord:
         """Return all studies as they stand in the ledger; a lone one is a campaign with one part."""
 
     def front(self) -> pd.DataFrame:
@@ -45,13 +46,13 @@ class Asked(ABC):
         With several data sets each has a front, told apart by ``dataset``. ``*_low`` and ``*_high`` are 90% intervals,
         missing with a single seed; ``chance`` is that of being on the front; ``attack.NAME`` is an attack's success.
         """
-        return _front(self.campaign())
+        return _front(self.whole())
 
     def trials(self) -> pd.DataFrame:
         """Return a row a finished trial, those that failed among them, with a column a parameter and an attack."""
         from tune_vfl.service.frames import trials_frame
 
-        return trials_frame(self.campaign().studies)
+        return trials_frame(self.whole().studies)
 
     def plot(self, dataset: str | None = None) -> Any:
         """Return the frontier as a ``plotly.graph_objects.Figure``: hover for a setting, click the legend, zoom.
@@ -66,7 +67,7 @@ class Asked(ABC):
         from reports.naming import names_of
         from reports.plotted import plotly_figure
 
-        found, decision = _decided(_one_of(self.campaign(), dataset))
+        found, decision = _decided(_one_of(self.whole(), dataset))
         return plotly_figure(frontier(found, decision, names_of(found)))
 
     def recommend(self, dataset: str | None = None, **constraints: float) -> Decision:
@@ -84,7 +85,7 @@ class Asked(ABC):
             SpecError: for a constraint that nobody knows.
             UsageError: when there are several data sets and none of them is named.
         """
-        campaign = _one_of(self.campaign(), dataset)
+        campaign = _one_of(self.whole(), dataset)
         if constraints:
             campaign = replace(campaign, constraints=_known(constraints))
         return _decided(campaign)[1]
@@ -99,17 +100,17 @@ class Asked(ABC):
         Raises:
             StudyError: when there is nothing to confirm, or another process runs it.
         """
-        from tune_vfl.service.confirming import confirm_study
+        from tune_vfl.service.confirming import confirm_named
 
-        return confirm_study(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
+        return confirm_named(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
 
     def __repr__(self) -> str:
         """Say what it is of, and how far it is."""
-        return f"<{_told(self.campaign())}>"
+        return f"<{_told(self.whole())}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how far it is, what is recommended, and the front."""
-        campaign = self.campaign()
+        campaign = self.whole()
         parts = [f"<p><b>{escape(_told(campaign))}</b></p>"]
         for dataset in campaign.datasets:
             decision = _decided(campaign.on(dataset))[1]
@@ -120,12 +121,20 @@ class Asked(ABC):
 class Study(Asked, HeldInLedger):
     """A study with the verbs of a notebook."""
 
-    def campaign(self) -> CampaignRecord:
+    def whole(self) -> CampaignRecord:
         """Return it as a campaign with one part."""
         return CampaignRecord.of(self.record())
 
 
-def search(spec: SpecLike, **how: Any) -> Study:
+class Campaign(Asked, HeldCampaign):
+    """A campaign with the verbs of a notebook."""
+
+    def whole(self) -> CampaignRecord:
+        """Return it."""
+        return self.record()
+
+
+def search(spec: CampaignLike, **how: Any) -> Study | Campaign:
     """Run a search here, or go on with the one of this name and spec: :func:`tune_vfl.search.api.search`.
 
     Args:
@@ -134,24 +143,28 @@ def search(spec: SpecLike, **how: Any) -> Study:
     """
     from tune_vfl.search.api import search as run
 
-    ended = run(spec, **how)
-    return Study(ended.name, ended.storage, stopped=ended.stopped)
+    return _asked(run(spec, **how))
 
 
-def load_study(name: str, storage: str | None = None) -> Study:
-    """Return a study of the ledger.
+def load_study(name: str, storage: str | None = None) -> Study | Campaign:
+    """Return a study of the ledger, or a campaign.
 
     Args:
-        name: the study.
+        name: its name.
         storage: the ledger's database; None is the one that the environment names.
 
     Raises:
         StudyError: when there is none of this name; the message names the nearest.
     """
-    from tune_vfl.service.studies import refuse_no_ledger
+    from tune_vfl.service.studies import open_named
 
-    refuse_no_ledger(name, storage)
-    return Study(name, storage)
+    return _asked(open_named(name, storage))
+
+
+def _asked(found: HeldInLedger | HeldCampaign) -> Study | Campaign:
+    if isinstance(found, HeldCampaign):
+        return Campaign(found.held, stopped=found.stopped)
+    return Study(found.name, found.storage, stopped=found.stopped)
 
 
 def _one_of(campaign: CampaignRecord, dataset: str | None) -> CampaignRecord:
@@ -194,7 +207,7 @@ def _told(campaign: CampaignRecord) -> str:
     for study in campaign.studies:
         ended.update({name: n for name, n in study.by_outcome().items() if n})
     defenses = ", ".join(dict.fromkeys(s.cell.defense for s in campaign.studies))
-    trials = ", ".join(f"{n} {name}" for name, n in ended.items()) or "nothing finished yet"
+    trials = ", ".join(f"{n} {name}" for name, n in ended.items())
     return f"{campaign.name}: {defenses} on {', '.join(campaign.datasets)}; {trials}"
 
 

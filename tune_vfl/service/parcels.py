@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.parcel import Parcel
-from tune_vfl.ledger.reading import open_to_read
 from tune_vfl.ledger.unpacking import Unpacked, unpack
-from tune_vfl.service.studies import open_study, records_of, refuse_no_ledger
+from tune_vfl.service.projecting import show_in_mlflow
+from tune_vfl.service.studies import open_study, refuse_no_ledger
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
@@ -40,16 +39,5 @@ def unpack_study(parcel: Parcel, storage: str | None = None) -> tuple[Unpacked, 
     did = unpack(parcel, storage)
     study = open_study(parcel.name, storage)
     if did != "same":
-        _show(open_to_read(parcel.name, storage).study.campaign or parcel.name, storage)
+        show_in_mlflow(study)
     return did, study.record()
-
-
-def _show(name: str, storage: str | None) -> None:
-    """Write a study, or the campaign that it is a part of, to MLflow."""
-    try:
-        from tune_vfl.tracking.mlflow import Recorder
-
-        records = records_of(name, storage)
-        Recorder(name, records[0].spec.tracking).sync(records)
-    except Exception as error:  # MLflow is a projection: the ledger is complete without it
-        sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")

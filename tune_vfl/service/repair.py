@@ -5,36 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
-from tune_vfl.ledger.ledger import Ledger, study_names
-from tune_vfl.ledger.reading import open_to_read
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.checks import Check
-from tune_vfl.service.studies import ledger_exists, records_of
+from tune_vfl.service.studies import everything, ledger_exists, records_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 
 def repair(say: Callable[[str], None], storage: str | None = None) -> list[Check]:
-    """Recover the orphans of every study and rebuild its runs in MLflow, a campaign's studies together.
+    """Recover the orphans of every study and rebuild its runs in MLflow.
 
     Args:
         say: is told what is being done.
         storage: the ledger, where it is not the one that the environment names.
 
     Returns:
-        One check a campaign or lone study; one that another process runs is left alone.
+        One check a study; a study that another process runs is left alone.
     """
     try:
         if not ledger_exists(storage):
             return [Check("repair", "ok", "there is no ledger yet: nothing to repair")]
-        names = study_names(storage)
+        names = everything(storage)
     except UnreachableError as error:
         return [Check("repair", "unreachable", str(error), "mend the ledger first: everything is rebuilt from it")]
     checks = _mended_tracking()
-    for name, studies in _by_experiment(names, storage).items():
+    for name in names:
         say(f"repairing {name} ...")
-        checks.append(_repair_one(name, studies, storage))
+        checks.append(_repair_one(name, storage))
     return checks or [Check("repair", "ok", "the ledger holds no study: nothing to repair")]
 
 
@@ -46,32 +45,22 @@ def _mended_tracking() -> list[Check]:
     return [Check("repair mlflow", "ok", f"it was damaged: moved to {moved} and built anew")] if moved else []
 
 
-def _by_experiment(names: Sequence[str], storage: str | None) -> dict[str, list[str]]:
-    """Return the studies by campaign; a lone one, and one that cannot be read, by its own name."""
-    found: dict[str, list[str]] = {}
-    for name in names:
-        try:
-            campaign = open_to_read(name, storage).study.campaign
-        except TuneVflError:  # what is wrong with it is said when it is repaired
-            campaign = ""
-        found.setdefault(campaign or name, []).append(name)
-    return found
-
-
-def _repair_one(name: str, studies: Sequence[str], storage: str | None) -> Check:
+def _repair_one(name: str, storage: str | None) -> Check:
+    """Repair a lone study, or a campaign with all of its studies."""
     from tune_vfl.tracking.mlflow import Recorder
 
-    title, recovered = f"repair {name}", 0
+    title = f"repair {name}"
     try:
-        with storage_at(storage).lease(name) as lease:
-            for study in studies:
-                ledger = Ledger.open(study, storage, lease)
-                try:
-                    recovered += len(ledger.recover())
-                finally:
+        place = storage_at(storage)
+        with place.lease(name) as lease:
+            ledgers = Ledger.open_all([record.name for record in records_of(name, storage)], place, lease)
+            try:
+                recovered = sum(len(ledger.recover()) for ledger in ledgers.values())
+                records = [ledger.record() for ledger in ledgers.values()]
+                Recorder(name, records[0].spec.tracking).sync(records)
+            finally:
+                for ledger in ledgers.values():
                     ledger.close()
-            records = records_of(name, storage)
-            Recorder(name, records[0].spec.tracking).sync(records)
     except StudyError as error:
         return Check(title, "ok", f"left alone: {error}")
     except UnreachableError as error:
