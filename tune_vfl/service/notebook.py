@@ -4,24 +4,44 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tune_vfl.campaign.campaign import Campaign as CampaignInLedger
+from tune_vfl.campaign.decide import Decision
+from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
 from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.ledger.exporting import exported
 from tune_vfl.ledger.study import Study as HeldInLedger
 from tune_vfl.spec.constraints import Constraints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
-    from tune_vfl.campaign.decide import Decision
     from tune_vfl.campaign.joint import Joint
     from tune_vfl.confirmation import Confirmed
-    from tune_vfl.search.planning import SpecLike
+    from tune_vfl.ledger.reading import HeldCampaign
+    from tune_vfl.search.planning import CampaignLike
+
+
+@dataclass(frozen=True)
+class Recommendation(Decision):
+    """A decision that shows itself in sentences."""
+
+    def __str__(self) -> str:
+        """Say what to do, and why, a sentence a line."""
+        return "\n".join(sentences(self))
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook, the answer first."""
+        answer, *told = map(escape, sentences(self))
+        return f"<p><b>{answer}</b></p>\n<p>{' '.join(told)}</p>"
 
 
 class Asked(ABC):
@@ -36,7 +56,7 @@ class Asked(ABC):
     storage: str | None
 
     @abstractmethod
-    def campaign(self) -> CampaignRecord:
+    def as_campaign(self) -> CampaignRecord:
         """Return all studies as they stand in the ledger; a lone one is a campaign with one part."""
 
     def front(self) -> pd.DataFrame:
@@ -45,13 +65,17 @@ class Asked(ABC):
         With several data sets each has a front, told apart by ``dataset``. ``*_low`` and ``*_high`` are 90% intervals,
         missing with a single seed; ``chance`` is that of being on the front; ``attack.NAME`` is an attack's success.
         """
-        return _front(self.campaign())
+        from tune_vfl.campaign.joint import joint_of
+        from tune_vfl.service.frames import front_frame
+
+        campaign = self.as_campaign()
+        return front_frame([joint_of(campaign, dataset) for dataset in campaign.datasets])
 
     def trials(self) -> pd.DataFrame:
         """Return a row a finished trial, those that failed among them, with a column a parameter and an attack."""
         from tune_vfl.service.frames import trials_frame
 
-        return trials_frame(self.campaign().studies)
+        return trials_frame(self.as_campaign().studies)
 
     def plot(self, dataset: str | None = None) -> Any:
         """Return the frontier as a ``plotly.graph_objects.Figure``: hover for a setting, click the legend, zoom.
@@ -66,11 +90,11 @@ class Asked(ABC):
         from reports.naming import names_of
         from reports.plotted import plotly_figure
 
-        found, decision = _decided(_one_of(self.campaign(), dataset))
+        found, decision = _decided(_one_of(self.as_campaign(), dataset))
         return plotly_figure(frontier(found, decision, names_of(found)))
 
-    def recommend(self, dataset: str | None = None, **constraints: float) -> Decision:
-        """Return what to deploy, or why nothing: ``recommend(leakage=0.2, utility_loss=0.01).why``.
+    def recommend(self, dataset: str | None = None, **constraints: float) -> Recommendation:
+        """Return what to deploy, or why nothing: ``recommend(leakage=0.2, utility_loss=0.01)``.
 
         Args:
             dataset: which of several data sets.
@@ -78,16 +102,17 @@ class Asked(ABC):
                 attack's by ``**{"attacks.pmc.advantage": 0.3}``. None: those of the spec.
 
         Returns:
-            ``verdict``, ``why``, ``setting`` with its numbers and intervals, ``runner_up``, ``nearest``; see there.
+            The decision as data, which prints in sentences: ``verdict``, ``setting`` with its numbers and intervals,
+            ``runner_up``, ``nearest``.
 
         Raises:
             SpecError: for a constraint that nobody knows.
             UsageError: when there are several data sets and none of them is named.
         """
-        campaign = _one_of(self.campaign(), dataset)
+        campaign = _one_of(self.as_campaign(), dataset)
         if constraints:
             campaign = replace(campaign, constraints=_known(constraints))
-        return _decided(campaign)[1]
+        return Recommendation(**vars(_decided(campaign)[1]))
 
     def confirm(self, seeds: int = 10, adaptive: float = 0.0) -> Confirmed:
         """Measure the front again, with fresh seeds and on rows that no search saw; front and figure then show it.
@@ -105,53 +130,96 @@ class Asked(ABC):
 
     def __repr__(self) -> str:
         """Say what it is of, and how far it is."""
-        return f"<{_told(self.campaign())}>"
+        return f"<{_told(self.as_campaign())}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how far it is, what is recommended, and the front."""
-        campaign = self.campaign()
-        parts = [f"<p><b>{escape(_told(campaign))}</b></p>"]
-        for dataset in campaign.datasets:
-            decision = _decided(campaign.on(dataset))[1]
-            parts.append(f"<p>{escape(decision.why)}</p>")
-        return "\n".join([*parts, _front(campaign).to_html(index=False, na_rep="", float_format=_short)])
+        campaign = self.as_campaign()
+        answers = [self.recommend(dataset)._repr_html_() for dataset in campaign.datasets]
+        front = self.front().to_html(index=False, na_rep="", float_format=_short)
+        return "\n".join([f"<p><b>{escape(_told(campaign))}</b></p>", *answers, front])
 
 
 class Study(Asked, HeldInLedger):
     """A study with the verbs of a notebook."""
 
-    def campaign(self) -> CampaignRecord:
+    def as_campaign(self) -> CampaignRecord:
         """Return it as a campaign with one part."""
         return CampaignRecord.of(self.record())
 
 
-def search(spec: SpecLike, **how: Any) -> Study:
+class Campaign(Asked, CampaignInLedger):
+    """A campaign with the verbs of a notebook.
+
+    Args:
+        held: in the ledger.
+        stopped: it was stopped in this run, before its budget was used up.
+    """
+
+    def __init__(self, held: HeldCampaign, *, stopped: bool = False) -> None:
+        super().__init__(held, stopped=stopped)
+        self.storage = held.place.url
+
+    def as_campaign(self) -> CampaignRecord:
+        """Return it as it stands in the ledger."""
+        return self.record()
+
+    def export(self, select: str | None = None, path: str | Path | None = None, dataset: str | None = None) -> Any:
+        """Choose a setting of any defense and write it for other code, as a study's ``export`` does.
+
+        Args:
+            select: as :func:`tune_vfl.campaign.select.select` takes it, such as ``STUDY#21``; None: the decision, where
+                the campaign has constraints, else the knee.
+            path: a JSON file; None writes nothing.
+            dataset: on which of several data sets, where ``select`` does not say it.
+
+        Raises:
+            UsageError: for another ``select``, or where it does not say on which of several data sets.
+            SelectionError: when there is no such setting.
+            UnwritableError: when the file cannot be written.
+        """
+        from tune_vfl.campaign.select import select as select_one
+        from tune_vfl.config import save_config
+
+        chosen = select_one(self.as_campaign(), select, dataset)
+        config = exported(chosen.study, chosen.trial, select or chosen.name)
+        if path is not None:
+            save_config(config, path)
+        return config
+
+
+def search(spec: CampaignLike, **how: Any) -> Study | Campaign:
     """Run a search here, or go on with the one of this name and spec: :func:`tune_vfl.search.api.search`.
 
     Args:
-        spec: a mapping of the form of a spec, or the path of a YAML file.
+        spec: a mapping of the form of a spec, or the path of a YAML file; with several defenses or data sets it is a
+            campaign.
         how: ``trials``, ``name``, ``storage``, ``take_over``, ``progress``, ``listeners``, as there.
     """
     from tune_vfl.search.api import search as run
 
-    ended = run(spec, **how)
-    return Study(ended.name, ended.storage, stopped=ended.stopped)
+    return _with_verbs(run(spec, **how))
 
 
-def load_study(name: str, storage: str | None = None) -> Study:
-    """Return a study of the ledger.
+def load_study(name: str, storage: str | None = None) -> Study | Campaign:
+    """Return a study of the ledger, or a campaign.
 
     Args:
-        name: the study.
+        name: its name.
         storage: the ledger's database; None is the one that the environment names.
 
     Raises:
-        StudyError: when there is none of this name; the message names the nearest.
+        StudyError: when there is nothing of this name; the message names the nearest.
     """
-    from tune_vfl.service.studies import refuse_no_ledger
+    from tune_vfl.service.studies import open_named
 
-    refuse_no_ledger(name, storage)
-    return Study(name, storage)
+    return _with_verbs(open_named(name, storage))
+
+
+def _with_verbs(found: HeldInLedger | CampaignInLedger) -> Study | Campaign:
+    if isinstance(found, CampaignInLedger):
+        return Campaign(found._held, stopped=found.stopped)
+    return Study(found.name, found.storage, stopped=found.stopped)
 
 
 def _one_of(campaign: CampaignRecord, dataset: str | None) -> CampaignRecord:
@@ -180,13 +248,6 @@ def _decided(campaign: CampaignRecord) -> tuple[Joint, Decision]:
 
     found = joint_of(campaign)
     return found, decide(campaign, found)
-
-
-def _front(campaign: CampaignRecord) -> pd.DataFrame:
-    from tune_vfl.campaign.joint import joint_of
-    from tune_vfl.service.frames import front_frame
-
-    return front_frame([joint_of(campaign, dataset) for dataset in campaign.datasets])
 
 
 def _told(campaign: CampaignRecord) -> str:
