@@ -123,7 +123,8 @@ def room(values: Iterable[float], reach: Span, *, below: float = 0.06, above: fl
     Args:
         values: at least one.
         reach: what the metric can reach.
-        below, above: the room, as a share of what the values span.
+        below: the room under them, as a share of what they span.
+        above: the room over them.
     """
     found = list(values)
     low, high = min(found), max(found)

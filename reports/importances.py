@@ -7,9 +7,9 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports import words
 from reports.naming import moving_params
 from reports.plotted import INK, SOFT
+from tune_vfl.campaign import phrases as words
 from tune_vfl.ledger.standing import standing
 from tune_vfl.spec.cell import as_text
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 FEWEST = 12
 """Settings below which importances are chance."""
-MOST = 100
-"""Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take the page's time."""
+MOST = 60
+"""Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take time."""
 _TREES = 16
 
 

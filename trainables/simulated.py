@@ -195,7 +195,7 @@ def _outcome(utilities: list[float], leakages: list[float], seconds: float, atta
     return Outcome.model_construct(reason="", notes=[], logged={}, **values)
 
 
-def _attacked(advantages: list[float]) -> AttackScore:
+def _attacked(advantages: list[float]) -> Score:
     score = AttackScore.of("leak_auc", [GUESS + (1 - GUESS) * v for v in advantages])
     advantage = Score.of("advantage", advantages)
     return score.model_copy(

@@ -48,7 +48,7 @@ def test_its_cells_run_in_order_and_show_something(
 ) -> None:
     confirmed: list[str] = []
     # What these two do has tests of its own, and would take most of this one's time.
-    monkeypatch.setattr(confirming, "confirm_study", lambda name, **_: confirmed.append(name))
+    monkeypatch.setattr(confirming, "confirm_named", lambda name, **_: confirmed.append(name))
     monkeypatch.setattr(api, "_recorders", lambda _: [])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIALS", "8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.helpers.ledgers import open_ledger
@@ -10,9 +11,10 @@ from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.confirmation.table import Table
-from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.ledger import opening
+from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.ledger.confirmations import records_of
-from tune_vfl.search.searcher import undefended
+from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,6 +87,15 @@ def played(contest: Contest, held: Held | None = None, *, most: int | None = Non
             held[place] = measure(contest, place, **options)
             run += 1
     return held
+
+
+def in_campaign(ledgers: Sequence[Ledger], name: str = "campaign") -> None:
+    """Write searched studies down as the parts of a campaign, and close them."""
+    studies = tuple(replace(ledger.study, campaign=name) for ledger in ledgers)
+    opening.keep_campaign(ledgers[0]._storage, PlannedCampaign(name, {}, studies, trials=24))
+    for ledger in ledgers:
+        ledger._set("campaign", name)
+        ledger.close()
 
 
 def confirmable(name: str, **fields: Any) -> StudyRecord:

@@ -112,7 +112,7 @@ def test_a_recommendation_keeps_what_it_was_asked_to_keep(study: Study) -> None:
 
 
 def test_without_constraints_a_recommendation_keeps_those_of_the_spec(study: Study) -> None:
-    asked = Several(replace(study.as_campaign(), constraints={"leakage": 0.4}))
+    asked = Several(replace(study.whole(), constraints={"leakage": 0.4}))
     assert asked.recommend().constraints == {"leakage": 0.4}
     assert asked.recommend(leakage=0.9).constraints == {"leakage": 0.9}
 
@@ -126,7 +126,7 @@ def test_an_unknown_constraint_is_answered_with_the_known_ones(study: Study) -> 
 
 def test_confirming_is_the_verb_s(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(confirming, "confirm_study", lambda *a, **k: asked.append((a, k)))
+    monkeypatch.setattr(confirming, "confirm_named", lambda *a, **k: asked.append((a, k)))
     study.confirm(seeds=4)
     assert asked == [(("study",), {"seeds": 4, "adaptive": 0.0, "storage": None})]
 
@@ -145,7 +145,7 @@ class Several(Asked):
     def __init__(self, record: CampaignRecord) -> None:
         self.name, self.storage, self._record = record.name, None, record
 
-    def as_campaign(self) -> CampaignRecord:
+    def whole(self) -> CampaignRecord:
         return self._record
 
 

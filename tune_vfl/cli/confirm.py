@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tune_vfl.cli.options import Json, Storage, StudyName
+from tune_vfl.cli.options import Json, Name, Storage
 from tune_vfl.cli.output import cell, emit, emit_json, emit_table, say
 from tune_vfl.cli.search import STOPPED
 
@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def confirm(
-    study: StudyName,
+    name: Name,
     seeds: Annotated[
         int, typer.Option("--seeds", min=1, help="Fresh seeds for every setting that is kept: 1000, 1001, ...")
     ] = 10,
@@ -52,9 +52,9 @@ def confirm(
 
     Example: `tune-vfl confirm kdk-bank --seeds 10`
     """
-    from tune_vfl.service.confirming import confirm_study
+    from tune_vfl.service.confirming import confirm_named
 
-    ended = confirm_study(study, seeds=seeds, adaptive=adaptive, storage=storage)
+    ended = confirm_named(name, seeds=seeds, adaptive=adaptive, storage=storage)
     if ended.answer is None:
         raise typer.Exit(STOPPED)
     if json:

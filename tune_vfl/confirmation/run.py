@@ -14,9 +14,10 @@ from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.trainings import Trainings
 from tune_vfl.confirmation.tuning import call_of, owed, with_attackers
 from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.joint import Setting
+from tune_vfl.ledger.joint import JointConfirmation, Setting
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.measure import refuse_another
+from tune_vfl.ledger.reading import open_campaign, open_to_read
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
 from tune_vfl.outcome import TunedAttack
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from tune_vfl.confirmation.jobs import Place
     from tune_vfl.ledger.confirmations import Confirmation
-    from tune_vfl.ledger.joint import JointConfirmation
     from tune_vfl.ledger.lease import Lease
 
 
@@ -57,12 +57,13 @@ def confirm(
     progress: bool = True,
     work: Work | None = None,
 ) -> Confirmed:
-    """Measure a study's front and its likeliest neighbors again, with fresh seeds and on the reserve.
+    """Measure a front and its likeliest neighbors again, with fresh seeds and on the reserve.
 
-    What an earlier confirmation of the study has run is not run again, also after a kill.
+    Of a campaign that is the joint front of all its studies on a data set. What an earlier confirmation has run is not
+    run again, also after a kill.
 
     Args:
-        name: the study.
+        name: the study or the campaign.
         seeds: how many fresh seeds every setting that is kept has in the end; contested ones get up to twice as many.
         adaptive: for how many minutes attackers are tuned against each setting that stays; 0: they are not.
         storage: the ledger's database; None is the one that the environment names.
@@ -70,23 +71,26 @@ def confirm(
         work: the trainable, where it is not the real one.
 
     Raises:
-        StudyError: when there is no such study, none of its trials ended ok, it is measured in another way than studies
-            are today, or another process runs it.
+        StudyError: when there is nothing of this name, none of its trials ended ok, it is measured in another way than
+            studies are today, or another process runs it.
         UsageError: for fewer than 1 seed.
         KeyboardInterrupt: after Ctrl-C before anything runs, after a second one, and after SIGTERM; what was finished
             is kept.
     """
-    known = Ledger.open(name, storage)  # what is not there gets no lease
-    known.close()
-    place, room = storage_at(storage), room_of(known.spec.resources)
+    held = open_campaign(name, storage)  # what is not there gets no lease
+    parts = held.parts() if held is not None else [open_to_read(name, storage)]
+    place, room = storage_at(storage), room_of(parts[0].spec.resources)
     with answered(lambda: _left(name)), cluster.quiet_tune(), place.lease(name, room=room) as lease:
-        ledger = Ledger.open(name, storage, lease)
+        ledgers = Ledger.open_all([part.study.name for part in parts], place, lease)
         try:
-            campaign = CampaignRecord.of(ledger.record())
-            run = Run(campaign, {name: ledger}, lease, seeds=seeds, adaptive=adaptive, progress=progress, work=work)
-            return run.run()
+            campaign = held.record() if held is not None else CampaignRecord.of(ledgers[name].record())
+            ended = Run(campaign, ledgers, lease, seeds=seeds, adaptive=adaptive, progress=progress, work=work).run()
+            if held is not None and isinstance(ended.answer, JointConfirmation):
+                held.keep_confirmation(ended.answer, lease)
+            return ended
         finally:
-            ledger.close()
+            for ledger in ledgers.values():
+                ledger.close()
 
 
 class Run:

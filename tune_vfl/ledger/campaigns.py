@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.records import StudyRecord
+
+if TYPE_CHECKING:
+    from tune_vfl.ledger.joint import JointConfirmation
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class CampaignRecord:
         skipped: what its spec asks for and cannot be.
         retired: why no more trials go to a study, by its name.
         costs: the training's CPU over the undefended one's, by study; those that were measured.
+        confirmation: what its last confirmation found of all studies together; None without one.
     """
 
     name: str
@@ -81,6 +85,7 @@ class CampaignRecord:
     skipped: tuple[Left, ...] = ()
     retired: Mapping[str, str] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
+    confirmation: JointConfirmation | None = None
 
     @classmethod
     def of(cls, study: StudyRecord) -> CampaignRecord:

@@ -10,23 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from tune_vfl.campaign.campaign import Campaign as CampaignInLedger
+from tune_vfl.campaign.campaign import Campaign as HeldCampaign
 from tune_vfl.campaign.decide import Decision
 from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
 from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.exporting import exported
 from tune_vfl.ledger.study import Study as HeldInLedger
 from tune_vfl.spec.constraints import Constraints
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
     from tune_vfl.campaign.joint import Joint
     from tune_vfl.confirmation import Confirmed
-    from tune_vfl.ledger.reading import HeldCampaign
     from tune_vfl.search.planning import CampaignLike
 
 
@@ -56,7 +52,7 @@ class Asked(ABC):
     storage: str | None
 
     @abstractmethod
-    def as_campaign(self) -> CampaignRecord:
+    def whole(self) -> CampaignRecord:
         """Return all studies as they stand in the ledger; a lone one is a campaign with one part."""
 
     def front(self) -> pd.DataFrame:
@@ -68,14 +64,14 @@ class Asked(ABC):
         from tune_vfl.campaign.joint import joint_of
         from tune_vfl.service.frames import front_frame
 
-        campaign = self.as_campaign()
+        campaign = self.whole()
         return front_frame([joint_of(campaign, dataset) for dataset in campaign.datasets])
 
     def trials(self) -> pd.DataFrame:
         """Return a row a finished trial, those that failed among them, with a column a parameter and an attack."""
         from tune_vfl.service.frames import trials_frame
 
-        return trials_frame(self.as_campaign().studies)
+        return trials_frame(self.whole().studies)
 
     def plot(self, dataset: str | None = None) -> Any:
         """Return the frontier as a ``plotly.graph_objects.Figure``: hover for a setting, click the legend, zoom.
@@ -90,7 +86,7 @@ class Asked(ABC):
         from reports.naming import names_of
         from reports.plotted import plotly_figure
 
-        found, decision = _decided(_one_of(self.as_campaign(), dataset))
+        found, decision = _decided(_one_of(self.whole(), dataset))
         return plotly_figure(frontier(found, decision, names_of(found)))
 
     def recommend(self, dataset: str | None = None, **constraints: float) -> Recommendation:
@@ -109,7 +105,7 @@ class Asked(ABC):
             SpecError: for a constraint that nobody knows.
             UsageError: when there are several data sets and none of them is named.
         """
-        campaign = _one_of(self.as_campaign(), dataset)
+        campaign = _one_of(self.whole(), dataset)
         if constraints:
             campaign = replace(campaign, constraints=_known(constraints))
         return Recommendation(**vars(_decided(campaign)[1]))
@@ -124,17 +120,17 @@ class Asked(ABC):
         Raises:
             StudyError: when there is nothing to confirm, or another process runs it.
         """
-        from tune_vfl.service.confirming import confirm_study
+        from tune_vfl.service.confirming import confirm_named
 
-        return confirm_study(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
+        return confirm_named(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
 
     def __repr__(self) -> str:
         """Say what it is of, and how far it is."""
-        return f"<{_told(self.as_campaign())}>"
+        return f"<{_told(self.whole())}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how far it is, what is recommended, and the front."""
-        campaign = self.as_campaign()
+        campaign = self.whole()
         answers = [self.recommend(dataset)._repr_html_() for dataset in campaign.datasets]
         front = self.front().to_html(index=False, na_rep="", float_format=_short)
         return "\n".join([f"<p><b>{escape(_told(campaign))}</b></p>", *answers, front])
@@ -143,62 +139,29 @@ class Asked(ABC):
 class Study(Asked, HeldInLedger):
     """A study with the verbs of a notebook."""
 
-    def as_campaign(self) -> CampaignRecord:
+    def whole(self) -> CampaignRecord:
         """Return it as a campaign with one part."""
         return CampaignRecord.of(self.record())
 
 
-class Campaign(Asked, CampaignInLedger):
-    """A campaign with the verbs of a notebook.
+class Campaign(Asked, HeldCampaign):
+    """A campaign with the verbs of a notebook."""
 
-    Args:
-        held: in the ledger.
-        stopped: it was stopped in this run, before its budget was used up.
-    """
-
-    def __init__(self, held: HeldCampaign, *, stopped: bool = False) -> None:
-        super().__init__(held, stopped=stopped)
-        self.storage = held.place.url
-
-    def as_campaign(self) -> CampaignRecord:
-        """Return it as it stands in the ledger."""
+    def whole(self) -> CampaignRecord:
+        """Return it."""
         return self.record()
-
-    def export(self, select: str | None = None, path: str | Path | None = None, dataset: str | None = None) -> Any:
-        """Choose a setting of any defense and write it for other code, as a study's ``export`` does.
-
-        Args:
-            select: as :func:`tune_vfl.campaign.select.select` takes it, such as ``STUDY#21``; None: the decision, where
-                the campaign has constraints, else the knee.
-            path: a JSON file; None writes nothing.
-            dataset: on which of several data sets, where ``select`` does not say it.
-
-        Raises:
-            UsageError: for another ``select``, or where it does not say on which of several data sets.
-            SelectionError: when there is no such setting.
-            UnwritableError: when the file cannot be written.
-        """
-        from tune_vfl.campaign.select import select as select_one
-        from tune_vfl.config import save_config
-
-        chosen = select_one(self.as_campaign(), select, dataset)
-        config = exported(chosen.study, chosen.trial, select or chosen.name)
-        if path is not None:
-            save_config(config, path)
-        return config
 
 
 def search(spec: CampaignLike, **how: Any) -> Study | Campaign:
     """Run a search here, or go on with the one of this name and spec: :func:`tune_vfl.search.api.search`.
 
     Args:
-        spec: a mapping of the form of a spec, or the path of a YAML file; with several defenses or data sets it is a
-            campaign.
+        spec: a mapping of the form of a spec, or the path of a YAML file.
         how: ``trials``, ``name``, ``storage``, ``take_over``, ``progress``, ``listeners``, as there.
     """
     from tune_vfl.search.api import search as run
 
-    return _with_verbs(run(spec, **how))
+    return _asked(run(spec, **how))
 
 
 def load_study(name: str, storage: str | None = None) -> Study | Campaign:
@@ -209,16 +172,16 @@ def load_study(name: str, storage: str | None = None) -> Study | Campaign:
         storage: the ledger's database; None is the one that the environment names.
 
     Raises:
-        StudyError: when there is nothing of this name; the message names the nearest.
+        StudyError: when there is none of this name; the message names the nearest.
     """
     from tune_vfl.service.studies import open_named
 
-    return _with_verbs(open_named(name, storage))
+    return _asked(open_named(name, storage))
 
 
-def _with_verbs(found: HeldInLedger | CampaignInLedger) -> Study | Campaign:
-    if isinstance(found, CampaignInLedger):
-        return Campaign(found._held, stopped=found.stopped)
+def _asked(found: HeldInLedger | HeldCampaign) -> Study | Campaign:
+    if isinstance(found, HeldCampaign):
+        return Campaign(found.held, stopped=found.stopped)
     return Study(found.name, found.storage, stopped=found.stopped)
 
 

@@ -28,14 +28,11 @@ CONFIG_FILE = "config.json"
 _log = logging.getLogger("tune_vfl.tracking")
 
 
-def attach(runs: Runs, whole: Whole) -> None:
-    """Attach what is missing or has changed; a run's tag says of what state its files are."""
-    _attach_settings(runs, whole)
-    _attach_summary(runs, whole)
+def attach_settings(runs: Runs, whole: Whole) -> None:
+    """Attach to each run of its study's front the setting that ``tune_vfl.load_config`` reads.
 
-
-def _attach_settings(runs: Runs, whole: Whole) -> None:
-    """Attach to each run of its study's front the setting that ``tune_vfl.load_config`` reads."""
+    Of a run that has it already, a tag says of what state it is.
+    """
     texts: dict[Key, str] = {}
     digests: dict[Key, str] = {}
     for key, text in _settings(whole):
@@ -65,7 +62,8 @@ def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
             )
 
 
-def _attach_summary(runs: Runs, whole: Whole) -> None:
+def attach_summary(runs: Runs, whole: Whole) -> None:
+    """Attach page, tables, specs and filters to the summary run, unless its tag says that it has them."""
     from reports.page import spec_text, write_report
 
     digest = _digest(whole)

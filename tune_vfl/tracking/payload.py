@@ -11,11 +11,10 @@ from reports import words
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
-    from tune_vfl.ledger.standing import Standing
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec.cell import Cell
 
@@ -24,6 +23,8 @@ STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
 PARETO, CAMPAIGN_PARETO = "tune_vfl.pareto", "tune_vfl.campaign_pareto"
 RANK, KNEE, CONFIRMED = "tune_vfl.rank", "tune_vfl.knee", "tune_vfl.confirmed"
 FRONT_TAGS = (PARETO, CAMPAIGN_PARETO, RANK, KNEE, CONFIRMED)
+# Those that say how a trial stands among the trials of all studies.
+TOGETHER = (CAMPAIGN_PARETO, KNEE)
 SUMMARY, PREEMPTED, STALE = "tune_vfl.summary", "tune_vfl.preempted", "tune_vfl.stale"
 # What a run's attached files were made of, so that they are attached once: the summary's, and a front run's setting.
 DIGEST, CONFIG = "tune_vfl.digest", "tune_vfl.config"
@@ -165,18 +166,17 @@ def _confirmed(point: ConfirmedPoint | None) -> tuple[dict[str, str], dict[str, 
     return tags, finite(measured_again)
 
 
-def front_tags(number: int, now: Standing, joint: Collection[int] | None) -> dict[str, str]:
-    """Return a trial's tags of fronts, knee and rank; a trial without objectives has no rank.
+def front_tags(rank: int | None, *, knee: bool, joint: bool | None) -> dict[str, str]:
+    """Return a trial's tags of fronts, knee and rank.
 
     Args:
-        number: the trial.
-        now: its study's standing.
-        joint: its study's trials on the joint front; None for a study that belongs to no campaign.
+        rank: in its study; None for a trial without objectives, which has none.
+        knee: whether it is the best compromise of all that is laid side by side with it.
+        joint: whether it is on the joint front; None for a study that belongs to no campaign.
     """
-    rank = now.ranks.get(number)
-    tags = {PARETO: _word(rank == 0), KNEE: _word(number == now.knee)}
+    tags = {PARETO: _word(rank == 0), KNEE: _word(knee)}
     if joint is not None:
-        tags[CAMPAIGN_PARETO] = _word(number in joint)
+        tags[CAMPAIGN_PARETO] = _word(joint)
     return tags if rank is None else {**tags, RANK: str(rank)}
 
 
