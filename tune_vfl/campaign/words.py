@@ -49,7 +49,9 @@ def reliability(decision: Decision) -> str:
         fail = "fails" if len(failing) == 1 else "fail"
         says = "; ".join(check.says for check in failing)
         return f"{len(failing)} of {count(len(decision.checks), 'check')} {fail}: {says}."
-    return f"All {len(decision.checks)} checks hold." if decision.checks else "Nothing was checked."
+    if not decision.checks:
+        return "Nothing was checked."
+    return f"All {len(decision.checks)} checks hold." if len(decision.checks) > 1 else "The one check holds."
 
 
 def _told(decision: Decision, chosen: Setting) -> Iterator[str]:
