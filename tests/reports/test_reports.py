@@ -10,11 +10,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from reports.layout import lay_out
 
 from reports import labels, words
 from reports.confirmed import sections
 from reports.frontier import frontier_info, limits, staircase, ticks
-from reports.layout import lay_out
 from reports.page import write_report
 from reports.story import story
 from reports.tables import attacks_frame, front_frame, outcomes_frame, tables, to_latex, to_markdown, trials_frame
