@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tune_vfl.campaign.joint import Joint, joint_of
 from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.ledger.joint import JointConfirmation, PointName
 from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.ledger.trust import trust_of
 from tune_vfl.outcome import Outcome
@@ -168,6 +169,16 @@ def test_a_confirmation_of_several_studies_gives_the_knee_of_what_stayed() -> No
     assert [p.confirmed for p in joint.points] == [True, False, False, False, True, False]
     assert joint.settings.known[3].tolist() == [0.91, 0.4], "what is known of a point that did not stay"
     assert joint.point("camp-breast_cancer-marvell", 0) is joint.points[3]
+
+
+def test_a_confirmation_of_the_whole_campaign_names_the_knee() -> None:
+    laplace, marvell = two().studies
+    parts = confirmed(laplace, {0: (0.93, 0.65, True)}), confirmed(marvell, {1: (0.84, 0.1, True)})
+    named = PointName(study=laplace.name, number=0)
+    answer = JointConfirmation.model_construct(knee={"breast_cancer": named})
+    joint = joint_of(campaign_of(*parts, confirmation=answer))
+    assert joint.knee is not None
+    assert (joint.knee.study, joint.knee.number) == named.setting
 
 
 def test_several_data_sets_have_a_front_each() -> None:

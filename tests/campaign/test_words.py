@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.helpers.campaigns import campaign_of, part_of
 from tune_vfl.campaign import words
 from tune_vfl.campaign.decide import Decision, Far, Reference, Setting, Strongest
@@ -58,6 +60,12 @@ def test_what_to_deploy_in_the_issue_s_manner() -> None:
     ]
     assert words.reliability(DEPLOY) == "The one check holds."
     assert words.question(DEPLOY).endswith("the most useful on spambase that keeps leakage<=0.3 with 90% confidence?")
+
+
+def test_a_compromise_that_may_protect_nothing_is_said_to() -> None:
+    leaky = replace(MARVELL, leakage=0.82, leakage_interval=(0.7, 0.84))
+    assert any("does not surely lower it" in said for said in words.sentences(replace(DEPLOY, setting=leaky)))
+    assert not any("does not surely lower it" in said for said in words.sentences(DEPLOY))
 
 
 def test_numbers_are_short() -> None:

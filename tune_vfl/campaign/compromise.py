@@ -42,7 +42,11 @@ def knee_of(settings: SideBySide, front: Sequence[int]) -> int | None:
 
 
 def _confirmed_knee(settings: SideBySide, stayed: Sequence[int]) -> int | None:
-    """Return the knee that a lone study's confirmation names; of several studies that of what theirs measured."""
+    """Return the knee that a confirmation names; of studies that were confirmed one by one that of what stayed."""
+    together = settings.campaign.confirmation
+    named = None if together is None else together.knee.get(settings.parts[0].cell.dataset.name)
+    if named is not None and named.setting in settings.place:
+        return settings.place[named.setting]
     if len(settings.parts) == 1:
         confirmation = settings.parts[0].confirmation
         number = None if confirmation is None else confirmation.knee

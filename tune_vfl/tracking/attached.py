@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reports import words
+from tune_vfl.campaign import phrases as words
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.exporting import exported
 from tune_vfl.tracking import payload

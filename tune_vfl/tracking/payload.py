@@ -7,7 +7,7 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports import words
+from tune_vfl.campaign import phrases as words
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from reports import words
+from tune_vfl.campaign import phrases as words
 from tune_vfl.tracking.payload import (
     CAMPAIGN_PARETO,
     CONFIRMED,
