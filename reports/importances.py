@@ -54,7 +54,7 @@ def importances(record: StudyRecord) -> list[Importance]:
     study, shares = _study(record), []
     for objective in (0, 1):
         weigh = FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
-        shares.append(get_param_importances(study, evaluator=weigh, target=lambda t, k=objective: t.values[k]))
+        shares.append(get_param_importances(study, evaluator=weigh, target=partial(_value, objective)))
     names = sorted(shares[1], key=lambda name: (-shares[1][name], name))
     return [Importance(record.name, n, float(shares[0][n]), float(shares[1][n])) for n in names]
 
@@ -121,3 +121,7 @@ def _domain(values: Sequence[Any]) -> BaseDistribution:
     if all(isinstance(v, int) for v in numbers):
         return IntDistribution(int(low), int(high), log=log)
     return FloatDistribution(float(low), float(high), log=log)
+
+
+def _value(objective: int, trial: FrozenTrial) -> float:
+    return float(trial.values[objective])
