@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from reports.gathered import Gathered
     from tune_vfl.campaign.joint import JointPoint
-    from tune_vfl.campaign.rankings import Ranking
+    from tune_vfl.campaign.tables import Ranking
     from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import Outcome
 
@@ -182,7 +182,12 @@ def attack_table(data: Gathered) -> Table:
             shades.append(met.advantage if met is not None else 0.0)
             if met is not None:
                 low, high = met.interval or (None, None)
-                known = {"dataset": data.found.dataset, "defense": defense, "attack": attack, "advantage": met.advantage}
+                known = {
+                    "dataset": data.found.dataset,
+                    "defense": defense,
+                    "attack": attack,
+                    "advantage": met.advantage,
+                }
                 tail = {"low": low, "high": high, "worst": met.worst, "share": met.share, "weak": met.weak}
                 records.append({**known, **tail})
         setting = words.setting(point.params, data.names.moved[point.study]) if point else "–"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.naming import moving_params
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from optuna import Study
     from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
