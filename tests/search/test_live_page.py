@@ -32,14 +32,12 @@ def test_it_is_written_now_and_then_and_at_the_end(tmp_path, written, capsys):
     clock[0] += EVERY_SECONDS
     page.on_trials("s", study.trials[3:4])
     assert written == [True, True]
-    page.on_study(held[0].studies[0])
-    assert written == [True, True], "it still runs"
     held[0] = CampaignRecord.of(study)
-    page.on_study(study)
+    page.on_end()
     assert written == [True, True, False]
 
 
 def test_a_search_that_was_over_at_once_has_no_page(tmp_path, written):
     page = LivePage(lambda: CampaignRecord.of(made_up_study(8)), tmp_path)
-    page.on_study(made_up_study(8))
+    page.on_end()
     assert written == []

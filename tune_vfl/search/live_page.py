@@ -42,8 +42,11 @@ class LivePage:
             self._write()
 
     def on_study(self, record: StudyRecord) -> None:
-        """Write the page for the last time when nothing is running any more."""
-        if self._shown and not record.running and not any(s.running for s in self._look().studies):
+        """Nothing to show that the next trials do not bring."""
+
+    def on_end(self) -> None:
+        """Write the page for the last time."""
+        if self._shown:
             self._write()
 
     def left(self) -> str:

@@ -198,9 +198,7 @@ class _Run:
         for ledger in self._ledgers:
             waiting = max(1, owed[ledger.study.name])
             own = max(1, math.ceil(workers * waiting / max(1, everything)))
-            parts.append(
-                Part(ledger, self._pack(ledger, waiting, own if len(self._ledgers) > 1 else workers), watchers)
-            )
+            parts.append(Part(ledger, self._pack(ledger, waiting, own), watchers))
         deadline = begun + self._minutes * 60 if self._minutes else None
         return LedgerSearcher(parts, models, RunSettings(workers, room.packs, deadline, self._work.options))
 
