@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from reports.gathered import Gathered
     from tune_vfl.campaign.joint import JointPoint
-    from tune_vfl.campaign.tables import Ranking
+    from tune_vfl.campaign.rankings import Ranking
     from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import Outcome
 
@@ -182,9 +182,14 @@ def attack_table(data: Gathered) -> Table:
             shades.append(met.advantage if met is not None else 0.0)
             if met is not None:
                 low, high = met.interval or (None, None)
-                head = {"dataset": data.found.dataset, "defense": defense, "attack": attack, "advantage": met.advantage}
+                first = {
+                    "dataset": data.found.dataset,
+                    "defense": defense,
+                    "attack": attack,
+                    "advantage": met.advantage,
+                }
                 tail = {"low": low, "high": high, "worst": met.worst, "share": met.share, "weak": met.weak}
-                records.append({**head, **tail})
+                records.append({**first, **tail})
         setting = words.setting(point.params, data.names.moved[point.study]) if point else "–"
         rows.append(Row((defense, setting, *cells)))
         heat.append((0.0, 0.0, *shades))
@@ -214,7 +219,7 @@ def cost_table(data: Gathered) -> Table:
             f"{minutes:.1f}",
         )
         rows.append(Row(cells))
-        head = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
+        first = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
         records.append(
             {**head, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
         )
