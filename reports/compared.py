@@ -221,7 +221,7 @@ def cost_table(data: Gathered) -> Table:
         rows.append(Row(cells))
         first = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
         records.append(
-            {**head, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
+            {**first, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
         )
     note = (
         "Cost: the CPU of a training over that of the undefended one, measured alone; – where it was not measured. "
