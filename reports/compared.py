@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from reports.gathered import Gathered
     from tune_vfl.campaign.joint import JointPoint
-    from tune_vfl.campaign.rankings import Ranking
+    from tune_vfl.campaign.tables import Ranking
     from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import Outcome
 

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.campaign.decide import Decision
     from tune_vfl.campaign.joint import Joint
-    from tune_vfl.campaign.rankings import AttackTable, Ranking
-    from tune_vfl.campaign.tables import Failure, Retired
+    from tune_vfl.campaign.tables import AttackTable, Failure, Ranking, Retired
     from tune_vfl.ledger.campaigns import CampaignRecord
 
 

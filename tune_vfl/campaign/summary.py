@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.describing import Describer
 from tune_vfl.campaign.joint import joint_of
+from tune_vfl.campaign.words import sentences
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.machine.places import named_uri
+from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.campaigns import CampaignRecord
 
 CAMPAIGN_SCHEMA = "tune-vfl/campaign/1"
+# What is said of the worst attack, or of the joint front against it, and not of another attack's.
+_OF_THE_WORST = ("leakage_interval", "leakage_worst_seed", "undecided", "chance", "together")
 
 
 def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -28,8 +32,8 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
 
     Returns:
         ``front``: the joint fronts of its data sets, each by falling utility. ``decisions``: by data set, see
-        :meth:`tune_vfl.campaign.decide.Decision.plain`. ``checks``: of all data sets; with several they carry the name
-        of theirs.
+        :meth:`tune_vfl.campaign.decide.Decision.plain`, and ``says``, the same in sentences. ``checks``: of all data
+        sets; with several they carry the name of theirs.
     """
     joints = {dataset: joint_of(campaign, dataset) for dataset in campaign.datasets}
     decided = {dataset: decide(campaign, joint) for dataset, joint in joints.items()}
@@ -47,7 +51,7 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
         "trials": {"asked": campaign.trials, "counted": sum(len(part.counted) for part in campaign.studies)},
         "front": [point for joint in joints.values() for point in front_of(joint)],
         "hypervolume": {dataset: joint.hypervolume for dataset, joint in joints.items()},
-        "decisions": {dataset: decision.plain() for dataset, decision in decided.items()},
+        "decisions": {dataset: {**d.plain(), "says": sentences(d)} for dataset, d in decided.items()},
         "retired": dict(campaign.retired),
         "skipped": [{"study": s.study, "attack": s.attack, "problems": list(s.problems)} for s in campaign.skipped],
         "checks": checks,
@@ -58,6 +62,25 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
 def frontier(campaign: CampaignRecord) -> list[dict[str, Any]]:
     """Return the joint fronts of all data sets, as ``frontier CAMPAIGN --format json`` prints them."""
     return [point for dataset in campaign.datasets for point in front_of(joint_of(campaign, dataset))]
+
+
+def frontier_against(campaign: CampaignRecord, attack: str) -> list[dict[str, Any]]:
+    """Return the joint fronts against one attack alone, whose advantage is then the ``leakage``.
+
+    Studies whose defense takes away what the attack needs are left out: they were not measured against it.
+    """
+    found = []
+    for dataset in campaign.datasets:
+        joint = joint_of(campaign, dataset)
+        met = [p for p in joint.points if attack in p.trial.outcome.attacks]
+        objectives = [(p.objectives[0], p.trial.outcome.attacks[attack].advantage) for p in met]
+        front = [(p, o) for p, o, on in zip(met, objectives, pareto.front(objectives).tolist(), strict=True) if on]
+        describer = Describer(joint)
+        for point, (utility, leakage) in sorted(front, key=lambda f: -f[1][0]):
+            spread = point.trial.outcome.attacks[attack].advantage_std or 0.0
+            plain = {**_point(describer, point, []), "utility": utility, "leakage": leakage, "leakage_std": spread}
+            found.append({k: v for k, v in plain.items() if k not in _OF_THE_WORST})
+    return found
 
 
 def front_of(joint: Joint) -> list[dict[str, Any]]:

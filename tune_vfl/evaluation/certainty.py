@@ -24,6 +24,9 @@ Name = tuple[str, str]
 
 Interval = tuple[float, float]
 
+NOT_MET = 2.0
+"""How far an attack that a setting did not meet is put below one that it met: below all that its noise could reach."""
+
 
 class Certainty(NamedTuple):
     """What surrounds a setting's utility and leakage; intervals are of 90%, and None from a single seed.
@@ -94,19 +97,19 @@ def advantages_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Floats:
 
 
 def stood_in(gains: Floats, met: Bools) -> Floats:
-    """Put, in the place of an attack that a setting did not meet, the one of those it met that finds least in it.
+    """Fill the places of attacks that settings did not meet, so that settings of several defenses make one block.
 
-    So blocks have no holes, and what is made up is never the worst attack of a setting: its leakage stays that of the
-    attacks that it met.
+    The first attack that a setting met stands there, lower by :data:`NOT_MET`: with its spread, and never the worst,
+    nor a contender for that. A setting's leakage and its bounds stay those of the attacks that it met.
 
     Args:
         gains: ``(K, N, S)``; what stands where an attack was not met is passed over.
-        met: ``(K, N)``, each setting at least one.
+        met: ``(K, N)``, at least one attack of each setting.
     """
     if met.all():
         return gains
-    least = np.where(met, np.where(met[..., None], gains, 0.0).mean(-1), np.inf).argmin(0)
-    return np.where(met[..., None], gains, gains[least, np.arange(gains.shape[1])])
+    others = gains[met.argmax(0), np.arange(gains.shape[1])] - NOT_MET
+    return np.where(met[..., None], gains, others)
 
 
 def one_of(candidates: Mapping[str, T], name: str) -> T:
