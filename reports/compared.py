@@ -182,14 +182,14 @@ def attack_table(data: Gathered) -> Table:
             shades.append(met.advantage if met is not None else 0.0)
             if met is not None:
                 low, high = met.interval or (None, None)
-                first = {
+                known = {
                     "dataset": data.found.dataset,
                     "defense": defense,
                     "attack": attack,
                     "advantage": met.advantage,
                 }
                 tail = {"low": low, "high": high, "worst": met.worst, "share": met.share, "weak": met.weak}
-                records.append({**first, **tail})
+                records.append({**known, **tail})
         setting = words.setting(point.params, data.names.moved[point.study]) if point else "–"
         rows.append(Row((defense, setting, *cells)))
         heat.append((0.0, 0.0, *shades))
@@ -219,9 +219,9 @@ def cost_table(data: Gathered) -> Table:
             f"{minutes:.1f}",
         )
         rows.append(Row(cells))
-        first = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
+        known = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
         records.append(
-            {**first, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
+            {**known, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
         )
     note = (
         "Cost: the CPU of a training over that of the undefended one, measured alone; – where it was not measured. "

@@ -61,10 +61,6 @@ def importances(record: StudyRecord) -> list[Importance]:
     return [Importance(record.name, n, float(shares[0][n]), float(shares[1][n])) for n in names]
 
 
-def _value(objective: int, trial: FrozenTrial) -> float:
-    return float(trial.values[objective])
-
-
 def parallel(record: StudyRecord) -> dict[str, Any] | None:
     """Return Optuna's parallel coordinates of a study as plotly's data; None where there are not enough settings."""
     if not enough(record):
@@ -127,3 +123,7 @@ def _domain(values: Sequence[Any]) -> BaseDistribution:
     if all(isinstance(v, int) for v in numbers):
         return IntDistribution(int(low), int(high), log=log)
     return FloatDistribution(float(low), float(high), log=log)
+
+
+def _value(objective: int, trial: FrozenTrial) -> float:
+    return float(trial.values[objective])
