@@ -29,7 +29,7 @@
     if (touch.matches) layout.dragmode = false; // a finger on the figure scrolls the page
     if (width >= 560) return figure;
     layout.font.size = 12;
-    layout.margin = { l: 46, r: 10, t: 10, b: 46 };
+    layout.margin = { l: 46, r: 10, t: 36, b: 46 }; // the buttons lie above
     (layout.annotations || []).forEach(function (a) {
       if (a.name) a.text = a.name;
       if (a.font) a.font.size = Math.min(a.font.size || 12, 11);
