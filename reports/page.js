@@ -47,7 +47,9 @@
     var style = window.getComputedStyle(root);
     var figure = fitted(colored(figures[place.id], style), place.clientWidth);
     figure.data.forEach(function (t) { if ((off[place.id] || {})[t.legendgroup]) t.visible = false; });
-    var config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+    // By name: plotly's own choice would offer to share the figure on a server of its makers.
+    var buttons = ["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"];
+    var config = { responsive: true, displaylogo: false, modeBarButtons: [buttons] };
     return window.Plotly.react(place, figure.data, figure.layout, config).then(function () {
       if (!place.dataset.drawn) watch(place);
       place.dataset.drawn = "yes";

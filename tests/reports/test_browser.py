@@ -90,6 +90,10 @@ def test_nothing_is_clipped_asked_for_or_wrong(browser, small, width, scheme):
     assert page.evaluate(CLIPPED) == []
     assert page.evaluate(OUTSIDE) == []
     assert heard == []
+    titles = "[...document.querySelector('.modebar').querySelectorAll('[data-title]')].map(b => b.dataset.title)"
+    buttons = page.evaluate(titles)
+    assert len(buttons) == 6
+    assert not any("hare" in b or "loud" in b for b in buttons), "a figure stays where it is"
     ink = page.evaluate("getComputedStyle(document.querySelector('.plot .main-svg .xtitle')).fill")
     assert (sum(map(int, ink.strip("rgb()").split(", "))) > 384) == (scheme == "dark")
     page.close()
