@@ -74,7 +74,7 @@ def parallel(record: StudyRecord) -> dict[str, Any] | None:
     for note in layout.get("annotations", ()):
         note["font"] = {"color": SOFT, "size": 11}
     layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False}
-    layout |= {"font": {"color": INK, "family": "inherit", "size": 13}, "margin": {"l": 56, "r": 10, "t": 10, "b": 40}}
+    layout |= {"font": {"color": INK, "family": "inherit", "size": 13}, "margin": {"l": 56, "r": 10, "t": 34, "b": 40}}
     return {"data": drawn["data"], "layout": layout}
 
 

@@ -81,7 +81,7 @@ def test_a_point_says_its_setting_its_numbers_and_how_it_is_exported():
     assert mark.says[1].startswith("AUC 0.900 (")
     assert mark.says[2].startswith("leakage 0.600 (")
     assert mark.says[2].endswith(", by norm")
-    data = plotly_dict(figure, "tune-vfl export c --select {key} -o best.json")["data"]
+    data = plotly_dict(figure, "tune-vfl export c --select {} -o best.json".format)["data"]
     (texts,) = [t["text"] for t in data if t.get("meta") == "front"]
     assert "tune-vfl export c --select s#0" in texts[0]
 

@@ -303,6 +303,12 @@ def test_the_page_shows_each_study_and_every_front_point(report):
             assert f'<tr data-trial="{record.name}#{point.number}"' in text
 
 
+def test_studies_side_by_side_are_exported_each_by_its_own_name(report):
+    text = report.read_text(encoding="utf-8")
+    assert "tune-vfl export other --select other#" in text.replace("<br>", " ").replace("\\u003cbr>", " ")
+    assert not re.search(r"export test-study --select other|export other --select test", text)
+
+
 def test_what_comes_first_is_the_decision(report):
     text = report.read_text(encoding="utf-8")
     parts = ("Can it be trusted?", "What to deploy", "What was not examined", "The frontier of all defenses")
