@@ -72,7 +72,7 @@ def _laid(
     given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
 ) -> tuple[CampaignRecord, Callable[[str], str]]:
     """Return what a report is of as one campaign, and the command that exports a point of a study."""
-    several = [given] if isinstance(given, CampaignRecord) else list(given)
+    several: Sequence[StudyRecord | CampaignRecord] = [given] if isinstance(given, CampaignRecord) else list(given)
     campaigns = [c if isinstance(c, CampaignRecord) else CampaignRecord.of(c) for c in several]
     names = [s.name for c in campaigns for s in c.studies]
     if not names or len(set(names)) < len(names):

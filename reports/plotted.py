@@ -121,7 +121,7 @@ def _group(group: Marks, command: str) -> dict[str, Any]:
         "x": [m.x for m in group.marks],
         "y": [m.y for m in group.marks],
         "marker": marker,
-        "opacity": {"behind": 0.6, "muted": 0.45}.get(group.rank, 1),
+        "opacity": {"behind": 0.5, "muted": 0.35}.get(group.rank, 1),
         "cliponaxis": False,
         "meta": group.rank,
     }

@@ -127,8 +127,8 @@ def section(data: Gathered, key: str, command: Callable[[str], str], *, alone: b
 def _drawn(figure: Figure, suffix: str, command: str) -> Drawn:
     named = figure._replace(name=f"{figure.name}{suffix}")
     files = files_of(named)
-    image = base64.b64encode(files[f"{named.name}.png"]).decode()
-    return Drawn(named.name, named, plotly_dict(named, command), f"data:image/png;base64,{image}", files)
+    image = base64.b64encode(files[f"{named.name}.svg"]).decode()
+    return Drawn(named.name, named, plotly_dict(named, command), f"data:image/svg+xml;base64,{image}", files)
 
 
 def _weights(record: StudyRecord) -> Table | None:

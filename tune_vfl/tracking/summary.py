@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from reports import words
+from tune_vfl.campaign import phrases
 from tune_vfl.tracking.payload import (
     CAMPAIGN_PARETO,
     CONFIRMED,
@@ -113,7 +113,7 @@ def _table(whole: Whole) -> list[str]:
         for s in whole.studies
     ]
     head = "| study | data set | defense | trials | on its front | on the joint front |"
-    many = f"{words.count(len(whole.studies), 'study', 'studies')}, {words.count(whole.trials, 'trial')}"
+    many = f"{phrases.count(len(whole.studies), 'study', 'studies')}, {phrases.count(whole.trials, 'trial')}"
     return [f"**{whole.name}**: {many}.", "", head, "|---|---|---|---|---|---|", *rows, ""]
 
 
