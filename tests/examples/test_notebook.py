@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 
 from tests.helpers.examples import EXAMPLES
 from tune_vfl import load_config
-from tune_vfl.search import api
 from tune_vfl.service import confirming
 
 CELL_KEYS = {"markdown": {"cell_type", "id", "metadata", "source"}}
@@ -47,9 +47,9 @@ def test_its_cells_run_in_order_and_show_something(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     confirmed: list[str] = []
-    # What these two do has tests of its own, and would take most of this one's time.
+    # Confirmations and MLflow have tests of their own, and would take most of this one's time.
     monkeypatch.setattr(confirming, "confirm_named", lambda name, **_: confirmed.append(name))
-    monkeypatch.setattr(api, "_recorders", lambda _: [])
+    monkeypatch.setitem(sys.modules, "tune_vfl.tracking.mlflow", None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIALS", "8")
     names: dict[str, Any] = {"__name__": "__main__"}
