@@ -125,6 +125,13 @@ def test_an_undecided_leakage_recommends_nothing() -> None:
     assert "undecided" in found.why
 
 
+def test_fresh_seeds_decide_what_was_undecided() -> None:
+    wild = [outcome_of([0.9, 0.901, 0.9], {"norm": [0.0, 0.9, 0.3]}) for _ in range(2)]
+    found = decided(campaign_of(confirmed(part_of("laplace", wild), {0: (0.9, 0.3, True)})))
+    assert found.setting is not None
+    assert (found.setting.number, found.setting.undecided) == (0, False)
+
+
 def test_confirmed_settings_go_first_by_what_fresh_seeds_say() -> None:
     laplace, marvell, kdk = three().studies
     again = confirmed(marvell, {0: (0.90, 0.23, False)}), confirmed(kdk, {0: (0.905, 0.16, True)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tune_vfl.campaign.joint import Joint, joint_of
 from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.ledger.confirmations import CONFIRMATION_SCHEMA
 from tune_vfl.ledger.joint import JointConfirmation, PointName
 from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.ledger.trust import trust_of
@@ -105,6 +107,15 @@ def test_parts_without_an_undefended_model_borrow_that_of_their_architecture() -
     assert neither.knee is not None, "the chord of the front, where there is no scale"
 
 
+def test_one_setting_of_another_architecture_does_not_take_the_chances_from_the_others() -> None:
+    other = part_of("gafm", [(0.93, 0.7)], baseline=steady(0.94, 0.85, seeds=10))
+    joint = joint_of(campaign_of(part_of("laplace", [*LAPLACE, (0.6, 0.9)]), part_of("marvell", MARVELL), other))
+    assert len(joint.settings.blocks) == 2
+    assert joint.settings.whole is not None
+    assert 0 < sum(p.chance > 0.03 for p in joint.points) < len(joint.points)
+    assert joint.undefended == joint.parts[0].baseline, "the one that most studies share"
+
+
 def test_settings_that_cannot_be_told_apart_stand_together() -> None:
     noisy = [
         outcome_of([u - d, u, u + d], {"norm": [x + 5 * d, x - 5 * d, x]})
@@ -175,7 +186,9 @@ def test_a_confirmation_of_the_whole_campaign_names_the_knee() -> None:
     laplace, marvell = two().studies
     parts = confirmed(laplace, {0: (0.93, 0.65, True)}), confirmed(marvell, {1: (0.84, 0.1, True)})
     named = PointName(study=laplace.name, number=0)
-    answer = JointConfirmation.model_construct(knee={"breast_cancer": named})
+    rest: dict[str, Any] = {"points": (), "lines": (), "checks": (), "reserve": {}, "baseline": {}, "gap": {}}
+    about: dict[str, Any] = {"schema": CONFIRMATION_SCHEMA, "name": "camp", "measure": 2, "seeds": (1000,), **rest}
+    answer = JointConfirmation(**about, knee={"breast_cancer": named})
     joint = joint_of(campaign_of(*parts, confirmation=answer))
     assert joint.knee is not None
     assert (joint.knee.study, joint.knee.number) == named.setting

@@ -42,8 +42,7 @@ def _ranking(describer: Describer, cap: float) -> Ranking:
     ranked = []
     for (defense, i), chance in zip(best.items(), chances, strict=True):
         point = joint.points[i]
-        interval = point.sure.utility_interval if point.again is None else point.again.utility_interval
-        ranked.append(Rank(defense, point, float(utility[i]), interval, float(bound[i]), chance))
+        ranked.append(Rank(defense, point, float(utility[i]), point.intervals[0], float(bound[i]), chance))
     ranked.sort(key=lambda r: (-(r.utility or 0.0), r.defense))
     rows.sort(key=lambda r: (r.least is None, r.least, r.defense))
     return Ranking(cap, (*ranked, *rows))
