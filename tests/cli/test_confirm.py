@@ -149,7 +149,8 @@ def test_a_campaign_is_shown_data_set_by_data_set(run: Run, joint: JointConfirma
     assert code == 0
     several, alone = out.split("campaign on wine: ")
     assert several.startswith("campaign on breast_cancer: 12 of 12 points of the joint front stay, on 4 fresh seeds")
-    assert "3 of 3 points of the front stay" in alone
+    assert alone.startswith("3 of 3 points of the joint front stay, on 4 fresh seeds")
+    assert "on-wine#2" in alone
     for name in ("laplace#0", "gaussian#5"):
         assert name in several
     assert f"best compromise: {joint.knee['breast_cancer']}" in several
