@@ -144,7 +144,8 @@ def check_mlflow(record: StudyRecord) -> None:
     held = Runs(name, resolve_uri(None)).held
     summary, now = held.pop(SUMMARY_KEY), standing(record)
     wanted: dict[Key, dict[str, str]] = {
-        (name, "trial", t.number): payload.front_tags(t.number, now, None) for t in record.counted
+        (name, "trial", t.number): payload.front_tags(now.ranks.get(t.number), knee=t.number == now.knee, joint=None)
+        for t in record.counted
     }
     wanted |= {(name, "preempted", t.number): {} for t in record.trials if t.outcome.outcome == "preempted"}
     found = {key: {k: v for k, v in run.tags.items() if k in payload.FRONT_TAGS} for key, run in held.items()}

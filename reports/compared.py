@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from reports import words
 from reports.describe import spans
+from tune_vfl.campaign import phrases as words
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def front_table(data: Gathered) -> Table:
         records.append(_front_record(point, recommended=is_chosen))
     head = ("setting ", metric, "gain kept", "leakage", "strongest attack ", "on the front", " ", "--select ")
     note = (
-        "Means over seeds; in parentheses 90% intervals. Gain kept: the share of what the federation adds to the label party's "
-        "own model. Leakage: the largest advantage of all attacks over the best guess that needs no vertical federated "
-        "learning. On the front: the chance that nothing else is better in both."
+        "Means over seeds; in parentheses 90% intervals. Gain kept: the share of what the federation adds to the label "
+        "party's own model. Leakage: the largest advantage of all attacks over the best guess that needs no "
+        "federation. On the front: the chance that nothing else is better in both."
     )
     return Table("front", head, tuple(rows), note, pd.DataFrame(records))
 
@@ -144,8 +144,15 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
         rows.append(Row((str(place), data.names.setting(point), utility, bound, f"{rank.best:.0%}")))
     for rank in ranking.rows:
         low, high = rank.utility_interval or (None, None)
-        known = {"study": rank.point.study, "number": rank.point.number} if rank.point else {"study": None, "number": None}
-        numbers = {"utility": rank.utility, "utility_low": low, "utility_high": high, "leakage_upper": rank.leakage_upper}
+        known = (
+            {"study": rank.point.study, "number": rank.point.number} if rank.point else {"study": None, "number": None}
+        )
+        numbers = {
+            "utility": rank.utility,
+            "utility_low": low,
+            "utility_high": high,
+            "leakage_upper": rank.leakage_upper,
+        }
         end = {"best": rank.best, "least": rank.least}
         records.append(
             {"dataset": data.found.dataset, "cap": ranking.cap, "defense": rank.defense, **known, **numbers, **end}
@@ -157,9 +164,7 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
     ]
     rest = f"None of their settings surely leaks so little (in parentheses the least bound): {words.listed(without)}."
     head = ("", "setting ", words.metric(data.found.metric), "leakage under", "best")
-    return Ranked(
-        ranking.cap, Table("ranking", head, tuple(rows), "", pd.DataFrame(records)), rest if without else ""
-    )
+    return Ranked(ranking.cap, Table("ranking", head, tuple(rows), "", pd.DataFrame(records)), rest if without else "")
 
 
 def attack_table(data: Gathered) -> Table:
@@ -177,9 +182,14 @@ def attack_table(data: Gathered) -> Table:
             shades.append(met.advantage if met is not None else 0.0)
             if met is not None:
                 low, high = met.interval or (None, None)
-                head = {"dataset": data.found.dataset, "defense": defense, "attack": attack, "advantage": met.advantage}
+                known = {
+                    "dataset": data.found.dataset,
+                    "defense": defense,
+                    "attack": attack,
+                    "advantage": met.advantage,
+                }
                 tail = {"low": low, "high": high, "worst": met.worst, "share": met.share, "weak": met.weak}
-                records.append({**head, **tail})
+                records.append({**known, **tail})
         setting = words.setting(point.params, data.names.moved[point.study]) if point else "–"
         rows.append(Row((defense, setting, *cells)))
         heat.append((0.0, 0.0, *shades))
@@ -195,18 +205,29 @@ def cost_table(data: Gathered) -> Table:
     for part in data.campaign.studies:
         ended = [t.outcome.seconds for t in part.ok]
         train, attack = (_mean([s[kind] for s in ended if kind in s]) for kind in ("train", "attack"))
-        hours = sum((t.finished - t.started).total_seconds() for t in part.trials) / 3600
+        minutes = sum((t.finished - t.started).total_seconds() for t in part.trials) / 60
         cost = data.campaign.costs.get(part.name)
         name = data.names.called[part.name]
         counted = len(part.counted)
         times = "–" if cost is None else f"{cost:.2f}"
-        cells = (name, times, str(counted), words.score(train, digits=1), words.score(attack, digits=1), f"{hours:.2f}")
+        cells = (
+            name,
+            times,
+            str(counted),
+            words.score(train, digits=1),
+            words.score(attack, digits=1),
+            f"{minutes:.1f}",
+        )
         rows.append(Row(cells))
-        head = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
-        records.append({**head, "trials": counted, "train_seconds": train, "attack_seconds": attack, "hours": hours})
-    note = "Cost: the CPU of a training over that of the undefended one, measured alone; – where it was not measured. "
-    note += "Seconds are those of a mean trial with all its seeds; hours add up all trials, which may have run side by side."
-    head = ("defense ", "cost", "trials", "training s", "attacks s", "hours")
+        known = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
+        records.append(
+            {**known, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
+        )
+    note = (
+        "Cost: the CPU of a training over that of the undefended one, measured alone; – where it was not measured. "
+        "Seconds: of a mean trial with all its seeds. Minutes: of all trials, which may have run side by side."
+    )
+    head = ("defense ", "cost", "trials", "training s", "attacks s", "minutes")
     return Table("cost", head, tuple(rows), note, pd.DataFrame(records))
 
 
@@ -221,7 +242,13 @@ def failure_table(data: Gathered) -> Table:
         where = ", ".join(f"{data.names.called.get(s, s)} {n}" for s, n in failure.where.items())
         rows.append(Row((failure.outcome, str(failure.count), where, failure.reason)))
         records += [
-            {"dataset": data.found.dataset, "outcome": failure.outcome, "reason": failure.reason, "study": s, "trials": n}
+            {
+                "dataset": data.found.dataset,
+                "outcome": failure.outcome,
+                "reason": failure.reason,
+                "study": s,
+                "trials": n,
+            }
             for s, n in failure.where.items()
         ]
     return Table("failures", ("outcome ", "trials", "where ", "reason "), tuple(rows), "", pd.DataFrame(records))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from reports import words
 from reports.figure import SHARE, Axis, Figure, Label, Line, Mark, Marks, Span, room, staircase, within
 from reports.looks import PLAIN
+from tune_vfl.campaign import phrases as words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,12 +41,12 @@ def frontier(found: Joint, decision: Decision, names: Names, title: str = "") ->
         name="frontier",
         title=whole,
         note=f"{len(front)} of {words.count(len(found.points), 'setting')} on the front; bars: {bars_of(found)}",
-        alt=_alt(found, whole, metric, front, chosen, names),
+        alt=_alt(found, front, chosen, names, title=whole),
         x=Axis("leakage: advantage of the worst attack (less is better)", x, SHARE),
         y=Axis(f"{metric} (more is better)", y, SHARE),
         groups=tuple(_groups(found, metric, chosen, names)),
         lines=tuple(lines),
-        labels=tuple(_labels(found, front, chosen, names, lines, x[1])),
+        labels=tuple(_labels(found, front, chosen, names, lines=lines, right=x[1])),
         beyond=beyond,
     )
 
@@ -77,8 +77,8 @@ def spans(outcome: Outcome, sure: Certainty | None) -> tuple[Span, Span]:
 def _view(found: Joint, metric: str) -> tuple[Span, Span, tuple[str, ...]]:
     """Return the limits of leakage and utility, and what lies below them.
 
-    All points are in view, unless those that matter would be left less than half of the height; then the view ends below
-    the front, the undefended model and, where it is near, the label party's own one.
+    All points are in view, unless those that matter would be left less than half of the height; then the view ends
+    below the front, the undefended model and, where it is near, the label party's own one.
     """
     matter = [spans(p.trial.outcome, p.sure) for p in found.front]
     if found.undefended is not None:
@@ -96,7 +96,10 @@ def _view(found: Joint, metric: str) -> tuple[Span, Span, tuple[str, ...]]:
     y = room([core if crowded else min(core, least), top], SHARE)
     below = sum(u < y[0] for u in utilities)
     beyond = [f"{words.count(below, 'setting lies', 'settings lie')} below this view"] if below else []
-    named = (("the label party alone", found.alone.utility if found.alone else None), ("the best guess", found.reference[0]))
+    named = (
+        ("the label party alone", found.alone.utility if found.alone else None),
+        ("the best guess", found.reference[0]),
+    )
     beyond += [f"{name}, {u:.3g}, lies below this view" for name, u in named if u is not None and u < y[0]]
     x = max([0.1, *(p.objectives[1] for p in found.points), *(high for _, (_, high) in matter)])
     return (0.0, min(1.0, 1.03 * x)), y, tuple(beyond)
@@ -127,7 +130,10 @@ def _groups(found: Joint, metric: str, chosen: JointPoint | None, names: Names) 
     for study, marks in sorted(rest.items(), key=lambda item: looks_of[item[0]].color is not None):
         if marks:
             yield Marks(
-                names.called[study], "muted" if looks_of[study].color is None else "behind", looks_of[study], tuple(marks)
+                names.called[study],
+                "muted" if looks_of[study].color is None else "behind",
+                looks_of[study],
+                tuple(marks),
             )
     for study, marks in best.items():
         if marks:
@@ -166,6 +172,7 @@ def _labels(
     front: Sequence[JointPoint],
     chosen: JointPoint | None,
     names: Names,
+    *,
     lines: Sequence[Line],
     right: float,
 ) -> Iterator[Label]:
@@ -195,10 +202,9 @@ def _ends_first(front: Sequence[JointPoint]) -> list[JointPoint]:
     return [front[0], front[-1], *front[1:-1:stride]]
 
 
-def _alt(
-    found: Joint, title: str, metric: str, front: Sequence[JointPoint], chosen: JointPoint | None, names: Names
-) -> str:
+def _alt(found: Joint, front: Sequence[JointPoint], chosen: JointPoint | None, names: Names, *, title: str) -> str:
     """Say in words what the figure shows."""
+    metric = words.metric(found.metric)
     if not front:
         return f"{title}: no setting has come to a result yet."
     (low, least), (high, most) = front[0].objectives, front[-1].objectives

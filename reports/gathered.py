@@ -39,8 +39,8 @@ def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
     """Yield the data sets of a campaign, in its order."""
     from tune_vfl.campaign.deciding import decide
     from tune_vfl.campaign.joint import joint_of
-    from tune_vfl.campaign.rankings import rankings
-    from tune_vfl.campaign.tables import attack_table, failures, retired
+    from tune_vfl.campaign.rankings import attack_table, rankings
+    from tune_vfl.campaign.tables import failures, retired
 
     for dataset in campaign.datasets:
         part, found = campaign.on(dataset), joint_of(campaign, dataset)

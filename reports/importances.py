@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports import words
 from reports.naming import moving_params
 from reports.plotted import INK, SOFT
+from tune_vfl.campaign import phrases as words
 from tune_vfl.ledger.standing import standing
 from tune_vfl.spec.cell import as_text
 
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
     from optuna import Study
     from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 FEWEST = 12
 """Settings below which importances are chance."""
-MOST = 100
-"""Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take the page's time."""
+MOST = 60
+"""Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take time."""
 _TREES = 16
 
 
@@ -54,7 +56,7 @@ def importances(record: StudyRecord) -> list[Importance]:
     study, shares = _study(record), []
     for objective in (0, 1):
         weigh = FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
-        shares.append(get_param_importances(study, evaluator=weigh, target=lambda t, k=objective: t.values[k]))
+        shares.append(get_param_importances(study, evaluator=weigh, target=partial(_value, objective)))
     names = sorted(shares[1], key=lambda name: (-shares[1][name], name))
     return [Importance(record.name, n, float(shares[0][n]), float(shares[1][n])) for n in names]
 
@@ -121,3 +123,7 @@ def _domain(values: Sequence[Any]) -> BaseDistribution:
     if all(isinstance(v, int) for v in numbers):
         return IntDistribution(int(low), int(high), log=log)
     return FloatDistribution(float(low), float(high), log=log)
+
+
+def _value(objective: int, trial: FrozenTrial) -> float:
+    return float(trial.values[objective])

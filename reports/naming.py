@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from reports import words
 from reports.looks import COLORS, Look, looks
+from tune_vfl.campaign import phrases as words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

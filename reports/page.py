@@ -1,8 +1,9 @@
-"""The report: one page that needs nothing but itself, figures and tables, for a campaign or for studies side by side."""
+"""The report: one page that needs nothing but itself, figures and tables, of a campaign or of studies side by side."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from importlib.resources import files
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from reports import words
 from reports.confirmed import sections as confirmed_sections
 from reports.gathered import gather
 from reports.looks import COLORS, DARK, SIGNS
@@ -19,6 +19,7 @@ from reports.rows import study_rows
 from reports.sections import Section, frames, section
 from reports.story import options
 from reports.tables import tables, write_tables
+from tune_vfl.campaign import phrases as words
 from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord
@@ -43,7 +44,8 @@ def write_report(
     earlier report are replaced; files that are not part of a report stay.
 
     Args:
-        given: a campaign, several, or one or more studies to lay side by side; finished or not, with a front or without.
+        given: a campaign, several, or one or more studies to lay side by side; finished or not, with a front or
+            without.
         out: the folder.
         refreshing: for the page of a search that runs: it reloads itself while trials are owed, and leaves out what
             takes long to compute.
@@ -70,7 +72,7 @@ def _laid(
     given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
 ) -> tuple[CampaignRecord, Callable[[str], str]]:
     """Return what a report is of as one campaign, and the command that exports a point of a study."""
-    several = [given] if isinstance(given, CampaignRecord) else list(given)
+    several: Sequence[StudyRecord | CampaignRecord] = [given] if isinstance(given, CampaignRecord) else list(given)
     campaigns = [c if isinstance(c, CampaignRecord) else CampaignRecord.of(c) for c in several]
     names = [s.name for c in campaigns for s in c.studies]
     if not names or len(set(names)) < len(names):
@@ -93,9 +95,7 @@ def _laid(
 
 def _write(campaign: CampaignRecord, command: Callable[[str], str], folder: Path, *, refreshing: bool) -> None:
     alone = len(campaign.datasets) == 1
-    found = [
-        section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))
-    ]
+    found = [section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))]
     (folder / "figures").mkdir()
     for drawn in [d for s in found for d in (s.frontier, s.growth)]:
         for name, content in drawn.files.items():
@@ -145,6 +145,7 @@ def render(
     environment = Environment(
         loader=FunctionLoader(_own), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["coded"] = _coded
     helpers = {"score": words.score, "count": words.count, "setting": words.setting, "metric_of": words.metric}
     environment.globals.update(**helpers, options=options, sentences=sentences)
     single = campaign.studies[0] if len(campaign.studies) == 1 else None
@@ -183,8 +184,24 @@ def _figures(found: Sequence[Section]) -> dict[str, Any]:
 
 def _embedded(data: Any) -> str:
     """Return data as JSON that cannot end the script that holds it."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_short(data), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _short(value: Any) -> Any:
+    """Return data with six digits a number: what a figure can show, in half of the bytes."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {k: _short(v) for k, v in value.items()}
+    return [_short(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _coded(text: str) -> Any:
+    """Return a sentence for the page, with what stands between backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
 
 
 def _own(name: str) -> str:

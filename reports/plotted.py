@@ -121,14 +121,19 @@ def _group(group: Marks, command: str) -> dict[str, Any]:
         "x": [m.x for m in group.marks],
         "y": [m.y for m in group.marks],
         "marker": marker,
-        "opacity": {"behind": 0.6, "muted": 0.45}.get(group.rank, 1),
+        "opacity": {"behind": 0.5, "muted": 0.35}.get(group.rank, 1),
         "cliponaxis": False,
         "meta": group.rank,
     }
     if group.rank == "chosen":
         return {**trace, "hoverinfo": "skip"}
     texts = ["<br>".join(_wrapped(m, command)) for m in group.marks]
-    return {**trace, "text": texts, "hovertemplate": "%{text}<extra></extra>", "customdata": [m.key for m in group.marks]}
+    return {
+        **trace,
+        "text": texts,
+        "hovertemplate": "%{text}<extra></extra>",
+        "customdata": [m.key for m in group.marks],
+    }
 
 
 def _symbol(group: Marks) -> str:
@@ -177,4 +182,13 @@ def _label(label: Label, across: Span) -> dict[str, Any]:
     up = label.text != name
     away = {"ax": -16 if right else 20, "ay": -40 if up else 34, "xanchor": "right" if right else "left"}
     text = f"<b>{here['text']}</b>" if label.text != name else here["text"]
-    return {**here, "text": text, "name": name, "arrowcolor": SOFT, "arrowwidth": 1, "arrowhead": 0, "standoff": 9, **away}
+    return {
+        **here,
+        "text": text,
+        "name": name,
+        "arrowcolor": SOFT,
+        "arrowwidth": 1,
+        "arrowhead": 0,
+        "standoff": 9,
+        **away,
+    }

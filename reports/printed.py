@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.figure import ticks
@@ -65,7 +66,9 @@ def drawn(figure: Figure) -> Drawing:
         xs, ys = [c[0] for c in line.corners], [c[1] for c in line.corners]
         main = line.kind in ("front", "growth")
         width, color = (1.5, INK) if main else (1.2, SOFT)
-        axes.plot(xs, ys, color=color, linewidth=width, linestyle=_DASHES[line.kind], alpha=0.75 if main else 1, zorder=3)
+        axes.plot(
+            xs, ys, color=color, linewidth=width, linestyle=_DASHES[line.kind], alpha=0.75 if main else 1, zorder=3
+        )
     for group in figure.groups:
         _group(axes, group, scale)
     _labels(axes, figure, scale)
@@ -200,7 +203,7 @@ def _obstacles(figure: Figure, scale: _Scale) -> Iterator[Box]:
         if line.kind in ("alone", "guess"):
             yield Box(_PLOT.x, corners[0][1] - _FONT * 1.5, _PLOT.width, _FONT * 1.7)
             continue
-        for (x1, y1), (x2, y2) in zip(corners, corners[1:], strict=False):
+        for (x1, y1), (x2, y2) in pairwise(corners):
             yield Box(min(x1, x2) - 1, min(y1, y2) - 1, abs(x2 - x1) + 2, abs(y2 - y1) + 2)
     if figure.beyond:
         yield Box(_PLOT.x, _PLOT.y + _PLOT.height - _FONT * 1.6, _PLOT.width, _FONT * 1.6)
@@ -216,7 +219,9 @@ def _title(axes: Axes, figure: Figure) -> None:
         return
     keys = [(n, look) for n, look in figure.keys if look.color is not None]
     handles = [
-        Line2D([], [], linestyle="", marker=_MARKERS[look.shape], color=COLORS[look.color or 0], label=name, markersize=7)
+        Line2D(
+            [], [], linestyle="", marker=_MARKERS[look.shape], color=COLORS[look.color or 0], label=name, markersize=7
+        )
         for name, look in keys
     ]
     if rest := len(figure.keys) - len(keys):

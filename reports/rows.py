@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports import words
+from tune_vfl.campaign import phrases as words
 
 if TYPE_CHECKING:
     from reports.story import Story

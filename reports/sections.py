@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from reports import words
-from reports.compared import Table, Row, attack_table, cost_table, failure_table, front_table, history_frame, ranked, retired_table
+from reports.compared import (
+    Row,
+    Table,
+    attack_table,
+    cost_table,
+    failure_table,
+    front_table,
+    history_frame,
+    ranked,
+    retired_table,
+)
 from reports.describe import frontier, growth
 from reports.importances import importances, parallel
 from reports.plotted import plotly_dict
 from reports.printed import files_of
 from reports.story import Story, story
+from tune_vfl.campaign import phrases as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,8 +127,8 @@ def section(data: Gathered, key: str, command: Callable[[str], str], *, alone: b
 def _drawn(figure: Figure, suffix: str, command: str) -> Drawn:
     named = figure._replace(name=f"{figure.name}{suffix}")
     files = files_of(named)
-    image = base64.b64encode(files[f"{named.name}.png"]).decode()
-    return Drawn(named.name, named, plotly_dict(named, command), f"data:image/png;base64,{image}", files)
+    image = base64.b64encode(files[f"{named.name}.svg"]).decode()
+    return Drawn(named.name, named, plotly_dict(named, command), f"data:image/svg+xml;base64,{image}", files)
 
 
 def _weights(record: StudyRecord) -> Table | None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from reports import words
 from reports.confirmed import confirmed_frame
+from tune_vfl.campaign import phrases as words
 from tune_vfl.ledger.standing import standing
 from tune_vfl.outcome import OUTCOMES, Outcome
 from tune_vfl.spec.cell import qualified

@@ -31,7 +31,8 @@ def home(home, monkeypatch, empty_database):
     home.mkdir()
     shutil.copy(empty_database, home / "mlflow.db")
     # What is attached has tests of its own; drawing it for every test here would take most of the time.
-    monkeypatch.setattr(attached, "attach", lambda *_: None)
+    for name in ("attach_settings", "attach_summary"):
+        monkeypatch.setattr(attached, name, lambda *_: None)
     return home
 
 

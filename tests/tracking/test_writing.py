@@ -112,7 +112,8 @@ def server(database, tmp_path, monkeypatch):
 def test_a_server_holds_what_a_database_does_and_nothing_of_its_own_is_printed(
     server, database, monkeypatch, capfd, tmp_path, empty_database
 ):
-    monkeypatch.setattr(attached, "attach", lambda *_: None)
+    for name in ("attach_settings", "attach_summary"):
+        monkeypatch.setattr(attached, name, lambda *_: None)
     record, other = made_up_study(6), f"sqlite:///{tmp_path}/other.db"
     shutil.copy(empty_database, tmp_path / "other.db")
 

@@ -10,7 +10,7 @@ import typer
 from tune_vfl.cli.options import Json, Storage
 from tune_vfl.cli.output import say
 
-# Small enough for two cores and under three minutes, real enough to show a trade that is larger than its error bars, and
+# Small enough for two cores and under three minutes, real enough to show a trade that is larger than its error bars;
 # five defenses of different kinds, of which some have no setting that is worth choosing.
 SPEC: dict[str, Any] = {
     "study": "quickstart",
@@ -37,7 +37,7 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
     from tune_vfl.cli.search import show_end
     from tune_vfl.search import search
     from tune_vfl.search.planning import plan
-    from tune_vfl.service.reporting import report_named
+    from tune_vfl.service.reporting import report_studies
     from tune_vfl.service.studies import finished
 
     campaign = plan(SPEC)
@@ -49,7 +49,7 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
         say(f"searching {what}: {budget}, and no defense at all; Ctrl-C stops it cleanly")
     ended = search(campaign, storage=storage)
     code = show_end(ended, json=json)
-    _say_where(report_named([ended.name], storage=storage))
+    _say_where(report_studies([ended.name], storage=storage))
     raise typer.Exit(code)
 
 

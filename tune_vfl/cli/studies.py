@@ -199,7 +199,7 @@ def emit_campaign(summary: Mapping[str, Any]) -> None:
             front_table(front, _baseline_of(summary, front[0]["study"]))
         else:
             emit("no trial has ended ok yet: no front")
-        emit(decision["why"])
+        emit("\n".join(decision["says"]))
     _say_mlflow(summary)
 
 

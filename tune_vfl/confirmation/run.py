@@ -13,9 +13,8 @@ from tune_vfl.confirmation.pool import Died
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.trainings import Trainings
 from tune_vfl.confirmation.tuning import call_of, owed, with_attackers
-from tune_vfl.ledger import opening
 from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.joint import JointConfirmation, Setting, keep_joint_answer
+from tune_vfl.ledger.joint import JointConfirmation, Setting
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.measure import refuse_another
 from tune_vfl.ledger.reading import open_campaign, open_to_read
@@ -60,11 +59,11 @@ def confirm(
 ) -> Confirmed:
     """Measure a front and its likeliest neighbors again, with fresh seeds and on the reserve.
 
-    Of a campaign it is the joint front of its studies on each data set. What an earlier confirmation of any of them has
-    run is not run again, also after a kill.
+    Of a campaign that is the joint front of all its studies on a data set. What an earlier confirmation has run is not
+    run again, also after a kill.
 
     Args:
-        name: of a study or a campaign.
+        name: the study or the campaign.
         seeds: how many fresh seeds every setting that is kept has in the end; contested ones get up to twice as many.
         adaptive: for how many minutes attackers are tuned against each setting that stays; 0: they are not.
         storage: the ledger's database; None is the one that the environment names.
@@ -78,19 +77,16 @@ def confirm(
         KeyboardInterrupt: after Ctrl-C before anything runs, after a second one, and after SIGTERM; what was finished
             is kept.
     """
-    held = open_campaign(name, storage)
-    parts = [open_to_read(name, storage)] if held is None else held.parts()  # what is not there gets no lease
+    held = open_campaign(name, storage)  # what is not there gets no lease
+    parts = held.parts() if held is not None else [open_to_read(name, storage)]
     place, room = storage_at(storage), room_of(parts[0].spec.resources)
     with answered(lambda: _left(name)), cluster.quiet_tune(), place.lease(name, room=room) as lease:
-        opened = place.open(lease)
-        names = [part.study.name for part in parts]
-        ledgers = {name: Ledger(place, opened, *opening.find(opened, name), lease) for name in names}
+        ledgers = Ledger.open_all([part.study.name for part in parts], place, lease)
         try:
-            campaign = CampaignRecord.of(ledgers[name].record()) if held is None else held.record()
-            run = Run(campaign, ledgers, lease, seeds=seeds, adaptive=adaptive, progress=progress, work=work)
-            ended = run.run()
-            if isinstance(ended.answer, JointConfirmation):
-                keep_joint_answer(opened, opened.get_study_id_from_name(name), ended.answer)
+            campaign = held.record() if held is not None else CampaignRecord.of(ledgers[name].record())
+            ended = Run(campaign, ledgers, lease, seeds=seeds, adaptive=adaptive, progress=progress, work=work).run()
+            if held is not None and isinstance(ended.answer, JointConfirmation):
+                held.keep_confirmation(ended.answer, lease)
             return ended
         finally:
             for ledger in ledgers.values():

@@ -74,7 +74,7 @@ class CampaignRecord:
         skipped: what its spec asks for and cannot be.
         retired: why no more trials go to a study, by its name.
         costs: the training's CPU over the undefended one's, by study; those that were measured.
-        confirmation: what its last confirmation found of all parts together; None without one, and of a lone study.
+        confirmation: what its last confirmation found of all studies together; None without one.
     """
 
     name: str

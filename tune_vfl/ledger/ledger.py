@@ -22,7 +22,7 @@ from tune_vfl.ledger.writing import TrialWriter
 from tune_vfl.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
@@ -119,6 +119,16 @@ class Ledger(HeldStudy):
         place = storage_at(storage)
         opened = place.open(lease)
         return cls(place, opened, *opening.find(opened, name), lease)
+
+    @classmethod
+    def open_all(cls, names: Iterable[str], place: LedgerStorage, lease: Lease) -> dict[str, Ledger]:
+        """Open studies that exist, to write them with one lease: the parts of a campaign, or a lone study.
+
+        Raises:
+            StudyError: when there is none of a name.
+        """
+        opened = place.open(lease)
+        return {name: cls(place, opened, *opening.find(opened, name), lease) for name in names}
 
     def close(self) -> None:
         """End this session: what it has left running counts as lost from now on."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
@@ -158,8 +159,13 @@ class _Run:
         return sum(ledger.record().waiting for ledger in self._ledgers)
 
     def _tell_all(self, dispatcher: Dispatcher) -> None:
-        for ledger in self._ledgers:
-            dispatcher.on_study(ledger.record())
+        """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
+        run = {ledger.study.name: ledger for ledger in self._ledgers}
+        first = self._ledgers[0]
+        campaign = open_campaign(first.study.campaign, first.place.url) if first.study.campaign else None
+        held = {part.study.name: part for part in campaign.parts()} if campaign else {}
+        for name in {**held, **run}:
+            dispatcher.on_study((run.get(name) or held[name]).record())
 
     def _search(self, models: Sequence[Undefended], dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
@@ -192,9 +198,7 @@ class _Run:
         for ledger in self._ledgers:
             waiting = max(1, owed[ledger.study.name])
             own = max(1, math.ceil(workers * waiting / max(1, everything)))
-            parts.append(
-                Part(ledger, self._pack(ledger, waiting, own if len(self._ledgers) > 1 else workers), watchers)
-            )
+            parts.append(Part(ledger, self._pack(ledger, waiting, own), watchers))
         deadline = begun + self._minutes * 60 if self._minutes else None
         return LedgerSearcher(parts, models, RunSettings(workers, room.packs, deadline, self._work.options))
 

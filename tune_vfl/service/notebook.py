@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tune_vfl.campaign.campaign import Campaign as HeldCampaign
+from tune_vfl.campaign.decide import Decision
+from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.study import Study as HeldInLedger
@@ -18,10 +21,23 @@ from tune_vfl.spec.constraints import Constraints
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tune_vfl.campaign.decide import Decision
     from tune_vfl.campaign.joint import Joint
     from tune_vfl.confirmation import Confirmed
-    from tune_vfl.search.planning import SpecLike
+    from tune_vfl.search.planning import CampaignLike
+
+
+@dataclass(frozen=True)
+class Recommendation(Decision):
+    """A decision that shows itself in sentences."""
+
+    def __str__(self) -> str:
+        """Say what to do, and why, a sentence a line."""
+        return "\n".join(sentences(self))
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook, the answer first."""
+        answer, *told = map(escape, sentences(self))
+        return f"<p><b>{answer}</b></p>\n<p>{' '.join(told)}</p>"
 
 
 class Asked(ABC):
@@ -36,7 +52,7 @@ class Asked(ABC):
     storage: str | None
 
     @abstractmethod
-    def campaign(self) -> CampaignRecord:
+    def whole(self) -> CampaignRecord:
         """Return all studies as they stand in the ledger; a lone one is a campaign with one part."""
 
     def front(self) -> pd.DataFrame:
@@ -45,13 +61,17 @@ class Asked(ABC):
         With several data sets each has a front, told apart by ``dataset``. ``*_low`` and ``*_high`` are 90% intervals,
         missing with a single seed; ``chance`` is that of being on the front; ``attack.NAME`` is an attack's success.
         """
-        return _front(self.campaign())
+        from tune_vfl.campaign.joint import joint_of
+        from tune_vfl.service.frames import front_frame
+
+        campaign = self.whole()
+        return front_frame([joint_of(campaign, dataset) for dataset in campaign.datasets])
 
     def trials(self) -> pd.DataFrame:
         """Return a row a finished trial, those that failed among them, with a column a parameter and an attack."""
         from tune_vfl.service.frames import trials_frame
 
-        return trials_frame(self.campaign().studies)
+        return trials_frame(self.whole().studies)
 
     def plot(self, dataset: str | None = None) -> Any:
         """Return the frontier as a ``plotly.graph_objects.Figure``: hover for a setting, click the legend, zoom.
@@ -66,11 +86,11 @@ class Asked(ABC):
         from reports.naming import names_of
         from reports.plotted import plotly_figure
 
-        found, decision = _decided(_one_of(self.campaign(), dataset))
+        found, decision = _decided(_one_of(self.whole(), dataset))
         return plotly_figure(frontier(found, decision, names_of(found)))
 
-    def recommend(self, dataset: str | None = None, **constraints: float) -> Decision:
-        """Return what to deploy, or why nothing: ``recommend(leakage=0.2, utility_loss=0.01).why``.
+    def recommend(self, dataset: str | None = None, **constraints: float) -> Recommendation:
+        """Return what to deploy, or why nothing: ``recommend(leakage=0.2, utility_loss=0.01)``.
 
         Args:
             dataset: which of several data sets.
@@ -78,16 +98,17 @@ class Asked(ABC):
                 attack's by ``**{"attacks.pmc.advantage": 0.3}``. None: those of the spec.
 
         Returns:
-            ``verdict``, ``why``, ``setting`` with its numbers and intervals, ``runner_up``, ``nearest``; see there.
+            The decision as data, which prints in sentences: ``verdict``, ``setting`` with its numbers and intervals,
+            ``runner_up``, ``nearest``.
 
         Raises:
             SpecError: for a constraint that nobody knows.
             UsageError: when there are several data sets and none of them is named.
         """
-        campaign = _one_of(self.campaign(), dataset)
+        campaign = _one_of(self.whole(), dataset)
         if constraints:
             campaign = replace(campaign, constraints=_known(constraints))
-        return _decided(campaign)[1]
+        return Recommendation(**vars(_decided(campaign)[1]))
 
     def confirm(self, seeds: int = 10, adaptive: float = 0.0) -> Confirmed:
         """Measure the front again, with fresh seeds and on rows that no search saw; front and figure then show it.
@@ -99,33 +120,39 @@ class Asked(ABC):
         Raises:
             StudyError: when there is nothing to confirm, or another process runs it.
         """
-        from tune_vfl.service.confirming import confirm_study
+        from tune_vfl.service.confirming import confirm_named
 
-        return confirm_study(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
+        return confirm_named(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
 
     def __repr__(self) -> str:
         """Say what it is of, and how far it is."""
-        return f"<{_told(self.campaign())}>"
+        return f"<{_told(self.whole())}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how far it is, what is recommended, and the front."""
-        campaign = self.campaign()
-        parts = [f"<p><b>{escape(_told(campaign))}</b></p>"]
-        for dataset in campaign.datasets:
-            decision = _decided(campaign.on(dataset))[1]
-            parts.append(f"<p>{escape(decision.why)}</p>")
-        return "\n".join([*parts, _front(campaign).to_html(index=False, na_rep="", float_format=_short)])
+        campaign = self.whole()
+        answers = [self.recommend(dataset)._repr_html_() for dataset in campaign.datasets]
+        front = self.front().to_html(index=False, na_rep="", float_format=_short)
+        return "\n".join([f"<p><b>{escape(_told(campaign))}</b></p>", *answers, front])
 
 
 class Study(Asked, HeldInLedger):
     """A study with the verbs of a notebook."""
 
-    def campaign(self) -> CampaignRecord:
+    def whole(self) -> CampaignRecord:
         """Return it as a campaign with one part."""
         return CampaignRecord.of(self.record())
 
 
-def search(spec: SpecLike, **how: Any) -> Study:
+class Campaign(Asked, HeldCampaign):
+    """A campaign with the verbs of a notebook."""
+
+    def whole(self) -> CampaignRecord:
+        """Return it."""
+        return self.record()
+
+
+def search(spec: CampaignLike, **how: Any) -> Study | Campaign:
     """Run a search here, or go on with the one of this name and spec: :func:`tune_vfl.search.api.search`.
 
     Args:
@@ -134,24 +161,28 @@ def search(spec: SpecLike, **how: Any) -> Study:
     """
     from tune_vfl.search.api import search as run
 
-    ended = run(spec, **how)
-    return Study(ended.name, ended.storage, stopped=ended.stopped)
+    return _asked(run(spec, **how))
 
 
-def load_study(name: str, storage: str | None = None) -> Study:
-    """Return a study of the ledger.
+def load_study(name: str, storage: str | None = None) -> Study | Campaign:
+    """Return a study of the ledger, or a campaign.
 
     Args:
-        name: the study.
+        name: its name.
         storage: the ledger's database; None is the one that the environment names.
 
     Raises:
         StudyError: when there is none of this name; the message names the nearest.
     """
-    from tune_vfl.service.studies import refuse_no_ledger
+    from tune_vfl.service.studies import open_named
 
-    refuse_no_ledger(name, storage)
-    return Study(name, storage)
+    return _asked(open_named(name, storage))
+
+
+def _asked(found: HeldInLedger | HeldCampaign) -> Study | Campaign:
+    if isinstance(found, HeldCampaign):
+        return Campaign(found.held, stopped=found.stopped)
+    return Study(found.name, found.storage, stopped=found.stopped)
 
 
 def _one_of(campaign: CampaignRecord, dataset: str | None) -> CampaignRecord:
@@ -182,19 +213,12 @@ def _decided(campaign: CampaignRecord) -> tuple[Joint, Decision]:
     return found, decide(campaign, found)
 
 
-def _front(campaign: CampaignRecord) -> pd.DataFrame:
-    from tune_vfl.campaign.joint import joint_of
-    from tune_vfl.service.frames import front_frame
-
-    return front_frame([joint_of(campaign, dataset) for dataset in campaign.datasets])
-
-
 def _told(campaign: CampaignRecord) -> str:
     ended = Counter[str]()
     for study in campaign.studies:
         ended.update({name: n for name, n in study.by_outcome().items() if n})
     defenses = ", ".join(dict.fromkeys(s.cell.defense for s in campaign.studies))
-    trials = ", ".join(f"{n} {name}" for name, n in ended.items()) or "nothing finished yet"
+    trials = ", ".join(f"{n} {name}" for name, n in ended.items())
     return f"{campaign.name}: {defenses} on {', '.join(campaign.datasets)}; {trials}"
 
 

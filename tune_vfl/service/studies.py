@@ -76,6 +76,12 @@ def all_studies(storage: str | None = None) -> list[Study]:
     return [open_study(name, storage) for name in study_names(storage)] if ledger_exists(storage) else []
 
 
+def everything(storage: str | None = None) -> list[str]:
+    """Return the names of all campaigns and lone studies of a ledger, sorted."""
+    found = {study.campaign or study.name for study in all_studies(storage)}
+    return sorted(found)
+
+
 def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
     """Return the attack's name.
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reports import words
+from tune_vfl.campaign import phrases
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.exporting import exported
 from tune_vfl.tracking import payload
@@ -28,14 +28,11 @@ CONFIG_FILE = "config.json"
 _log = logging.getLogger("tune_vfl.tracking")
 
 
-def attach(runs: Runs, whole: Whole) -> None:
-    """Attach what is missing or has changed; a run's tag says of what state its files are."""
-    _attach_settings(runs, whole)
-    _attach_summary(runs, whole)
+def attach_settings(runs: Runs, whole: Whole) -> None:
+    """Attach to each run of its study's front the setting that ``tune_vfl.load_config`` reads.
 
-
-def _attach_settings(runs: Runs, whole: Whole) -> None:
-    """Attach to each run of its study's front the setting that ``tune_vfl.load_config`` reads."""
+    Of a run that has it already, a tag says of what state it is.
+    """
     texts: dict[Key, str] = {}
     digests: dict[Key, str] = {}
     for key, text in _settings(whole):
@@ -61,11 +58,12 @@ def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
             yield (study.name, "trial", trial.number), json.dumps(plain, indent=2) + "\n"
         if refused:
             _log.warning(
-                "%s of %s cannot be exported: %s", words.count(len(refused), "setting"), study.name, refused[0]
+                "%s of %s cannot be exported: %s", phrases.count(len(refused), "setting"), study.name, refused[0]
             )
 
 
-def _attach_summary(runs: Runs, whole: Whole) -> None:
+def attach_summary(runs: Runs, whole: Whole) -> None:
+    """Attach page, tables, specs and filters to the summary run, unless its tag says that it has them."""
     from reports.page import spec_text, write_report
 
     digest = _digest(whole)
@@ -76,7 +74,7 @@ def _attach_summary(runs: Runs, whole: Whole) -> None:
         runs.log_texts({SUMMARY_KEY: spec_text(study)}, name)
     runs.log_texts({SUMMARY_KEY: json.dumps(filters(whole), indent=2)}, "filters.json")
     with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
-        page = write_report(whole.studies, Path(folder) / "report")
+        page = write_report(whole.campaign, Path(folder) / "report")
         runs.log_folder(str(page.parent), "report")
     runs.add(SUMMARY_KEY, {payload.DIGEST: digest})
     runs.flush()

@@ -56,6 +56,8 @@ class Recorder:
         self._runs: Runs | None = None
         # Studies of which MLflow may hold runs that the ledger does not have.
         self._unchecked: set[str] = set()
+        # Studies of which MLflow held runs; of one that nobody told of yet the whole cannot be told.
+        self._held: set[str] = set()
         # The hypervolume by trial: what follows it, and what MLflow holds, by the name of its metric.
         self._growth: dict[str, Growth] = {}
         self._steps: dict[str, dict[int, float]] = {}
@@ -103,7 +105,8 @@ class Recorder:
             self._learn(record)
         try:
             runs = self._connect()
-            self._retire(runs, set(self._parts) | {key[0] for key in runs.held})
+            self._retire(runs, set(self._parts) | self._held)
+            self._held.clear()
             self._finish(runs)
         except UnreachableError:
             raise
@@ -121,7 +124,7 @@ class Recorder:
         if self._runs is None:
             runs = Runs(self.experiment, self.uri)
             runs.retire_doubles()
-            self._steps = {}
+            self._steps, self._held = {}, {key[0] for key in runs.held if key != SUMMARY_KEY}
             for name, part in self._parts.items():
                 part.send_anew()
                 self._unchecked.add(name)
@@ -153,12 +156,26 @@ class Recorder:
             return
         self._attaching = True
         try:
-            attached.attach(runs, whole)
+            attached.attach_settings(runs, whole)
+            if untold := self._untold():
+                # A study of a campaign was run alone. A joint front without the others would be wrong.
+                _log.warning(
+                    "MLflow's experiment %s has studies that this run did not know (%s): its summary and joint front "
+                    "stay as they were; 'tune-vfl doctor --repair' updates them",
+                    self.experiment,
+                    ", ".join(sorted(untold)),
+                )
+            else:
+                attached.attach_summary(runs, whole)
         finally:
             self._attaching = False
 
     def _whole(self) -> Whole:
         return Whole.of(self.experiment, self._parts.values())
+
+    def _untold(self) -> set[str]:
+        """Return of which studies MLflow holds runs that nobody told of."""
+        return self._held - {name for name, part in self._parts.items() if part.told}
 
     def _write(self, runs: Runs) -> None:
         """Write the trials that are not written yet, which then are."""
@@ -197,22 +214,27 @@ class Recorder:
         """
         begun = time.monotonic()
         whole = self._whole()
+        joint, complete = {place for places in whole.joint.values() for place in places}, not self._untold()
         ranked = []
         for study in whole.studies:
-            now, again = whole.standings[study.name], payload.confirmed_contents(study)
-            joint = None if whole.lone else whole.joint[study.name]
+            ranks, again = whole.standings[study.name].ranks, payload.confirmed_contents(study)
             for trial in study.counted:
-                key = _key(study.name, trial)
+                key, place = _key(study.name, trial), (study.name, trial.number)
                 confirmed, metrics = again.get(trial.number, ({}, {}))
-                wanted = {**payload.front_tags(trial.number, now, joint), **confirmed}
+                on = None if whole.lone else place in joint
+                wanted = payload.front_tags(ranks.get(trial.number), knee=place in whole.knees, joint=on) | confirmed
+                if not complete:
+                    wanted = {k: v for k, v in wanted.items() if k not in payload.TOGETHER}
                 held = runs.held[key].tags
                 if any(held.get(name) != value for name, value in wanted.items() if name != payload.RANK):
                     runs.add(key, wanted, metrics)
                 elif exact:
                     ranked.append((key, wanted, metrics))
-        self._grow(runs, whole)
-        runs.put(SUMMARY_KEY, summary.summary_content(whole))
-        runs.describe(summary.description(whole, runs.experiment_id, runs.summary(), runs.tags))
+        if complete:
+            self._grow(runs, whole)
+            runs.put(SUMMARY_KEY, summary.summary_content(whole))
+            runs.describe(summary.description(whole, runs.experiment_id, runs.summary(), runs.tags))
+        runs.flush()
         for found in ranked:  # whoever does not wait for the ranks has the fronts at least
             runs.add(*found)
         runs.flush()

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tune_vfl.campaign.compromise import knee_of
+from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.ledger.side_by_side import SideBySide
 from tune_vfl.ledger.standing import Standing, standing
 from tune_vfl.metrics import pareto
 
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
+
+# A trial among several studies: the study's name, and its number there.
+Place = tuple[str, int]
 
 
 class Part:
@@ -103,23 +109,43 @@ class Whole:
         names = dict.fromkeys(s.cell.dataset.name for s in self.studies)
         return {name: tuple(s for s in self.studies if s.cell.dataset.name == name) for name in names}
 
+    @property
+    def campaign(self) -> CampaignRecord:
+        """The studies as a campaign."""
+        if self.lone:
+            return CampaignRecord.of(self.studies[0])
+        spec, trials = self.studies[0].spec, sum(s.spec.budget.trials for s in self.studies)
+        return CampaignRecord(self.name, self.studies, trials, dict(spec.constraints), spec.confidence)
+
     @cached_property
-    def joint(self) -> dict[str, frozenset[int]]:
-        """The trials on the joint front of their data set, by study."""
-        found: dict[str, frozenset[int]] = {}
-        for studies in self.datasets.values():
+    def joint(self) -> dict[str, list[Place]]:
+        """The joint front of each data set; of a lone study its own."""
+        found: dict[str, list[Place]] = {}
+        for dataset, studies in self.datasets.items():
             # What is not on its own study's front is on no joint one.
             ok = [(s.name, t) for s in studies for t in s.ok if self.standings[s.name].ranks[t.number] == 0]
             kept = pareto.front([t.outcome.objectives for _, t in ok])
-            for study in studies:
-                on = (t.number for (name, t), stays in zip(ok, kept, strict=True) if stays and name == study.name)
-                found[study.name] = frozenset(on)
+            found[dataset] = [(name, t.number) for (name, t), stays in zip(ok, kept, strict=True) if stays]
         return found
+
+    @cached_property
+    def knees(self) -> frozenset[Place]:
+        """The best compromise of each data set."""
+        if self.lone:
+            number = self.standings[self.name].knee
+            return frozenset() if number is None else frozenset({(self.name, number)})
+        found = set()
+        for dataset, joint in self.joint.items():
+            settings, on = SideBySide(self.campaign.on(dataset)), set(joint)
+            places = [(row.record.name, row.trial.number) for row in settings.rows]
+            best = knee_of(settings, [i for i, place in enumerate(places) if place in on])
+            found |= set() if best is None else {places[best]}
+        return frozenset(found)
 
     def hypervolume(self, dataset: str) -> float:
         """Return that of the joint front of a data set."""
-        studies = self.datasets[dataset]
-        points = [t.outcome.objectives for s in studies for t in s.ok if t.number in self.joint[s.name]]
+        studies, on = self.datasets[dataset], set(self.joint[dataset])
+        points = [t.outcome.objectives for s in studies for t in s.ok if (s.name, t.number) in on]
         return pareto.hypervolume(points, reference_of(studies))
 
 

@@ -7,15 +7,14 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports import words
+from tune_vfl.campaign import phrases
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
-    from tune_vfl.ledger.standing import Standing
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec.cell import Cell
 
@@ -24,6 +23,8 @@ STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
 PARETO, CAMPAIGN_PARETO = "tune_vfl.pareto", "tune_vfl.campaign_pareto"
 RANK, KNEE, CONFIRMED = "tune_vfl.rank", "tune_vfl.knee", "tune_vfl.confirmed"
 FRONT_TAGS = (PARETO, CAMPAIGN_PARETO, RANK, KNEE, CONFIRMED)
+# Those that say how a trial stands among the trials of all studies.
+TOGETHER = (CAMPAIGN_PARETO, KNEE)
 SUMMARY, PREEMPTED, STALE = "tune_vfl.summary", "tune_vfl.preempted", "tune_vfl.stale"
 # What a run's attached files were made of, so that they are attached once: the summary's, and a front run's setting.
 DIGEST, CONFIG = "tune_vfl.digest", "tune_vfl.config"
@@ -98,21 +99,15 @@ def common_params(cell: Cell) -> dict[str, str]:
 
 def run_name(cell: Cell, trial: TrialRecord) -> str:
     """Return what a trial is in a line: ``laplace scale=0.01 · AUC .726 · leak .03``; how it ended where it failed."""
-    setting = f"{cell.defense} {words.setting(trial.params)}" if trial.params else cell.defense
+    setting = f"{cell.defense} {phrases.setting(trial.params)}" if trial.params else cell.defense
     outcome = trial.outcome
     if outcome.outcome != "ok" or outcome.utility is None:
         end = str(outcome.outcome)
     else:
         utility, leakage = outcome.objectives
-        end = f"{words.metric(outcome.utility.metric)} {_short(utility, 3)} · leak {_short(leakage, 2)}"
+        end = f"{phrases.metric(outcome.utility.metric)} {phrases.short(utility)} · leak {phrases.short(leakage, 2)}"
     most = _LONGEST_NAME - len(end) - len(" · ")
     return f"{setting if len(setting) <= most else setting[: most - 1] + '…'} · {end}"
-
-
-def _short(value: float, digits: int) -> str:
-    """Return a share without the 0 before the point: ``.726``."""
-    rounded = f"{value:.{digits}f}"
-    return rounded.replace("0.", ".", 1) if rounded.removeprefix("-").startswith("0.") else rounded
 
 
 def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
@@ -165,18 +160,17 @@ def _confirmed(point: ConfirmedPoint | None) -> tuple[dict[str, str], dict[str, 
     return tags, finite(measured_again)
 
 
-def front_tags(number: int, now: Standing, joint: Collection[int] | None) -> dict[str, str]:
-    """Return a trial's tags of fronts, knee and rank; a trial without objectives has no rank.
+def front_tags(rank: int | None, *, knee: bool, joint: bool | None) -> dict[str, str]:
+    """Return a trial's tags of fronts, knee and rank.
 
     Args:
-        number: the trial.
-        now: its study's standing.
-        joint: its study's trials on the joint front; None for a study that belongs to no campaign.
+        rank: in its study; None for a trial without objectives, which has none.
+        knee: whether it is the best compromise of all that is laid side by side with it.
+        joint: whether it is on the joint front; None for a study that belongs to no campaign.
     """
-    rank = now.ranks.get(number)
-    tags = {PARETO: _word(rank == 0), KNEE: _word(number == now.knee)}
+    tags = {PARETO: _word(rank == 0), KNEE: _word(knee)}
     if joint is not None:
-        tags[CAMPAIGN_PARETO] = _word(number in joint)
+        tags[CAMPAIGN_PARETO] = _word(joint)
     return tags if rank is None else {**tags, RANK: str(rank)}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from reports import words
+from tune_vfl.campaign import phrases
 from tune_vfl.tracking.payload import (
     CAMPAIGN_PARETO,
     CONFIRMED,
@@ -51,8 +52,7 @@ def filters(whole: Whole) -> dict[str, str]:
     found = {"the joint front": joint}
     if len(whole.datasets) > 1:
         found |= {f"the joint front on {name}": f"{joint} AND params.dataset = '{name}'" for name in whole.datasets}
-    each = ("the front", "the knee")
-    return found | {f"{what} of each study" if what in each else what: query for what, query in _ALL.items()}
+    return found | {"the front of each study" if what == "the front" else what: q for what, q in _ALL.items()}
 
 
 def series(whole: Whole, name: str, dataset: str) -> str:
@@ -67,7 +67,7 @@ def summary_content(whole: Whole) -> RunContent:
         undefended = next((s.baseline for s in studies if s.baseline is not None), None)
         numbers: dict[str, float] = measured(undefended) if undefended else {}
         listed = {f"baseline.{name}": value for name, value in numbers.items()}
-        listed["front_size"] = float(sum(len(whole.joint[s.name]) for s in studies))
+        listed["front_size"] = float(len(whole.joint[dataset]))
         metrics |= {series(whole, name, dataset): value for name, value in listed.items()}
     trials = [t for s in whole.studies for t in s.trials]
     times = [m for t in trials for m in (milliseconds(t.started), milliseconds(t.finished))] or [0]
@@ -86,7 +86,7 @@ def _note(whole: Whole) -> str:
     fronts = []
     for dataset, studies in whole.datasets.items():
         on = "" if len(whole.datasets) == 1 else f" on {dataset}"
-        size = sum(len(whole.joint[s.name]) for s in studies)
+        size = len(whole.joint[dataset])
         front = "front" if len(studies) == 1 else "joint front"
         fronts.append(f"{size} on the {front}{on}, hypervolume {whole.hypervolume(dataset):.4f}.")
     lines = [
@@ -106,13 +106,14 @@ def _lone(study: StudyRecord) -> list[str]:
 
 def _table(whole: Whole) -> list[str]:
     """Return the campaign's studies as a Markdown table."""
+    joint = Counter(study for places in whole.joint.values() for study, _ in places)
     rows = [
         f"| {s.name} | {s.cell.dataset.name} | {s.cell.defense} | {_counts(s)} "
-        f"| {len(whole.standings[s.name].front)} | {len(whole.joint[s.name])} |"
+        f"| {len(whole.standings[s.name].front)} | {joint[s.name]} |"
         for s in whole.studies
     ]
     head = "| study | data set | defense | trials | on its front | on the joint front |"
-    many = f"{words.count(len(whole.studies), 'study', 'studies')}, {words.count(whole.trials, 'trial')}"
+    many = f"{phrases.count(len(whole.studies), 'study', 'studies')}, {phrases.count(whole.trials, 'trial')}"
     return [f"**{whole.name}**: {many}.", "", head, "|---|---|---|---|---|---|", *rows, ""]
 
 
