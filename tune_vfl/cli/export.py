@@ -24,7 +24,7 @@ def export(
         typer.Option(
             "--select",
             help="knee, max-utility, min-leakage, decision, trial=21, STUDY#21, a defense, or conditions: "
-            '"leakage<=0.2 and utility_loss<=0.01". By default the decision where there are constraints, else the knee.',
+            '"leakage<=0.2 and utility_loss<=0.01". By default decision where there are constraints, else knee.',
         ),
     ] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", help="Of a campaign: on which data set.")] = None,
@@ -50,9 +50,8 @@ def export(
     if json:
         emit_json(written)
     else:
-        emit(
-            f"{written['study']}, trial {written['trial']}: {written['defense']['name']} {cell(written['defense']['params'])}"
-        )
+        defense = written["defense"]
+        emit(f"{written['study']}, trial {written['trial']}: {defense['name']} {cell(defense['params'])}")
         if "confirmed" not in written["measured"]:
             say(f"note: not confirmed: `tune-vfl confirm {name}` measures the front again with fresh seeds")
         say(f"wrote {out}")
