@@ -118,7 +118,7 @@ class Ledger(HeldStudy):
         """
         place = storage_at(storage)
         opened = place.open(lease)
-        return cls(place, opened, *opening.find(opened, name), lease)
+        return cls(place, opened, *opening.find(opened, name, place.shown), lease)
 
     @classmethod
     def open_all(cls, names: Iterable[str], place: LedgerStorage, lease: Lease) -> dict[str, Ledger]:
@@ -128,7 +128,7 @@ class Ledger(HeldStudy):
             StudyError: when there is none of a name.
         """
         opened = place.open(lease)
-        return {name: cls(place, opened, *opening.find(opened, name), lease) for name in names}
+        return {name: cls(place, opened, *opening.find(opened, name, place.shown), lease) for name in names}
 
     def close(self) -> None:
         """End this session: what it has left running counts as lost from now on."""

@@ -96,8 +96,21 @@ def keep_campaign(storage: BaseStorage, campaign: PlannedCampaign) -> None:
         "trials": max(campaign.trials, int(attrs.get("trials", 0))),
         "schema": CAMPAIGN_SCHEMA,
     }
+    _change(storage, study_id, attrs, new)
+
+
+def put_campaign(storage: BaseStorage, name: str, attrs: Mapping[str, Any]) -> None:
+    """Write what a ledger holds of a campaign as it stands elsewhere, and make its parts its own; they are there."""
+    study_id, held = _make(storage, name)
+    _change(storage, study_id, held, {**attrs, "schema": CAMPAIGN_SCHEMA})
+    for part in attrs["parts"]:
+        part_id = storage.get_study_id_from_name(part)
+        _change(storage, part_id, storage.get_study_user_attrs(part_id), {"campaign": name})
+
+
+def _change(storage: BaseStorage, study_id: int, held: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     for key, value in new.items():
-        if attrs.get(key) != value:
+        if held.get(key) != value:
             storage.set_study_user_attr(study_id, key, value)
 
 
@@ -108,9 +121,10 @@ def _make(storage: BaseStorage, name: str) -> tuple[int, Mapping[str, Any]]:
 
     try:
         study_id = storage.create_new_study([StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE], name)
-        storage.set_study_system_attr(study_id, _OBJECTIVES, ["utility", "leakage"])
     except DuplicatedStudyError:
         study_id = storage.get_study_id_from_name(name)
+    if _OBJECTIVES not in storage.get_study_system_attrs(study_id):  # also of a study that is older than this
+        storage.set_study_system_attr(study_id, _OBJECTIVES, ["utility", "leakage"])
     return study_id, storage.get_study_user_attrs(study_id)
 
 
@@ -142,8 +156,13 @@ def campaigns(storage: BaseStorage) -> list[str]:
     return sorted(s.study_name for s in storage.get_all_studies() if s.user_attrs.get("schema") == CAMPAIGN_SCHEMA)
 
 
-def find(storage: BaseStorage, name: str) -> tuple[int, PlannedStudy]:
+def find(storage: BaseStorage, name: str, shown: str) -> tuple[int, PlannedStudy]:
     """Return a study's id and the study as the ledger holds it.
+
+    Args:
+        storage: the database.
+        name: the study's.
+        shown: the ledger, for messages.
 
     Raises:
         StudyError: when there is none of this name, or it is not one of tune-vfl's.
@@ -151,10 +170,22 @@ def find(storage: BaseStorage, name: str) -> tuple[int, PlannedStudy]:
     try:
         study_id = storage.get_study_id_from_name(name)
     except KeyError:
-        known = sorted([*names(storage), *campaigns(storage)])
-        listed = f" Known: {', '.join(known)}." if known else " The ledger is empty; look at TUNE_VFL_HOME."
-        raise StudyError(f"no study {name!r}.{did_you_mean(name, known)}{listed}") from None
+        raise StudyError(_nowhere(storage, name, shown)) from None
     return study_id, read(name, storage.get_study_user_attrs(study_id))
+
+
+def _nowhere(storage: BaseStorage, name: str, shown: str, most: int = 20) -> str:
+    """Say that there is no study of a name, where it was looked for, and what is there."""
+    studies, known = names(storage), sorted([*names(storage), *campaigns(storage)])
+    where = f"in the ledger {shown}"
+    if not known:
+        return f"no study {name!r} {where}, which is empty; TUNE_VFL_HOME, TUNE_VFL_STORAGE or --storage names another"
+    more = f" and {len(known) - most} more, see 'tune-vfl studies'" if len(known) > most else ""
+    several = f"{len(studies)} studies" if len(studies) != 1 else "one study"
+    return (
+        f"no study {name!r} {where}, which holds {several}.{did_you_mean(name, known)} Known: "
+        f"{', '.join(known[:most])}{more}. TUNE_VFL_HOME, TUNE_VFL_STORAGE or --storage names another ledger."
+    )
 
 
 def names(storage: BaseStorage) -> list[str]:

@@ -7,7 +7,7 @@ elsewhere. What a sampler remembers of a study is made anew from its trials.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -127,15 +127,21 @@ class Parcel:
         """The study's name."""
         return self.planned.name
 
+    @property
+    def studies(self) -> tuple[Parcel, ...]:
+        """Itself: a lone study is all that is packed."""
+        return (self,)
+
     @classmethod
     def of(cls, ledger: Ledger) -> Parcel:
-        """Pack the study of a ledger.
+        """Pack the study of a ledger; a part of a campaign becomes a lone study.
 
         Raises:
             ParcelError: when it holds what tune-vfl has not written.
         """
         study = ledger.study.dumped()
-        study["spec"] = {key: value for key, value in study["spec"].items() if key not in _STAYS_BEHIND}
+        study["spec"] = movable(study["spec"])
+        study["campaign"] = ""
         kept = ledger.confirmations
         where = f"study {ledger.study.name!r} cannot be packed"
         try:
@@ -152,7 +158,7 @@ class Parcel:
             )
             return cls(head, PlannedStudy.read(study), tuple(_packed(t) for t in ledger.trials()))
         except ValidationError as error:
-            raise ParcelError(f"{where}: {_first(explain(error))}") from error
+            raise ParcelError(f"{where}: {first_of(explain(error))}") from error
 
     @classmethod
     def read(cls, head: Any, trials: list[Any], where: str) -> Parcel:
@@ -175,11 +181,11 @@ class Parcel:
             )
         try:
             packed = PackedStudy.model_validate(head)
-            planned = PlannedStudy.read(packed.study)
+            planned = replace(PlannedStudy.read(packed.study), campaign="")
             rows = tuple(PackedTrial.model_validate(t) for t in trials)
         except (ValidationError, SpecError, KeyError, TypeError, ValueError) as error:
             problems = explain(error) if isinstance(error, ValidationError) else [f"{type(error).__name__}: {error}"]
-            raise ParcelError(f"{where}: is not a packed study: {_first(problems)}") from error
+            raise ParcelError(f"{where}: is not a packed study: {first_of(problems)}") from error
         if [t.number for t in rows] != list(range(len(rows))):
             raise ParcelError(f"{where}: is not a packed study: expected trials 0 to {len(rows) - 1}, each once")
         return cls(packed, planned, rows)
@@ -202,7 +208,11 @@ class Parcel:
             points = tuple(p.model_copy(update={"study": name}) for p in answer.points)
             answer = answer.model_copy(update={"name": name, "points": points})
         head = self.head.model_copy(update={"study": raw, "answer": answer})
-        return Parcel(head, PlannedStudy.read(raw), self.trials)
+        return Parcel(head, replace(PlannedStudy.read(raw), campaign=""), self.trials)
+
+    def told_otherwise(self, other: Parcel) -> bool:
+        """Say whether two that hold the same trials differ in what has no earlier and later, such as constraints."""
+        return (self.planned.spec, self.head.answer) != (other.planned.spec, other.head.answer)
 
     def difference(self, earlier: Parcel) -> str:
         """Return why this is not the same study later on; empty where it is, or where both are the same.
@@ -243,6 +253,12 @@ def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.astimezone(UTC)
 
 
-def _first(problems: list[str], most: int = 3) -> str:
+def movable(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a raw spec without what says where a study is kept."""
+    return {key: value for key, value in spec.items() if key not in _STAYS_BEHIND}
+
+
+def first_of(problems: list[str], most: int = 3) -> str:
+    """Return the first of some problems as one line, and how many there are beside them."""
     more = f" (and {len(problems) - most} more)" if len(problems) > most else ""
     return "; ".join(p[:300] for p in problems[:most]) + more

@@ -1,4 +1,7 @@
-"""A packed study as a file, and as text that a log carries: a zip of JSON, read without running anything in it."""
+"""A packed study or campaign as a file, and as text that a log carries: a zip of JSON, read without running any of it.
+
+A study is two files in it, a campaign one of its own and two for each of its studies, in folders numbered from 0.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,19 @@ import zlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tune_vfl.errors import ParcelError
+from tune_vfl.ledger.campaign_parcel import CampaignParcel
 from tune_vfl.ledger.parcel import Parcel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-HEAD, TRIALS = "study.json", "trials.jsonl"
+    from tune_vfl.ledger.campaign_parcel import Packed
+
+HEAD, TRIALS, CAMPAIGN = "study.json", "trials.jsonl", "campaign.json"
 BEGIN, END = "-----BEGIN TUNE-VFL STUDY-----", "-----END TUNE-VFL STUDY-----"
 MOST_BYTES = 2**29
-"""How much a packed study may hold when it is unpacked: a hundred thousand trials, and no bomb."""
+"""How much a file may hold when it is unpacked: a hundred thousand trials, and no bomb."""
 
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # the same study gives the same bytes
 _WIDTH = 76
@@ -29,25 +36,24 @@ _WIDTH = 76
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
-def to_bytes(parcel: Parcel) -> bytes:
-    """Return a packed study as the bytes of its file.
+def to_bytes(packed: Packed) -> bytes:
+    """Return a packed study or campaign as the bytes of its file.
 
     Raises:
         ParcelError: when it holds a number that is not finite, which JSON cannot.
     """
-    head, trials = parcel.plain()
     file = io.BytesIO()
     try:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, rows in ((HEAD, [head]), (TRIALS, trials)):
+            for name, rows in _members(packed):
                 text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
                 archive.writestr(zipfile.ZipInfo(name, _NO_TIME), text, zipfile.ZIP_DEFLATED)
     except ValueError as error:
-        raise ParcelError(f"study {parcel.name!r} cannot be packed: {error}") from error
+        raise ParcelError(f"{packed.name!r} cannot be packed: {error}") from error
     return file.getvalue()
 
 
-def from_bytes(content: bytes, where: str) -> Parcel:
+def from_bytes(content: bytes, where: str) -> Packed:
     """Read a file that :func:`to_bytes` or :func:`to_text` gave.
 
     Args:
@@ -61,14 +67,14 @@ def from_bytes(content: bytes, where: str) -> Parcel:
         content = from_text(content.decode("ascii", errors="replace"), where)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sorted(archive.namelist()) != [HEAD, TRIALS]:
-                raise ParcelError(f"{where}: is not a packed study: expected {HEAD} and {TRIALS} in it")
-            head, trials = (_lines(archive, name, where) for name in (HEAD, TRIALS))
+            folders = _folders(archive, where)
+            files = {name: _lines(archive, name, where) for name in archive.namelist()}
     except _DAMAGED as error:
         raise ParcelError(f"{where}: is not a packed study, or is damaged ({error}); pack or pull it again") from error
-    if len(head) != 1:
-        raise ParcelError(f"{where}: is not a packed study: expected one line in {HEAD}, got {len(head)}")
-    return Parcel.read(head[0], trials, where)
+    studies = [
+        Parcel.read(_only(files, f"{folder}{HEAD}", where), files[f"{folder}{TRIALS}"], where) for folder in folders
+    ]
+    return CampaignParcel.read(_only(files, CAMPAIGN, where), studies, where) if CAMPAIGN in files else studies[0]
 
 
 def to_text(content: bytes) -> str:
@@ -79,7 +85,7 @@ def to_text(content: bytes) -> str:
 
 
 def from_text(text: str, where: str) -> bytes:
-    """Find the first packed study in a text, such as a log.
+    """Find the first packed study or campaign in a text, such as a log.
 
     Raises:
         ParcelError: when there is none, or not a whole one.
@@ -94,7 +100,7 @@ def from_text(text: str, where: str) -> bytes:
         raise ParcelError(f"{where}: the packed study in it is damaged ({error}); pack or pull it again") from error
 
 
-def read_parcel(path: Path) -> Parcel:
+def read_parcel(path: Path) -> Packed:
     """Read a file.
 
     Raises:
@@ -110,13 +116,42 @@ def read_parcel(path: Path) -> Parcel:
     return from_bytes(content, str(path))
 
 
+def _members(packed: Packed) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the files of which the zip consists: the name of each, and its lines."""
+    whole = isinstance(packed, CampaignParcel)
+    if isinstance(packed, CampaignParcel):
+        yield CAMPAIGN, [packed.plain()]
+    for number, parcel in enumerate(packed.studies):
+        head, trials = parcel.plain()
+        yield f"{number}/{HEAD}" if whole else HEAD, [head]
+        yield f"{number}/{TRIALS}" if whole else TRIALS, trials
+
+
+def _folders(archive: zipfile.ZipFile, where: str) -> list[str]:
+    """Return where the studies of a file stand in it; of a lone one at its top.
+
+    Raises:
+        ParcelError: when it is too large, or holds anything else.
+    """
+    names = archive.namelist()
+    folders = [f"{number}/" for number in range(len(names) // 2)] if CAMPAIGN in names else [""]
+    expected = [folder + name for folder in folders for name in (HEAD, TRIALS)]
+    if sorted(names) != sorted([*expected, *([CAMPAIGN] if CAMPAIGN in names else [])]):
+        raise ParcelError(f"{where}: is not a packed study: expected {HEAD} and {TRIALS} in it, or {CAMPAIGN}")
+    if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:  # nothing longer is read than it says it is
+        raise ParcelError(f"{where}: is not a packed study: what is in it is larger than {MOST_BYTES} bytes")
+    return folders
+
+
+def _only(files: Mapping[str, list[Any]], name: str, where: str) -> Any:
+    if len(files[name]) != 1:
+        raise ParcelError(f"{where}: is not a packed study: expected one line in {name}, got {len(files[name])}")
+    return files[name][0]
+
+
 def _lines(archive: zipfile.ZipFile, name: str, where: str) -> list[Any]:
-    with archive.open(name) as file:
-        raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise ParcelError(f"{where}: is not a packed study: {name} is larger than {MOST_BYTES} bytes")
     try:
-        text = raw.decode("utf-8")
+        text = archive.read(name).decode("utf-8")
         return [json.loads(line, parse_constant=_refuse) for line in text.splitlines() if line]
     except (ValueError, RecursionError) as error:
         raise ParcelError(f"{where}: is not a packed study: {name} is not JSON ({error})") from error

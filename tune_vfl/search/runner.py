@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import shutil
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import TuneVflError, UnreachableError
@@ -24,10 +21,11 @@ from tune_vfl.search.packs import pack_size
 from tune_vfl.search.part import Part
 from tune_vfl.search.progress import ProgressReport
 from tune_vfl.search.room import room_of
+from tune_vfl.search.tuning import tuned
 from tune_vfl.search.undefended import shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trainables.base import PackTrainable
     from tune_vfl.ledger.lease import Lease
@@ -198,9 +196,7 @@ class _Run:
         for ledger in self._ledgers:
             waiting = max(1, owed[ledger.study.name])
             own = max(1, math.ceil(workers * waiting / max(1, everything)))
-            parts.append(
-                Part(ledger, self._pack(ledger, waiting, own if len(self._ledgers) > 1 else workers), watchers)
-            )
+            parts.append(Part(ledger, self._pack(ledger, waiting, own), watchers))
         deadline = begun + self._minutes * 60 if self._minutes else None
         return LedgerSearcher(parts, models, RunSettings(workers, room.packs, deadline, self._work.options))
 
@@ -245,7 +241,7 @@ class _Run:
                 report.say(report.progress.stopping())
 
         with answered(lambda: f"{self._name}: left at once; {kept_and_owed(self._name)}", stop=stop):
-            self._tune(searcher, report.say if report else _silent)
+            tuned(searcher, self._work.trainable, self._resources, self._lease, report.say if report else _silent)
         if searcher.hopeless:
             raise TuneVflError(
                 f"{self._name!r}: workers die one after the other before they answer; "
@@ -253,50 +249,6 @@ class _Run:
             )
         return searcher.stopped
 
-    def _tune(self, searcher: LedgerSearcher, say: Callable[[str], None]) -> None:
-        import ray
-        from ray import tune
-
-        from tune_vfl.search.losses import LossReader
-        from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
-
-        folder = tempfile.mkdtemp(prefix="tune-vfl-")
-        try:
-            tuner = tune.Tuner(
-                tune.with_resources(self._work.trainable, {"cpu": self._resources.cpu, "gpu": self._resources.gpu}),
-                tune_config=tune.TuneConfig(
-                    search_alg=searcher,
-                    scheduler=LossReader(searcher.lost_because),
-                    num_samples=-1,
-                    reuse_actors=True,
-                    trial_dirname_creator=_trial_id,
-                    trial_name_creator=_trial_id,
-                ),
-                run_config=tune.RunConfig(
-                    name="search",
-                    storage_path=folder,
-                    verbose=0,
-                    callbacks=[NodeWatch(), LeaseWatch(self._lease), PackWatch(searcher, say)],
-                    failure_config=tune.FailureConfig(max_failures=0),
-                    checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                ),
-            )
-            with cluster.uncounted():
-                tuner.fit()
-        except RayDiedError:
-            ray.shutdown()  # the next study of this process starts a Ray of its own
-            raise
-        except Exception as error:
-            if searcher.failure is None:
-                raise
-            raise searcher.failure from error  # Tune tells what its searcher raised as a text alone
-        finally:
-            shutil.rmtree(Path(folder), ignore_errors=True)
-
 
 def _silent(_text: str) -> None:
     """Say nothing, where no progress is shown."""
-
-
-def _trial_id(trial: Any) -> str:
-    return str(trial.trial_id)

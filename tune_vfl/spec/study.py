@@ -145,6 +145,10 @@ class Resources(Strict):
     pack: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
 
 
+StudyName = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""What a study or a campaign can be called: a folder too."""
+
+
 class StudySpec(Strict):
     """One study: one dataset, one defense, any number of attacks.
 
@@ -156,7 +160,7 @@ class StudySpec(Strict):
     its defenses: to all alike, or more of them to those that may still change the answer.
     """
 
-    study: str = Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    study: StudyName
     dataset: Named
     model: ModelSpec = Field(default_factory=ModelSpec)
     training: Training = Field(default_factory=Training)
