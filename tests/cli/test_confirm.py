@@ -222,8 +222,9 @@ def test_an_export_prefers_what_was_confirmed_and_says_so(run: Run, tmp_path: Pa
     before = json.loads((tmp_path / "before.json").read_text(encoding="utf-8"))
     assert "confirmed" not in before["measured"]
     answer = answered(ledger, noise=0.0)
-    lowered = [_with_bound(p, 0.6) if p.number == before["trial"] else p for p in answer.points]
-    ledger.confirmations.set_answer(answer.model_copy(update={"points": tuple(lowered)}))
+    bounds = {p.number: 0.6 if p.number == before["trial"] else p.leakage_upper_90 for p in answer.points}
+    raised = [_with_bound(p, max(0.1, bounds[p.number] or 0.0)) for p in answer.points]
+    ledger.confirmations.set_answer(answer.model_copy(update={"points": tuple(raised)}))
     ledger.close()
     code, _, err = run("export", "study", "--select", "leakage<=0.5", "-o", tmp_path / "after.json")
     assert code == 0
@@ -234,9 +235,9 @@ def test_an_export_prefers_what_was_confirmed_and_says_so(run: Run, tmp_path: Pa
     assert after["measured"]["utility"] == chosen.utility
     assert after["measured"]["confirmed"]["leakage_upper_90"] <= 0.5
     assert after["measured"]["confirmed"]["searched"] == chosen.searched
-    code, _, err = run("export", "study", "--select", "leakage<=0.0 and utility>=0.9", "-o", tmp_path / "none.json")
+    code, _, err = run("export", "study", "--select", "leakage<=0.05", "-o", tmp_path / "none.json")
     assert code == 2
-    assert "leakage must be below with 90% confidence" in err
+    assert "leakage must be below with 90% confidence, which holds from 0.1000 up" in err
 
 
 def _with_bound(point: ConfirmedPoint, bound: float) -> ConfirmedPoint:
