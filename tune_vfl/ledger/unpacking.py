@@ -153,7 +153,9 @@ def _held(name: str, place: LedgerStorage, opened: BaseStorage) -> Parcel:
     return Parcel.of(Ledger(place, opened, *opening.find(opened, name, place.shown), None))
 
 
-def _replace(parcel: Parcel, trials: list[FrozenTrial], place: LedgerStorage, opened: BaseStorage, lease: Lease) -> None:
+def _replace(
+    parcel: Parcel, trials: list[FrozenTrial], place: LedgerStorage, opened: BaseStorage, lease: Lease
+) -> None:
     """Write a study, in the place of what was there of it; what campaign that is a part of stays."""
     before = _attrs(opened, parcel.name)
     if before is not None:
