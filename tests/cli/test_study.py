@@ -1,4 +1,4 @@
-"""`study pack` and `study unpack`, typed: files, text, names, MLflow, and what is refused."""
+"""`study pack`, `unpack` and `rm`, typed: files, text, names, MLflow, reports, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import json
 
 import pytest
 
+from tests.helpers.simulated_campaigns import planned
+from tests.helpers.simulated_campaigns import run as run_trials
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
+from tune_vfl.search import load_study
+from tune_vfl.service.projecting import show_in_mlflow
 from tune_vfl.tracking import store
 
 
@@ -68,3 +73,85 @@ def test_what_is_refused_says_what_to_do(packed, run, tmp_path):
     code, _, err = run("study", "pack", "loans", "-o", tmp_path)
     assert (code, "is a folder" in err) == (2, True)
     assert not (tmp_path / "x").exists()
+
+
+@pytest.fixture
+def campaign(home):
+    place = storage_at()
+    run_trials(planned(), place)
+    return place
+
+
+def test_a_campaign_is_packed_and_read_elsewhere(campaign, run, tmp_path, monkeypatch):
+    there = run("frontier", "c", "--json")
+    file = tmp_path / "c.study"
+    code, out, _ = run("study", "pack", "c", "-o", file, "--json")
+    assert (code, json.loads(out)["studies"], json.loads(out)["trials"]) == (0, ["c-laplace", "c-gaussian"], 4)
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "elsewhere"))
+    code, out, _ = run("study", "unpack", file, "--json")
+    assert (code, json.loads(out)["campaign"], json.loads(out)["did"]) == (0, "c", "new")
+    assert json.loads(out)["trials"]["ok"] == 4
+    assert run("frontier", "c", "--json") == there
+    assert runs_of("c") == 5, "the summary's and one a trial"
+    code, out, _ = run("study", "unpack", file, "--name", "lab")
+    assert (code, "campaign lab, 2 studies, is in the ledger now: 4 ok" in out) == (0, True)
+
+
+def runs_of(experiment):
+    client = store.client(places.embedded_uri())
+    found = client.get_experiment_by_name(experiment)
+    return 0 if found is None else len(client.search_runs([found.experiment_id]))
+
+
+def test_rm_asks_and_removes_what_shows_it_too(campaign, run, home, monkeypatch):
+    show_in_mlflow(load_study("c"))
+    for name in ("c", "c+other", "other"):
+        (home / "reports" / name).mkdir(parents=True)
+    code, _, err = run("study", "rm", "c")
+    assert (code, "no terminal to answer on: --yes" in err) == (2, True)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+    code, _, err = run("study", "rm", "c", "c-laplace")
+    assert (code, "c: a campaign of 2 studies, 4 trials" in err, "nothing was removed" in err) == (1, True, True)
+    assert (run("status", "c")[0], runs_of("c")) == (0, 5)
+    code, out, err = run("study", "rm", "c", "--yes")
+    assert code == 0
+    assert "removed c: a campaign of 2 studies, 4 trials; 5 runs in MLflow; report" in out
+    assert f"not removed: report {home / 'reports' / 'c+other'}: shows other studies too" in err
+    assert sorted(p.name for p in (home / "reports").iterdir()) == ["c+other", "other"]
+    assert (run("status", "c")[0], runs_of("c")) == (2, 0)
+    run_trials(planned(), campaign)
+    show_in_mlflow(load_study("c"))
+    assert runs_of("c") == 5, "its name is free in MLflow too"
+
+
+def test_rm_of_a_part_leaves_the_campaign_and_runs_of_others(campaign, run, home):
+    show_in_mlflow(load_study("c"))
+    client = store.client(places.embedded_uri())
+    client.create_run(client.get_experiment_by_name("c").experiment_id)
+    code, _, err = run("study", "rm", "c-laplace", "c-gaussian", "--yes")
+    assert (code, "all studies of campaign 'c'" in err) == (2, True)
+    code, out, _ = run("study", "rm", "c-laplace", "--yes", "--json")
+    assert code == 0
+    (told,) = json.loads(out)["removed"]
+    assert (told["name"], told["trials"], told["runs"], told["left"]) == ("c-laplace", 2, 2, [])
+    assert runs_of("c") == 4
+    assert run("frontier", "c", "--json")[0] == 0
+    assert run("study", "rm", "c", "--yes")[0] == 0
+    assert runs_of("c") == 1, "what others have put there stays"
+
+
+def test_rm_goes_on_without_mlflow_and_says_so(campaign, run, home, monkeypatch):
+    (home / "mlflow.db").write_text("this is no database")
+    code, out, err = run("study", "rm", "c", "--yes")
+    assert (code, "removed c" in out, "not removed: MLflow" in err) == (0, True, True)
+
+
+def test_a_wrong_home_says_which(run, campaign, tmp_path, monkeypatch):
+    code, _, err = run("status", "kdk-bank")
+    assert (code, f"in the ledger {campaign.shown}, which holds 2 studies" in err) == (2, True)
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "nowhere"))
+    for verb in (["status"], ["study", "rm"], ["study", "pack"], ["frontier"], ["export"], ["resume"]):
+        code, _, err = run(*verb, "c")
+        assert (code, f"{tmp_path / 'nowhere'}/ledger.db" in err) == (2, True), verb
+    assert not (tmp_path / "nowhere").exists()

@@ -19,7 +19,7 @@ import yaml
 
 from tune_vfl.cli.main import main
 from tune_vfl.cluster.dashboard import ask, bearer, dashboard_address, find_token, is_loopback
-from tune_vfl.cluster.jobs import study_in
+from tune_vfl.cluster.jobs import answers_in
 from tune_vfl.cluster.packs import packs_by_job
 from tune_vfl.errors import UsageError
 
@@ -154,7 +154,7 @@ def test_submit_wait_and_read_the_front_back(head, spec, tmp_path, monkeypatch, 
     (job,) = json.loads(capsys.readouterr().out)["jobs"]
     assert (job["status"], job["study"]) == ("SUCCEEDED", "tiny-job")
     assert main(["jobs", "logs", job["id"], "--address", url]) == 0
-    assert study_in(capsys.readouterr().out) == [study]
+    assert answers_in(capsys.readouterr().out) == [study]
     assert main(["jobs", "stop", job["id"], "--address", url]) == 0
     assert "already ended" in capsys.readouterr().out
     assert main(["jobs", "logs", "no-such-job", "--address", url]) == 2
@@ -324,5 +324,5 @@ def test_studies_are_found_among_other_output():
     line = json.dumps(study)
     log = f'noise\n{{"schema": "other"}}\n{line}\nmore "tune-vfl/study/1" noise\n{{"schema": "tune-vfl/study/1", cut\n'
     log += line
-    assert study_in(log) == [study, study]
-    assert study_in("") == []
+    assert answers_in(log) == [study, study]
+    assert answers_in("") == []

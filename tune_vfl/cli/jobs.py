@@ -1,4 +1,4 @@
-"""``tune-vfl submit``, ``pull`` and ``jobs``: studies on a cluster, through Ray's Jobs API."""
+"""``tune-vfl submit``, ``pull`` and ``jobs``: studies and campaigns on a cluster, through Ray's Jobs API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tune_vfl.cli.options import Json, Settings, Storage, StudyName, checked
+from tune_vfl.cli.options import Json, Name, Settings, Storage, checked
 from tune_vfl.cli.output import emit, emit_json, emit_table, say
 from tune_vfl.cli.study import NewName, put_here
 
@@ -58,8 +58,8 @@ def submit(
 ) -> None:
     """Run a spec on a Ray cluster. Only the spec travels: its data must be there already.
 
-    A study that runs there is joined, one that was stopped goes on, more trials extend it, and of one that is finished
-    the front is printed.
+    A campaign is one job. What runs there is joined, what was stopped goes on, more trials or another defense extend
+    it; of what is finished the front is printed, and that it was finished.
 
     The token is read from RAY_AUTH_TOKEN, the file at RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token.
 
@@ -73,14 +73,14 @@ def submit(
 
 
 def pull(
-    study: StudyName,
+    named: Name,
     cluster: Cluster = None,
     home: Home = None,
     name: NewName = None,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
-    """Fetch a study from a cluster, as it stands there, into the ledger here; every verb then reads it here.
+    """Fetch a study or a campaign from a cluster, as it stands there, into the ledger here; every verb reads it then.
 
     Pulled again, it is brought up to date. Its data, MLflow and reports do not travel: MLflow is written here anew.
 
@@ -89,14 +89,14 @@ def pull(
     from tune_vfl.cluster import studies
 
     jobs, where = _open(cluster, home)
-    put_here(studies.pull(jobs, study, where), name, storage, json=json)
+    put_here(studies.pull(jobs, named, where), name, storage, json=json)
 
 
 def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, json: bool) -> None:
-    """Say which job runs, or follow it to its end and print its study."""
+    """Say which job runs, or follow it to its end and print what it ran."""
     job_id = started.job
     if started.joined:
-        say(f"the study is being run already, by job {job_id}: joined it, nothing was submitted")
+        say(f"it is being run already, by job {job_id}: joined it, nothing was submitted")
     if not wait:
         answer = {"schema": SCHEMA, "job": job_id, "address": jobs.address, "joined": started.joined}
         emit_json(answer) if json else emit(job_id)
@@ -108,10 +108,10 @@ def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, js
 
 
 def _progress(line: str) -> None:
-    """Show a line of a job's log on stderr; the study at its end is shown as an answer."""
-    from tune_vfl.cluster.jobs import is_study
+    """Show a line of a job's log on stderr; what it prints at its end is shown as an answer."""
+    from tune_vfl.cluster.jobs import is_answer
 
-    if not is_study(line):
+    if not is_answer(line):
         say(line)
 
 
@@ -128,10 +128,10 @@ def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:
 def _usable(raw: dict[str, Any]) -> dict[str, Any]:
     """Refuse what the cluster would refuse; data may exist only there, so nothing is loaded."""
     from tune_vfl.cluster.studies import refuse_passwords
-    from tune_vfl.search.planning import refuse_mistakes
+    from tune_vfl.search.planning import refuse_mistakes, with_all_defenses
     from tune_vfl.spec.raw import expand
 
-    refuse_mistakes(expand(raw))
+    refuse_mistakes(expand(with_all_defenses(raw)))
     refuse_passwords(raw)
     return raw
 
@@ -153,20 +153,20 @@ def _open(named: str | None, home: str | None = None) -> tuple[Jobs, Where]:
 
 
 def _show_end(job: Job, log: str, *, json: bool) -> None:
-    from tune_vfl.cli.studies import emit_study
-    from tune_vfl.cluster.jobs import study_in
+    from tune_vfl.cli.search import exit_code
+    from tune_vfl.cli.studies import emit_summary
+    from tune_vfl.cluster.jobs import answers_in
 
-    found = study_in(log)
-    for study in found:
+    found = answers_in(log)
+    for summary in found:
         if json:
-            emit_json(study)
+            emit_json(summary)
         else:
-            emit_study(study)
+            emit_summary(summary)
     if job.status != "SUCCEEDED":
         # Ray repeats the end of the log, which was shown already.
         say(f"tune-vfl: job {job.id} ended {job.status}: {job.message.partition(', last available logs')[0]}")
-        failed_trials = any(study["trials"].get(name) for study in found for name in ("error", "oom", "timeout"))
-        raise typer.Exit(3 if found and failed_trials else 1)
+        raise typer.Exit(3 if any(exit_code(summary) for summary in found) else 1)
     if not found:
         say(f"tune-vfl: job {job.id} succeeded but printed no study; see `tune-vfl jobs logs {job.id}`")
         raise typer.Exit(1)
@@ -189,7 +189,7 @@ def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
         ]
         for job in found
     ]
-    columns = ("job", "status", "does", "study", "packs", "waiting", "started (UTC)", "ended (UTC)", "message")
+    columns = ("job", "status", "does", "name", "packs", "waiting", "started (UTC)", "ended (UTC)", "message")
     emit_table(columns, rows)
 
 
@@ -212,7 +212,7 @@ def logs(
 
 @app.command("stop")
 def stop(job: JobId, cluster: Cluster = None, json: Json = False) -> None:
-    """Stop a job; its study can be resumed.
+    """Stop a job; what it ran can be resumed.
 
     Example: `tune-vfl jobs stop raysubmit_x2Tq`
     """
@@ -225,14 +225,14 @@ def stop(job: JobId, cluster: Cluster = None, json: Json = False) -> None:
 
 @app.command("resume")
 def resume(
-    study: Annotated[str, typer.Argument(metavar="STUDY|JOB", help="A study on the cluster, or a job that ran it.")],
+    study: Annotated[str, typer.Argument(metavar="NAME|JOB", help="A study or campaign on the cluster, or a job.")],
     cluster: Cluster = None,
     trials: Trials = None,
     home: Home = None,
     wait: Wait = False,
     json: Json = False,
 ) -> None:
-    """Finish what a study on the cluster still owes, in a new job; `--trials N` makes N finished trials its budget.
+    """Finish what a study or campaign on the cluster still owes, in a new job; `--trials N` is a new budget in all.
 
     Example: `tune-vfl jobs resume kdk-bank --trials 80 --wait`
     """

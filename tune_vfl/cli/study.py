@@ -1,19 +1,24 @@
-"""``tune-vfl study pack`` and ``study unpack``: a study as one file."""
+"""``tune-vfl study``: a study or a campaign as one file, and out of the ledger."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tune_vfl.cli.options import Json, Storage, StudyName
+from tune_vfl.cli.options import Json, Name, Storage
 from tune_vfl.cli.output import emit, emit_json, say
+from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.parcel import Parcel
+    from tune_vfl.ledger.campaign_parcel import Packed
+    from tune_vfl.service.removal import Removed
 
 SCHEMA = "tune-vfl/parcel/1"
+REMOVED_SCHEMA = "tune-vfl/removed/1"
 STDOUT = Path("-")
 DONE = {
     "new": "is in the ledger now",
@@ -21,9 +26,9 @@ DONE = {
     "same": "was in the ledger already, with all of this: nothing was changed",
 }
 
-NewName = Annotated[str | None, typer.Option("--name", help="Call the study this here.")]
+NewName = Annotated[str | None, typer.Option("--name", help="Call the study or campaign this here.")]
 
-app = typer.Typer(help="A study as one file: pack, unpack.", no_args_is_help=True)
+app = typer.Typer(help="A study or a campaign: pack into one file, unpack, rm.", no_args_is_help=True)
 
 
 def add_to(parent: typer.Typer) -> None:
@@ -33,38 +38,38 @@ def add_to(parent: typer.Typer) -> None:
 
 @app.command("pack")
 def pack(
-    study: StudyName,
+    name: Name,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="By default STUDY.study; - prints it, as text."),
+        typer.Option("-o", "--out", metavar="FILE", help="By default NAME.study; - prints it, as text."),
     ] = None,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
-    """Write a study into one file: its spec, trials, confirmation and the data's fingerprint, without the data.
+    """Write a study or a whole campaign into one file: specs, trials, confirmations and the data's fingerprints.
 
-    Every verb reads it after `study unpack`, on any machine. One that is being run is packed as it stands.
+    No rows of data are in it. Every verb reads it after `study unpack`, on any machine. What is being run is packed as
+    it stands; a part of a campaign, packed by its own name, is a lone study in the file.
 
     Example: `tune-vfl study pack kdk-bank -o kdk-bank.study`
     """
     from tune_vfl.ledger.parcel_file import to_bytes, to_text
     from tune_vfl.machine.files import written_whole
-    from tune_vfl.service.parcels import pack_study
+    from tune_vfl.service import parcels
 
-    parcel = pack_study(study, storage)
-    content = to_bytes(parcel)
+    packed = parcels.pack(name, storage)
+    content = to_bytes(packed)
     if out == STDOUT:
         emit(to_text(content).rstrip("\n"))
         return
-    path = out or Path(f"{study}.study")
+    path = out or Path(f"{name}.study")
     with written_whole(path) as draft:
         draft.write_bytes(content)
+    trials = sum(len(study.trials) for study in packed.studies)
     if json:
-        emit_json(
-            {"schema": SCHEMA, "study": parcel.name, "did": "packed", "trials": len(parcel.trials), "file": str(path)}
-        )
+        emit_json({"schema": SCHEMA, **_named(packed), "did": "packed", "trials": trials, "file": str(path)})
     else:
-        emit(f"{path}: study {parcel.name}, {len(parcel.trials)} trials, {len(content)} bytes")
+        emit(f"{path}: {_called(packed)}, {trials} trials, {len(content)} bytes")
 
 
 @app.command("unpack")
@@ -74,9 +79,10 @@ def unpack(
     storage: Storage = None,
     json: Json = False,
 ) -> None:
-    """Put a packed study into the ledger, under its own name or another; another study is never overwritten.
+    """Put a packed study or campaign into the ledger, under its own name or another; nothing else is overwritten.
 
-    A study that is there with less, as it was packed before, is brought up to what the file holds.
+    What is there with less, as it was packed before, is brought up to what the file holds. With `--name NEW` the
+    studies of a campaign are called NEW-DATASET-DEFENSE.
 
     Example: `tune-vfl study unpack kdk-bank.study --name kdk-bank-lab`
     """
@@ -85,24 +91,100 @@ def unpack(
     put_here(read_parcel(file), name, storage, json=json)
 
 
-def put_here(parcel: Parcel, name: str | None, storage: str | None, *, json: bool) -> None:
-    """Put a study into the ledger and print what was done.
+def put_here(packed: Packed, name: str | None, storage: str | None, *, json: bool) -> None:
+    """Put a study or a campaign into the ledger and print what was done.
 
     Args:
-        parcel: the study.
+        packed: the study or campaign.
         name: what to call it here, if not as it is called.
         storage: the ledger.
         json: print it as JSON.
     """
-    from tune_vfl.service.parcels import unpack_study
+    from tune_vfl.service import parcels
 
     if name is not None:
-        parcel = parcel.named(name)
-    did, record = unpack_study(parcel, storage)
-    trials = record.by_outcome()
+        packed = packed.named(name)
+    did, records = parcels.unpack_here(packed, storage)
+    trials = Counter[str]()
+    for record in records:
+        trials.update(record.by_outcome())
     if json:
-        emit_json({"schema": SCHEMA, "study": parcel.name, "did": did, "trials": trials})
+        emit_json({"schema": SCHEMA, **_named(packed), "did": did, "trials": dict(trials)})
         return
     counts = ", ".join(f"{count} {outcome}" for outcome, count in trials.items() if count) or "no trials"
-    emit(f"study {parcel.name} {DONE[did]}: {counts}")
-    say(f"look at it: tune-vfl report {parcel.name}")
+    emit(f"{_called(packed)} {DONE[did]}: {counts}")
+    say(f"look at it: tune-vfl report {packed.name}")
+
+
+def _named(packed: Packed) -> dict[str, Any]:
+    if _is_study(packed):
+        return {"study": packed.name}
+    return {"campaign": packed.name, "studies": [study.name for study in packed.studies]}
+
+
+def _called(packed: Packed) -> str:
+    return f"study {packed.name}" if _is_study(packed) else f"campaign {packed.name}, {len(packed.studies)} studies,"
+
+
+def _is_study(packed: Packed) -> bool:
+    from tune_vfl.ledger.parcel import Parcel
+
+    return isinstance(packed, Parcel)
+
+
+@app.command("rm")
+def rm(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Studies and campaigns.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    storage: Storage = None,
+    json: Json = False,
+) -> None:
+    """Remove studies and campaigns for good: from the ledger, their runs in MLflow, their reports.
+
+    It asks first. What somebody runs is refused. A part of a campaign, by its own name, is taken out of the campaign,
+    which goes on without it. MLflow keeps what is deleted until `mlflow gc`; packed files and exported settings stay.
+
+    Example: `tune-vfl study rm kdk-bank kdk-bank-2`
+    """
+    from tune_vfl.service import removal
+
+    found = removal.look(names, storage)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(
+                "study rm asks before it removes, and there is no terminal to answer on: --yes removes without asking. "
+                f"To be removed: {'; '.join(map(str, found))}"
+            )
+        for one in found:
+            say(str(one))
+        if not typer.confirm("Remove for good, with runs in MLflow and reports?", err=True):
+            say("nothing was removed")
+            raise typer.Exit(1)
+    told = []
+    for one in found:
+        removed = removal.remove(one)
+        told.append(_told(removed))
+        if not json:
+            _show(removed)
+    if json:
+        emit_json({"schema": REMOVED_SCHEMA, "removed": told})
+
+
+def _told(removed: Removed) -> dict[str, Any]:
+    gone = removed.of
+    return {
+        "name": gone.name,
+        "studies": list(gone.studies),
+        "trials": gone.trials,
+        "runs": removed.runs,
+        "reports": [str(report) for report in removed.reports],
+        "left": removed.left,
+    }
+
+
+def _show(removed: Removed) -> None:
+    gone = [f"{removed.runs} runs in MLflow"] if removed.runs else []
+    gone += [f"report {report}" for report in removed.reports]
+    emit(f"removed {removed.of}" + (f"; {', '.join(gone)}" if gone else ""))
+    for sentence in removed.left:
+        say(f"not removed: {sentence}")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from ray.job_submission import JobSubmissionClient
 
-STUDY_SCHEMA = "tune-vfl/study/1"
+# What `search --json` and `resume --json` print at their end: of a study, of a campaign.
+SCHEMAS = ("tune-vfl/study/1", "tune-vfl/campaign/1")
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 # Ray looks into these before it looks at the address it is given.
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
@@ -54,7 +55,7 @@ class Job:
     Attributes:
         id: the submission id.
         status: ``PENDING``, ``RUNNING``, ``SUCCEEDED``, ``FAILED`` or ``STOPPED``.
-        study: the study it is about, where tune-vfl submitted it.
+        study: the study or campaign it is about, where tune-vfl submitted it.
         does: what it does with it: ``search``, ``resume`` or ``study pack``.
         home: where it keeps the study, where that was named; else empty.
         spec: what tells its spec from others; empty where it resumes a study.
@@ -215,22 +216,22 @@ class Jobs:
             return str(self._client.get_job_logs(job_id))
 
 
-def is_study(line: str) -> bool:
-    """Say whether a line of a log looks like a study's JSON."""
-    return line.lstrip().startswith("{") and STUDY_SCHEMA in line
+def is_answer(line: str) -> bool:
+    """Say whether a line of a log looks like the JSON of a study or a campaign."""
+    return line.lstrip().startswith("{") and any(schema in line for schema in SCHEMAS)
 
 
-def study_in(log: str) -> list[dict[str, Any]]:
-    """Return the studies that a job printed as JSON lines among its other output, in order."""
+def answers_in(log: str) -> list[dict[str, Any]]:
+    """Return the studies and campaigns that a job printed as JSON lines among its other output, in order."""
     found = []
     for line in log.splitlines():
-        if not is_study(line):
+        if not is_answer(line):
             continue
         try:
             data = json.loads(line)
         except json.JSONDecodeError:
             continue
-        if isinstance(data, dict) and data.get("schema") == STUDY_SCHEMA:
+        if isinstance(data, dict) and data.get("schema") in SCHEMAS:
             found.append(data)
     return found
 

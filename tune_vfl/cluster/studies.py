@@ -1,4 +1,4 @@
-"""Studies on a cluster: begun, joined, gone on with, and fetched from there."""
+"""Studies and campaigns on a cluster: begun, joined, gone on with, and fetched from there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tune_vfl.ledger.parcel_file import from_bytes, from_text
 from tune_vfl.machine.secrets import has_password
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.parcel import Parcel
+    from tune_vfl.ledger.campaign_parcel import Packed
 
 _PACK = "study pack"
 
 
 class Started(NamedTuple):
-    """A job that runs a study.
+    """A job that runs a study, or a campaign.
 
     Attributes:
         job: its id.
@@ -33,12 +33,14 @@ class Started(NamedTuple):
 
 
 def submit(jobs: Jobs, raw: Mapping[str, Any], where: Where) -> Started:
-    """Run a spec, or join the job that runs it. A study that was stopped goes on, and one with more trials is extended.
+    """Run a spec, or join the job that runs it. What was stopped goes on; more trials, or another defense, extend it.
+
+    A campaign is one job, under its own name.
 
     Args:
         jobs: of the cluster.
         raw: the spec, settings applied; the cluster gets this one file and nothing else.
-        where: the study is kept there.
+        where: it is kept there.
 
     Raises:
         SpecError: for a password in the spec.
@@ -50,7 +52,7 @@ def submit(jobs: Jobs, raw: Mapping[str, Any], where: Where) -> Started:
     if running is not None:
         if running.spec != digest:
             raise StudyError(
-                f"study {name!r} is being run by job {running.id} with another spec or budget; wait for its end, or "
+                f"{name!r} is being run by job {running.id} with another spec or budget; wait for its end, or "
                 f"stop it with 'tune-vfl jobs stop {running.id}', and submit again"
             )
         return Started(running.id, joined=True)
@@ -61,12 +63,12 @@ def submit(jobs: Jobs, raw: Mapping[str, Any], where: Where) -> Started:
 
 
 def resume(jobs: Jobs, named: str, where: Where, trials: int | None = None) -> Started:
-    """Finish what a study on the cluster still owes, or join the job that is at it.
+    """Finish what a study or a campaign on the cluster still owes, or join the job that is at it.
 
     Args:
         jobs: of the cluster.
-        named: the study, or a job that ran it, which also says where it is kept.
-        where: the study is kept there.
+        named: the study or campaign, or a job that ran it, which also says where it is kept.
+        where: it is kept there.
         trials: a new budget of finished trials in all; None keeps the study's.
 
     Raises:
@@ -82,7 +84,7 @@ def resume(jobs: Jobs, named: str, where: Where, trials: int | None = None) -> S
     if running is not None:
         if trials is not None:
             raise StudyError(
-                f"study {name!r} is being run by job {running.id}; wait for its end, or stop it with 'tune-vfl jobs "
+                f"{name!r} is being run by job {running.id}; wait for its end, or stop it with 'tune-vfl jobs "
                 f"stop {running.id}', and resume it with --trials {trials} then"
             )
         return Started(running.id, joined=True)
@@ -90,13 +92,13 @@ def resume(jobs: Jobs, named: str, where: Where, trials: int | None = None) -> S
     return Started(jobs.run("resume", [name, "--json", *budget], name, where), joined=False)
 
 
-def pull(jobs: Jobs, name: str, where: Where) -> Parcel:
-    """Fetch a study as it stands, running or not.
+def pull(jobs: Jobs, name: str, where: Where) -> Packed:
+    """Fetch a study or a whole campaign as it stands, running or not.
 
     Args:
         jobs: of the cluster.
-        name: the study.
-        where: the study is kept there.
+        name: of the study or campaign.
+        where: it is kept there.
 
     Raises:
         StudyError: when the cluster cannot pack it, with its own words.
@@ -107,7 +109,7 @@ def pull(jobs: Jobs, name: str, where: Where) -> Parcel:
     log = jobs.logs(job.id)
     if job.status != "SUCCEEDED":
         said = [line.removeprefix("tune-vfl: ") for line in log.splitlines() if line.startswith("tune-vfl: ")]
-        raise StudyError(f"study {name!r} cannot be fetched from {jobs.address}: {' '.join(said) or job.message}")
+        raise StudyError(f"{name!r} cannot be fetched from {jobs.address}: {' '.join(said) or job.message}")
     place = f"what came from {jobs.address}"
     return from_bytes(from_text(log, place), place)
 

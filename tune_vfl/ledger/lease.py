@@ -49,6 +49,7 @@ _RENEW = (
 _GIVE_BACK = (
     "UPDATE tune_vfl_leases SET holder = '', expires = 0 WHERE study = :study AND epoch = :epoch AND holder = :holder"
 )
+_FORGET = "DELETE FROM tune_vfl_leases WHERE study = :study"
 _WRITES = ("INSERT", "UPDATE", "DELETE")
 _SEEN = "tune_vfl.lease"
 
@@ -275,6 +276,13 @@ def read_lease(study: str, engine: Engine) -> Holder:
 
     with engine.connect() as connection:
         return _holder(connection.execute(text(_READ), {"study": study}).one_or_none())
+
+
+def forget(connection: Connection, study: str) -> None:
+    """Delete the row of a study that is no more; who holds it must be the one who asks."""
+    from sqlalchemy import text
+
+    connection.execute(text(_FORGET), {"study": study})
 
 
 def _holder(row: Any) -> Holder:

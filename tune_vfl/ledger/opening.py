@@ -170,11 +170,11 @@ def find(storage: BaseStorage, name: str, shown: str) -> tuple[int, PlannedStudy
     try:
         study_id = storage.get_study_id_from_name(name)
     except KeyError:
-        raise StudyError(_nowhere(storage, name, shown)) from None
+        raise StudyError(nowhere(storage, name, shown)) from None
     return study_id, read(name, storage.get_study_user_attrs(study_id))
 
 
-def _nowhere(storage: BaseStorage, name: str, shown: str, most: int = 20) -> str:
+def nowhere(storage: BaseStorage, name: str, shown: str, most: int = 20) -> str:
     """Say that there is no study of a name, where it was looked for, and what is there."""
     studies, known = names(storage), sorted([*names(storage), *campaigns(storage)])
     where = f"in the ledger {shown}"

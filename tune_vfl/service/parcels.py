@@ -1,43 +1,53 @@
-"""Packing studies by name, and putting packed ones into a ledger and into MLflow."""
+"""Packing studies and campaigns by name, and putting packed ones into a ledger and into MLflow."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tune_vfl.ledger import opening
+from tune_vfl.ledger.campaign_parcel import CampaignParcel
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.parcel import Parcel
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.unpacking import Unpacked, unpack
 from tune_vfl.service.projecting import show_in_mlflow
-from tune_vfl.service.studies import open_study, refuse_no_ledger
+from tune_vfl.service.studies import open_named, records_of, refuse_no_ledger
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.ledger.campaign_parcel import Packed
     from tune_vfl.ledger.records import StudyRecord
 
 
-def pack_study(name: str, storage: str | None = None) -> Parcel:
-    """Pack a study as it stands; one that is being run keeps running.
+def pack(name: str, storage: str | None = None) -> Packed:
+    """Pack a study or a campaign as it stands; one that is being run keeps running.
+
+    A part of a campaign is packed alone, as a lone study.
 
     Raises:
-        StudyError: when there is none of this name.
+        StudyError: when there is nothing of this name.
         ParcelError: when it holds what tune-vfl has not written.
         UnreachableError: when the ledger does not answer.
     """
     refuse_no_ledger(name, storage)
-    ledger = Ledger.open(name, storage)
+    place = storage_at(storage)
+    opened = place.open()
     try:
-        return Parcel.of(ledger)
+        if name in opening.campaigns(opened):
+            return CampaignParcel.of(name, place, opened)
+        return Parcel.of(Ledger(place, opened, *opening.find(opened, name, place.shown), None))
     finally:
-        ledger.close()
+        opened.remove_session()
 
 
-def unpack_study(parcel: Parcel, storage: str | None = None) -> tuple[Unpacked, StudyRecord]:
-    """Put a study into the ledger, and show it in MLflow where it is new there.
+def unpack_here(packed: Packed, storage: str | None = None) -> tuple[Unpacked, Sequence[StudyRecord]]:
+    """Put a study or a campaign into the ledger, and show it in MLflow where it is new there.
 
     Returns:
-        What was done (see :func:`tune_vfl.ledger.unpacking.unpack`, which says what it raises), and the study.
+        What was done (see :func:`tune_vfl.ledger.unpacking.unpack`, which says what it raises), and the studies.
     """
-    did = unpack(parcel, storage)
-    study = open_study(parcel.name, storage)
+    did = unpack(packed, storage)
     if did != "same":
-        show_in_mlflow(study)
-    return did, study.record()
+        show_in_mlflow(open_named(packed.name, storage))
+    return did, records_of(packed.name, storage)

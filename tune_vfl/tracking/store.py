@@ -67,6 +67,12 @@ def _advice(uri: str) -> str:
     return "start it, or unset MLFLOW_TRACKING_URI and the spec's tracking to use the embedded one"
 
 
+def is_begun(uri: str) -> bool:
+    """Return whether there is anything to look at: a sqlite file may not have been made yet."""
+    path = _sqlite_path(uri)
+    return path is None or path.is_file()
+
+
 def is_damaged(uri: str) -> bool:
     """Return whether the tracking database is a sqlite file that sqlite cannot read."""
     path = _sqlite_path(uri)

@@ -1,0 +1,151 @@
+"""What is removed from a ledger is gone with all that hangs on it, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy
+
+from tests.helpers.simulated_campaigns import joint, keep, planned, run
+from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.ledgers import open_ledger
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger.ledger import Ledger, study_names
+from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.removing import removal_of, remove
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.outcome import Outcome
+from tune_vfl.search import load_study
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def rows(place):
+    """How many rows each table of a ledger has; some tell of no study."""
+    with place.engine().connect() as connection:
+        tables = sqlalchemy.inspect(connection).get_table_names()
+        counts = {t: connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {t}")).scalar_one() for t in tables}
+    return {t: n for t, n in counts.items() if t not in ("alembic_version", "version_info", "tune_vfl_ledger")}
+
+
+def add_lone(name="lone"):
+    ledger = open_ledger(name)
+    ledger.tell(ledger.begin({"scale": 1e-3}), Outcome.failed("error", "x"))
+    ledger.close()
+
+
+def check_a_campaign_goes_whole(place):
+    run(planned(), place)
+    full = rows(place)
+    assert full["trials"] == 4
+    assert str(removal_of("c", place.url)) == "c: a campaign of 2 studies, 4 trials"
+    assert rows(place) == full, "looking changes nothing"
+    gone = remove("c", place.url)
+    assert (gone.studies, gone.trials) == (("c-laplace", "c-gaussian"), 4)
+    assert set(rows(place).values()) == {0}, "no row is left, of leases neither"
+    with pytest.raises(StudyError, match="no study 'c'"):
+        remove("c", place.url)
+    run(planned(), place)
+    assert rows(place) == full, "its names are free"
+
+
+def test_a_campaign_goes_whole():
+    check_a_campaign_goes_whole(storage_at())
+
+
+def test_from_a_server_as_from_a_file(postgres):
+    check_a_campaign_goes_whole(storage_at(postgres.fresh()))
+
+
+def test_what_stands_beside_stays():
+    add_lone()
+    before = load_study("lone").record()
+    alone = rows(storage_at())
+    run(planned(), storage_at())
+    remove("c")
+    assert {t: n for t, n in rows(storage_at()).items() if "lease" not in t} == {
+        t: n for t, n in alone.items() if "lease" not in t
+    }
+    assert load_study("lone").record() == before
+    remove("lone")
+    assert study_names() == []
+
+
+def test_a_part_is_taken_out_of_its_campaign():
+    place = storage_at()
+    run(planned(("laplace", "gaussian", "iso"), 9), place)
+    keep(place, retired={"c-iso": "w", "c-laplace": "v"}, costs={"c-iso": 2.0, "c-gaussian": 3.0}, confirmation=joint())
+    with place.lease("c") as lease:
+        ledger = Ledger.open("c-laplace", None, lease)
+        ledger.confirmations.set_answer(made_up_confirmation())
+        ledger.close()
+    told = str(removal_of("c-iso"))
+    assert "a study of campaign c, which goes on with 2, 2 trials; the campaign's confirmation goes too" in told
+    remove("c-iso")
+    record = open_campaign("c").record()
+    assert [s.name for s in record.studies] == ["c-laplace", "c-gaussian"]
+    assert (record.trials, record.retired, record.costs) == (6, {"c-laplace": "v"}, {"c-gaussian": 3.0})
+    assert record.confirmation is None
+    assert record.studies[0].confirmation is None, "who stayed was measured against what is gone"
+    load_study("c").summary()
+    remove("c-gaussian")
+    with pytest.raises(StudyError, match="last study of campaign 'c': remove the campaign"):
+        remove("c-laplace")
+
+
+def test_nobody_removes_what_somebody_runs():
+    run(planned(), storage_at())
+    before = rows(storage_at())
+    for name in ("c", "c-laplace"):
+        with storage_at().lease("c"), pytest.raises(StudyError, match="being run by another process"):
+            remove(name)
+    assert rows(storage_at()) == before
+
+
+def test_a_study_that_is_no_more_readable_can_be_removed():
+    add_lone()
+    with storage_at().lease("lone") as lease:
+        opened = storage_at().open(lease)
+        opened.set_study_user_attr(opened.get_study_id_from_name("lone"), "cell", {"of": "a later version"})
+    remove("lone")
+    assert study_names() == []
+
+
+def test_what_is_not_there_is_told_with_where_it_was_looked_for(home):
+    run(planned(), storage_at())
+    with pytest.raises(StudyError) as refused:
+        removal_of("c-laplas")
+    words = str(refused.value)
+    assert f"no study 'c-laplas' in the ledger sqlite:///{home}/ledger.db, which holds 2 studies." in words
+    assert "Did you mean 'c-laplace'? Known: c, c-gaussian, c-laplace." in words
+    assert "TUNE_VFL_HOME" in words
+    remove("c")
+    with pytest.raises(StudyError, match="which is empty; TUNE_VFL_HOME"):
+        load_study("c")
+
+
+def test_optuna_reads_the_ledger_with_the_objectives_named(capsys, monkeypatch):
+    import optuna
+    from optuna import cli
+
+    run(planned(), storage_at())
+    url = storage_at().url
+    for name in ("c-laplace", "c"):
+        study = optuna.load_study(study_name=name, storage=url)
+        assert study.metric_names == ["utility", "leakage"]
+        assert len(study.best_trials) <= len(study.trials_dataframe()) == (2 if name == "c-laplace" else 0)
+    monkeypatch.setattr("sys.argv", ["optuna", "studies", "--storage", url, "--format", "json"])
+    assert not cli.main()
+    assert '"c"' in capsys.readouterr().out
+
+
+def test_an_older_study_gets_the_names_of_its_objectives_when_it_goes_on(monkeypatch):
+    import optuna
+
+    from tune_vfl.ledger import opening
+
+    with monkeypatch.context() as older:
+        older.setattr(opening, "_OBJECTIVES", "older")
+        add_lone()
+    assert optuna.load_study(study_name="lone", storage=storage_at().url).metric_names is None
+    open_ledger("lone").close()
+    assert optuna.load_study(study_name="lone", storage=storage_at().url).metric_names == ["utility", "leakage"]

@@ -1,0 +1,101 @@
+"""Removing studies and campaigns: from the ledger, which has the truth, then from what shows it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import StudyError, UnreachableError
+from tune_vfl.ledger.removing import Removal, removal_of
+from tune_vfl.ledger.removing import remove as remove_from_ledger
+from tune_vfl.machine.places import home
+from tune_vfl.service.projecting import show_in_mlflow
+from tune_vfl.service.studies import open_named, refuse_no_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass
+class Removed:
+    """What was removed of one name.
+
+    Attributes:
+        of: what went from the ledger.
+        runs: how many runs of MLflow were marked as deleted.
+        reports: the folders that are gone.
+        left: what was not removed, a sentence each.
+    """
+
+    of: Removal
+    runs: int = 0
+    reports: list[Path] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def look(names: Sequence[str], storage: str | None = None) -> list[Removal]:
+    """Say what :func:`remove` would remove from the ledger, each once; a part goes with its campaign.
+
+    Raises:
+        StudyError: when there is nothing of a name.
+        UnreachableError: when the ledger does not answer.
+    """
+    for name in names:
+        refuse_no_ledger(name, storage)
+    found = [removal_of(name, storage) for name in dict.fromkeys(names)]
+    wholes = {removal.name for removal in found}
+    for removal in found:
+        if removal.staying and removal.campaign not in wholes and wholes.issuperset(removal.staying):
+            raise StudyError(f"these are all studies of campaign {removal.campaign!r}: remove the campaign by its name")
+    return [r for r in found if r.campaign in ("", r.name) or r.campaign not in wholes]
+
+
+def remove(removal: Removal) -> Removed:
+    """Remove a study or a campaign from the ledger, its runs from MLflow, and its report.
+
+    Raises:
+        StudyError: while somebody runs it, or when it is not there any more.
+        UnreachableError: when the ledger does not answer or cannot be written.
+    """
+    gone = remove_from_ledger(removal.name, removal.storage)
+    removed = Removed(gone)
+    _remove_runs(removed)
+    _remove_reports(removed)
+    return removed
+
+
+def _remove_runs(removed: Removed) -> None:
+    gone = removed.of
+    try:
+        from tune_vfl.tracking.removal import remove_runs
+
+        for name in {gone.campaign: None, **dict.fromkeys(gone.studies)}:
+            if name and (name != gone.campaign or gone.whole):  # a part may have been a lone study before
+                removed.runs += remove_runs(name, uri=gone.tracking)
+        if gone.staying:
+            removed.runs += remove_runs(gone.campaign, gone.name, gone.tracking)
+    except (UnreachableError, ImportError) as error:
+        removed.left.append(f"MLflow: {error}; delete experiment {gone.campaign or gone.name!r} there by hand")
+    else:
+        if gone.staying and removed.runs:
+            show_in_mlflow(open_named(gone.campaign, gone.storage))
+
+
+def _remove_reports(removed: Removed) -> None:
+    gone, folder = removed.of, home() / "reports"
+    names = {*gone.studies, *([gone.campaign] if gone.whole and gone.campaign else [])}
+    for report in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if report.name in names:
+            try:
+                shutil.rmtree(report)
+                removed.reports.append(report)
+            except OSError as error:
+                removed.left.append(f"report {report}: cannot be removed ({error.strerror or error})")
+        elif names & {*report.name.split("+")}:
+            removed.left.append(f"report {report}: shows other studies too")
+    if gone.staying and (folder / gone.campaign).is_dir():
+        removed.left.append(
+            f"report {folder / gone.campaign}: is as it was; 'tune-vfl report {gone.campaign}' renews it"
+        )
