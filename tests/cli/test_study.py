@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from tests.helpers.ledgers import open_ledger
 from tests.helpers.simulated_campaigns import planned
 from tests.helpers.simulated_campaigns import run as run_trials
-from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import sqlalchemy
 
-from tests.helpers.simulated_campaigns import joint, keep, planned, run
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.simulated_campaigns import joint, keep, planned, run
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger, study_names
 from tune_vfl.ledger.reading import open_campaign
@@ -23,7 +23,8 @@ def rows(place):
     """How many rows each table of a ledger has; some tell of no study."""
     with place.engine().connect() as connection:
         tables = sqlalchemy.inspect(connection).get_table_names()
-        counts = {t: connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {t}")).scalar_one() for t in tables}
+        counted = {t: sqlalchemy.select(sqlalchemy.func.count()).select_from(sqlalchemy.table(t)) for t in tables}
+        counts = {t: connection.execute(query).scalar_one() for t, query in counted.items()}
     return {t: n for t, n in counts.items() if t not in ("alembic_version", "version_info", "tune_vfl_ledger")}
 
 
