@@ -24,6 +24,7 @@ from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import parse
+from tune_vfl.spec.study import Threat
 
 MEASURED = Measured(metric="auc", utility=0.9, utility_std=0.01, leakage=0.2, leakage_std=0.02, attacks={"norm": 0.6})
 
@@ -252,3 +253,11 @@ def test_nothing_half_made_is_left_behind(tmp_path: Path) -> None:
     path = exported(tmp_path, "laplace", {})
     assert [p.name for p in tmp_path.iterdir()] == ["best.json"]
     assert json.loads(path.read_text())["schema"] == "tune-vfl/config/1"
+
+
+def test_what_attackers_know_and_which_rows_were_used_are_written_where_they_are_not_the_usual(tmp_path: Path) -> None:
+    usual = load_config(exported(tmp_path, "laplace", {}))
+    assert not {"threat", "rows"} & set(json.loads((tmp_path / "best.json").read_text()))
+    told = usual.model_copy(update={"rows": "selection", "threat": Threat(labels_per_class=40)})
+    again = load_config(save_config(told, tmp_path / "told.json"))
+    assert (again.cell.rows, again.cell.threat.labels_per_class) == ("selection", 40)

@@ -113,6 +113,13 @@ class ExportedConfig(Strict):
     threat: Threat = Field(default_factory=Threat)
     rows: RowsUsed = "all"
 
+    @model_serializer(mode="wrap")
+    def _leave_out_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Earlier versions, which write neither and refuse both, mean the usual by that.
+        plain: dict[str, Any] = handler(self)
+        usual = {"threat": Threat().model_dump(), "rows": "all"}
+        return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
+
     @property
     def cell(self) -> Cell:
         """The one cell that the numbers were measured on, without its search."""
