@@ -69,6 +69,8 @@ def front_table(data: Gathered) -> Table:
         "party's own model. Leakage: the largest advantage of all attacks over the best guess that needs no "
         "federation. On the front: the chance that nothing else is better in both."
     )
+    if not any(row.cells[6] for row in rows):  # nothing is recommended, nothing confirmed
+        head, rows = head[:6] + head[7:], [Row(row.cells[:6] + row.cells[7:], row.kind) for row in rows]
     return Table("front", head, tuple(rows), note, pd.DataFrame(records))
 
 
