@@ -63,12 +63,23 @@ def front_table(data: Gathered) -> Table:
         cells = (setting, utility, kept, leakage, _worst(outcome), f"{point.chance:.0%}", ", ".join(marks), point.name)
         rows.append(Row(cells, "chosen" if is_chosen else ""))
         records.append(_front_record(point, recommended=is_chosen))
-    head = ("setting ", metric, "gain kept", "leakage", "strongest attack ", "on the front", " ", "--select ")
+    head: tuple[str, ...] = (
+        "setting ",
+        metric,
+        "gain kept",
+        "leakage",
+        "strongest attack ",
+        "on the front",
+        " ",
+        "--select ",
+    )
     note = (
         "Means over seeds; in parentheses 90% intervals. Gain kept: the share of what the federation adds to the label "
         "party's own model. Leakage: the largest advantage of all attacks over the best guess that needs no "
         "federation. On the front: the chance that nothing else is better in both."
     )
+    if not any(row.cells[6] for row in rows):  # nothing is recommended, nothing confirmed
+        head, rows = head[:6] + head[7:], [Row(row.cells[:6] + row.cells[7:], row.kind) for row in rows]
     return Table("front", head, tuple(rows), note, pd.DataFrame(records))
 
 
