@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.helpers.campaigns import campaign_of, confirmed, part_of
+from tune_vfl.campaign.campaign import export
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.select import select
 from tune_vfl.campaign.summary import frontier, summary
+from tune_vfl.config import load_config
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.selecting import parse
@@ -137,3 +140,12 @@ def test_the_summary_is_plain_and_has_what_the_interface_names() -> None:
     none = summary(two(constraints={"leakage": 0.05}), {p.name: {} for p in campaign.studies})["decisions"]
     assert none["breast_cancer"]["study"] is None
     assert none["breast_cancer"]["nearest"]["number"] == 1
+
+
+def test_an_export_says_how_it_was_chosen(tmp_path: Path) -> None:
+    campaign = campaign_of(part_of("kdk", MARVELL[2:]), part_of("laplace", LAPLACE), constraints={"leakage": 0.35})
+    config = export(campaign, None, tmp_path / "best.json")
+    assert (config.study, config.trial, config.select) == ("camp-breast_cancer-laplace", 1, "decision")
+    assert load_config(tmp_path / "best.json") == config
+    assert export(campaign, "min-leakage").trial == 2
+    assert export(CampaignRecord.of(part_of("laplace", LAPLACE))).select == "knee"

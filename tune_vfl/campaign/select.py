@@ -45,13 +45,18 @@ def select(campaign: CampaignRecord, by: str | None = None, dataset: str | None 
         UsageError: for another ``by``, or where it does not say on which of several data sets.
         SelectionError: when there is no such setting; the message says what comes nearest.
     """
-    selection = parse(by if by is not None else "decision" if campaign.constraints else "knee")
+    selection = parse(default_selection(campaign) if by is None else by)
     if selection.rule == "trial":
         study = _study(campaign, selection)
         return Selected(study, trial_of(study, selection))
     if selection.rule == "name":
         return _named(campaign, selection, dataset)
     return _by_rule(_on(campaign, selection, dataset), selection)
+
+
+def default_selection(campaign: CampaignRecord) -> str:
+    """Return what is selected where nothing is said: the decision where there are constraints, else the knee."""
+    return "decision" if campaign.constraints else "knee"
 
 
 def _study(campaign: CampaignRecord, selection: Selection) -> StudyRecord:

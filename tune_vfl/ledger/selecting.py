@@ -237,7 +237,7 @@ def _surely(bounds: Bounds, condition: Condition) -> str:
     value, bound = bounds.of(condition.name)
     if np.isnan(bound).all():
         return f"{condition.name} is not known: {bounds.unknown(0, condition.name)}"
-    if condition.kept(bounds).any() or np.array_equal(value, bound, equal_nan=True):
+    if np.array_equal(value, bound, equal_nan=True):
         return ""
     at_least = condition.name in AT_LEAST
     end = np.nanmax(bound) if at_least else np.nanmin(bound)
