@@ -138,12 +138,16 @@ def check_mlflow(record: StudyRecord) -> None:
     """
     from tune_vfl.machine.places import resolve_uri
     from tune_vfl.tracking import payload
-    from tune_vfl.tracking.runs import SUMMARY_KEY, Runs
+    from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
 
-    held = Runs(record.name, resolve_uri(None)).held
+    name = record.name
+    held = Runs(name, resolve_uri(None)).held
     summary, now = held.pop(SUMMARY_KEY), standing(record)
-    wanted = {("trial", t.number): payload.front_tags(t.number, now) for t in record.counted}
-    wanted |= {("preempted", t.number): {} for t in record.trials if t.outcome.outcome == "preempted"}
+    wanted: dict[Key, dict[str, str]] = {
+        (name, "trial", t.number): payload.front_tags(now.ranks.get(t.number), knee=t.number == now.knee, joint=None)
+        for t in record.counted
+    }
+    wanted |= {(name, "preempted", t.number): {} for t in record.trials if t.outcome.outcome == "preempted"}
     found = {key: {k: v for k, v in run.tags.items() if k in payload.FRONT_TAGS} for key, run in held.items()}
     differing = [key for key in {*wanted, *found} if wanted.get(key) != found.get(key)]
     open_runs = [key for key, run in held.items() if run.status == "RUNNING"]

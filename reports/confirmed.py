@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from reports import words
+from tune_vfl.campaign import phrases as words
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:

@@ -1,213 +1,159 @@
-"""The frontier as PNG and SVG files, for papers and slides (matplotlib)."""
+"""What a figure shows, as plain data: it is described once, and drawn for the page and for print.
+
+A coordinate is that of the metric; what lies where on the paper is left to who draws.
+"""
 
 from __future__ import annotations
 
 import math
-from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from reports import words
-from reports.frontier import FrontierInfo, ticks
-from reports.layout import Canvas, Layer, Layout, lay_out
+from reports.looks import Look
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterable
 
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+Span = tuple[float, float]
 
-INK, SOFT, GRID = "#1d2733", "#5b6773", "#e3e7eb"
-_DPI = 100
-_MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "pentagon": "p", "hexagon": "h"}
+Rank = Literal["front", "behind", "muted", "chosen", "undefended"]
+"""What marks stand for: points of the joint front, other points of a defense that stands out, points of one that does
+not, the ring around what is recommended, and the undefended model."""
 
-
-def draw_frontier(infos: Sequence[FrontierInfo]) -> Figure:
-    """Draw the frontiers of one or more studies."""
-    from matplotlib.figure import Figure
-
-    layout = lay_out(infos, 860, 540, 13)
-    canvas = layout.canvas
-    figure = Figure(figsize=(canvas.width / _DPI, canvas.height / _DPI), dpi=_DPI, facecolor="white")
-    box, head = canvas.plot, 26.0
-    figure.set_size_inches(canvas.width / _DPI, (canvas.height + head) / _DPI)
-    tall = canvas.height + head
-    axes = figure.add_axes(
-        (box.x / canvas.width, (canvas.height - box.y - box.height) / tall, box.width / canvas.width, box.height / tall)
-    )
-    _frame(axes, canvas, infos)
-    _guess(axes, layout)
-    _alone(axes, layout)
-    for layer in layout.layers:
-        _layer(axes, layer, canvas, fill=len(infos) == 1)
-    _undefended(axes, layout)
-    _labels(axes, layout)
-    _title(axes, infos)
-    return figure
+Weight = Literal["strong", "line", "plain"]
+"""What a label is: one that every drawing has room for, the name of a line, and one that is left out where it is
+crowded."""
 
 
-def save_frontier(infos: Sequence[FrontierInfo], folder: Path, name: str = "frontier") -> list[Path]:
-    """Write the figure as ``NAME.png`` (200 dpi) and ``NAME.svg``; the same study gives the same bytes.
+class Axis(NamedTuple):
+    """An axis: its title, the part that is shown at first, and what its metric can reach; nothing lies beyond that."""
 
-    Returns:
-        The files.
+    title: str
+    limits: Span
+    reach: Span
+
+
+class Mark(NamedTuple):
+    """One point.
+
+    Attributes:
+        x, y: where it is.
+        x_bar, y_bar: the ends of its bars, within reach; None without.
+        says: what is shown under the pointer, by line.
+        key: by which it is exported, ``STUDY#21``; empty where it cannot be.
     """
-    import matplotlib as mpl
 
-    figure = draw_frontier(infos)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    with mpl.rc_context({"svg.hashsalt": "tune-vfl", "svg.fonttype": "none"}):
-        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
-            drawn = BytesIO()
-            figure.savefig(drawn, format=kind, dpi=200, metadata=metadata, bbox_inches="tight", pad_inches=0.15)
-            path = folder / f"{name}.{kind}"
-            path.write_bytes(drawn.getvalue())
-            files.append(path)
-    return files
+    x: float
+    y: float
+    x_bar: Span | None = None
+    y_bar: Span | None = None
+    says: tuple[str, ...] = ()
+    key: str = ""
 
 
-def _points(pixels: float) -> float:
-    return pixels * 72 / _DPI
+class Marks(NamedTuple):
+    """Points that look alike; ``name`` is that of their defense or study, by which a reader hides and shows them."""
+
+    name: str
+    rank: Rank
+    look: Look
+    marks: tuple[Mark, ...]
 
 
-def _frame(axes: Axes, canvas: Canvas, infos: Sequence[FrontierInfo]) -> None:
-    axes.set_xlim(*canvas.limits.x)
-    axes.set_ylim(*canvas.limits.y)
-    axes.set_xticks(ticks(*canvas.limits.x, about=8))
-    axes.set_yticks(ticks(*canvas.limits.y))
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(SOFT)
-    axes.tick_params(colors=SOFT, length=0, labelsize=_points(canvas.font))
-    size = _points(canvas.font)
-    axes.set_xlabel("leakage: advantage of the worst attack  (← better)", color=INK, fontsize=size, labelpad=8)
-    names = list(dict.fromkeys(i.metric for i in infos))
-    axes.set_ylabel(f"{names[0] if len(names) == 1 else 'utility'}  (→ better)", color=INK, fontsize=size, labelpad=8)
+class Line(NamedTuple):
+    """A line through corners; ``kind`` says what it stands for."""
+
+    name: str
+    kind: Literal["front", "alone", "guess", "growth"]
+    corners: tuple[tuple[float, float], ...]
 
 
-def _guess(axes: Axes, layout: Layout) -> None:
-    if layout.guess_utility is None:
-        return
-    text = f"the best guess, {layout.guess_utility:.3g}"
-    height = layout.guess_utility
-    if layout.guess_y is None:
-        height, text = layout.canvas.limits.y[0], f"↓ {text}, lies below this view"
-    else:
-        axes.axhline(height, color=SOFT, linestyle=(0, (2, 3)), linewidth=1.2)
-    where = (layout.canvas.limits.x[1], height)
-    size = _points(layout.canvas.font * 0.9)
-    axes.annotate(text, where, (-4, 5), textcoords="offset points", ha="right", color=SOFT, fontsize=size)
+class Label(NamedTuple):
+    """Text beside a point, the most important first."""
+
+    x: float
+    y: float
+    text: str
+    weight: Weight
 
 
-def _alone(axes: Axes, layout: Layout) -> None:
-    """Draw the line of the label party's own model, where it is in view."""
-    if layout.alone_y is None or layout.alone_utility is None:
-        return
-    axes.axhline(layout.alone_utility, color=SOFT, linestyle=(0, (6, 3)), linewidth=1.2)
-    where, size = (layout.canvas.limits.x[1], layout.alone_utility), _points(layout.canvas.font * 0.9)
-    text = f"the label party alone, {layout.alone_utility:.3g}"
-    axes.annotate(text, where, (-4, 5), textcoords="offset points", ha="right", color=SOFT, fontsize=size)
+class Figure(NamedTuple):
+    """A figure.
+
+    Attributes:
+        name: of its files.
+        title, note: above it in print; the page has headings of its own.
+        alt: what it shows, for those who cannot see it.
+        x, y: the axes.
+        groups: marks, in the order in which they are drawn.
+        lines: under the marks.
+        labels: the most important first.
+        beyond: what lies outside of the part that is shown at first, a sentence each.
+    """
+
+    name: str
+    title: str
+    note: str
+    alt: str
+    x: Axis
+    y: Axis
+    groups: tuple[Marks, ...] = ()
+    lines: tuple[Line, ...] = ()
+    labels: tuple[Label, ...] = ()
+    beyond: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[tuple[str, Look], ...]:
+        """Names and looks of the defenses in it: those on the front first, then those near it, then the rest."""
+        looks = {g.name: g.look for rank in ("front", "behind", "muted") for g in self.groups if g.rank == rank}
+        return tuple(looks.items())
 
 
-def _errors(marks: Sequence[tuple[float, tuple[float, float]]]) -> list[list[float]]:
-    """Return how far bars reach below and above their marks; a mark may lie beyond an end of its interval."""
-    return [[max(0.0, at - low) for at, (low, _) in marks], [max(0.0, high - at) for at, (_, high) in marks]]
+SHARE = (0.0, 1.0)
+"""What a leakage, an AUC, an accuracy or an F1 can reach."""
 
 
-def _layer(axes: Axes, layer: Layer, canvas: Canvas, *, fill: bool) -> None:
-    info, color, marker = layer.info, layer.color, _MARKERS[layer.shape]
-    behind = [p for p in info.points if not p.on_front]
-    axes.scatter(
-        [p.leakage for p in behind],
-        [p.utility for p in behind],
-        s=18,
-        marker=marker,
-        facecolors="none",
-        edgecolors=color,
-        alpha=0.45,
-        linewidths=1.0,
-        zorder=2,
-    )
-    if not info.front:
-        return
-    xs, ys = [p.leakage for p in info.front], [p.utility for p in info.front]
-    edge_x, edge_y = [*xs, max(canvas.limits.x[1], xs[-1])], [*ys, ys[-1]]
-    axes.step(edge_x, edge_y, where="post", color=color, linewidth=1.4, alpha=0.8, zorder=3)
-    if fill:
-        axes.fill_between(edge_x, edge_y, canvas.limits.y[0], step="post", color=color, alpha=0.07, linewidth=0)
-    axes.errorbar(
-        xs,
-        ys,
-        xerr=_errors([(p.leakage, p.leakage_span) for p in info.front]),
-        yerr=_errors([(p.utility, p.utility_span) for p in info.front]),
-        fmt="none",
-        ecolor=color,
-        elinewidth=1.0,
-        alpha=0.55,
-        zorder=3,
-    )
-    axes.scatter(
-        xs, ys, s=46, marker=marker, color=color, edgecolors="white", linewidths=0.9, zorder=4, label=info.study
-    )
-    if info.knee:
-        x, y = [info.knee.leakage], [info.knee.utility]
-        axes.scatter(x, y, s=190, marker="o", facecolors="none", edgecolors=color, linewidths=1.6, zorder=4)
+def within(span: Span, reach: Span = SHARE) -> Span:
+    """Return a span without what lies out of reach."""
+    return min(max(span[0], reach[0]), reach[1]), max(min(span[1], reach[1]), reach[0])
 
 
-def _undefended(axes: Axes, layout: Layout) -> None:
-    for known in dict.fromkeys(layer.info.undefended for layer in layout.layers):
-        if known is None:
-            continue
-        axes.errorbar(
-            [known.leakage],
-            [known.utility],
-            xerr=_errors([(known.leakage, known.leakage_span)]),
-            yerr=_errors([(known.utility, known.utility_span)]),
-            fmt="x",
-            color=INK,
-            markersize=8,
-            markeredgewidth=2,
-            elinewidth=1,
-            zorder=5,
-        )
+def room(values: Iterable[float], reach: Span, *, below: float = 0.06, above: float = 0.06) -> Span:
+    """Return limits around values, never out of reach, with some room for marks.
+
+    Args:
+        values: at least one.
+        reach: what the metric can reach.
+        below: the room under them, as a share of what they span.
+        above: the room over them.
+    """
+    found = list(values)
+    low, high = min(found), max(found)
+    span = max(high - low, 0.02 * (reach[1] - reach[0] if math.isfinite(reach[1] - reach[0]) else max(high, 1.0)))
+    return max(reach[0], low - below * span), min(reach[1], high + above * span)
 
 
-def _labels(axes: Axes, layout: Layout) -> None:
-    canvas = layout.canvas
-    (low_x, high_x), (low_y, high_y) = canvas.limits
-
-    def data(x: float, y: float) -> tuple[float, float]:
-        across, down = (x - canvas.plot.x) / canvas.plot.width, (y - canvas.plot.y) / canvas.plot.height
-        return low_x + across * (high_x - low_x), high_y - down * (high_y - low_y)
-
-    for label in layout.labels:
-        box = label.box
-        x, y = label.anchor
-        nearest = (min(max(x, box.x), box.x + box.width), min(max(y, box.y), box.y + box.height))
-        if abs(nearest[0] - x) + abs(nearest[1] - y) > 16:
-            ends = [data(x, y), data(*nearest)]
-            axes.plot([e[0] for e in ends], [e[1] for e in ends], color=SOFT, linewidth=0.7, zorder=2)
-        weight = "bold" if label.text.startswith("knee") else "normal"
-        where = data(box.x + box.width / 2, box.y + box.height / 2)
-        size = _points(canvas.font * 0.9)
-        axes.text(*where, label.text, ha="center", va="center", color=INK, fontsize=size, weight=weight, zorder=6)
+def ticks(low: float, high: float, about: int = 6) -> list[float]:
+    """Return round numbers between two limits, about so many."""
+    raw = (high - low) / max(1, about)
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(k * step, 12) for k in range(first, last + 1)]
 
 
-def _title(axes: Axes, infos: Sequence[FrontierInfo]) -> None:
-    size = _points(16)
-    if len(infos) == 1:
-        info = infos[0]
-        counts = f"{len(info.front)} of {words.count(len(info.points), 'setting')} on the front, bars: {info.bars}"
-        if len(info.moved) == 1:
-            counts += f", labels: {info.moved[0]}"
-        axes.set_title(info.title, loc="left", color=INK, fontsize=size, weight="bold", pad=12)
-        axes.set_title(counts, loc="right", color=SOFT, fontsize=_points(12), pad=13)
-        return
-    # The legend lies between the title and the axes, four names a row.
-    rows = math.ceil(sum(bool(i.front) for i in infos) / 4)
-    axes.set_title(f"{len(infos)} studies", loc="left", color=INK, fontsize=size, weight="bold", pad=12 + 16 * rows)
-    if any(i.front for i in infos):
-        axes.legend(frameon=False, fontsize=_points(12), loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderpad=0)
+def staircase(points: Iterable[tuple[float, float]], right: float) -> tuple[tuple[float, float], ...]:
+    """Return the corners ``(leakage, utility)`` of the line that bounds what a front attains.
+
+    The line is a staircase: between the leakages of two points, the best utility is that of the point to the left.
+
+    Args:
+        points: ``(leakage, utility)`` of the front, by rising leakage.
+        right: the leakage at which the last step ends.
+    """
+    corners: list[tuple[float, float]] = []
+    for x, y in points:
+        if corners:
+            corners.append((x, corners[-1][1]))
+        corners.append((x, y))
+    return (*corners, (max(right, corners[-1][0]), corners[-1][1])) if corners else ()

@@ -1,11 +1,11 @@
-"""The frontier of a study: everything a figure of it shows, computed before it is drawn."""
+"""The frontier of one study: its points, its front, and what they are compared with, computed before it is drawn."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports import words
+from reports.naming import moving_params
+from tune_vfl.campaign import phrases as words
 from tune_vfl.ledger.standing import standing
 from tune_vfl.ledger.trust import NONE, Trust, trust_of
 
@@ -26,6 +26,7 @@ class Point(NamedTuple):
         utility, leakage: means over the seeds; ``*_std``: their standard deviations; ``*_span``: the ends of their
             bars, 90% intervals where there are any, else one standard deviation to either side.
         on_front, is_knee: whether it is on the front, and whether it is the front's knee.
+        worst: the attack of the largest advantage; empty without attacks.
         weak: the attacks that did worse on it than on an untrained model, and so say nothing about the defense.
     """
 
@@ -40,6 +41,7 @@ class Point(NamedTuple):
     leakage_span: tuple[float, float]
     on_front: bool
     is_knee: bool
+    worst: str
     weak: tuple[str, ...]
 
 
@@ -89,13 +91,6 @@ class FrontierInfo(NamedTuple):
         return "90% intervals" if self.trust.trials else f"std of {words.count(self.seeds, 'seed')}"
 
 
-class Limits(NamedTuple):
-    """The part of the plane that a figure shows: leakage along x, utility along y."""
-
-    x: tuple[float, float]
-    y: tuple[float, float]
-
-
 def frontier_info(record: StudyRecord) -> FrontierInfo:
     """Compute the frontier of a study; an empty or unfinished study gives an empty or partial one."""
     now, trust = standing(record), trust_of(record)
@@ -120,12 +115,6 @@ def frontier_info(record: StudyRecord) -> FrontierInfo:
     )
 
 
-def moving_params(record: StudyRecord) -> list[str]:
-    """Return the parameters that the spec does not fix, in the order in which the trials list them."""
-    names = dict.fromkeys(n for t in record.trials for n in t.params)
-    return [n for n in names if n not in record.cell.fixed]
-
-
 def _point(trial: TrialRecord, moved: Sequence[str], trust: Trust, *, on_front: bool, is_knee: bool) -> Point:
     outcome = trial.outcome
     utility, leakage = outcome.objectives
@@ -140,6 +129,7 @@ def _point(trial: TrialRecord, moved: Sequence[str], trust: Trust, *, on_front: 
         **_spans(outcome, trust.trials.get(trial.number)),
         on_front=on_front,
         is_knee=is_knee,
+        worst=max(outcome.attacks, key=lambda name: outcome.attacks[name].advantage, default=""),
         weak=tuple(name for name, score in outcome.attacks.items() if score.weak_attack),
     )
 
@@ -164,51 +154,3 @@ def _undefended(baseline: Outcome | None, trust: Trust) -> Undefended | None:
     utility, leakage = baseline.objectives
     spread = baseline.utility.std if baseline.utility else 0.0
     return Undefended(utility, leakage, spread, baseline.leakage_std or 0.0, **_spans(baseline, trust.baseline))
-
-
-def staircase(front: Sequence[Point], right: float) -> list[tuple[float, float]]:
-    """Return the corners ``(leakage, utility)`` of the line that bounds what the front attains.
-
-    The line is a staircase: between the leakages of two points, the best utility is that of the point to the left.
-
-    Args:
-        front: by rising leakage.
-        right: the leakage at which the last step ends.
-    """
-    corners: list[tuple[float, float]] = []
-    for point in front:
-        if corners:
-            corners.append((point.leakage, corners[-1][1]))
-        corners.append((point.leakage, point.utility))
-    return [*corners, (max(right, corners[-1][0]), corners[-1][1])] if corners else []
-
-
-def limits(infos: Sequence[FrontierInfo]) -> Limits:
-    """Return the part of the plane that shows every point of these studies with its bars, and leakage from 0.
-
-    The lines of the guess and of the label party alone are shown where that leaves the points half of the height.
-    """
-    marks: list[Point | Undefended] = [p for i in infos for p in i.points]
-    marks += [i.undefended for i in infos if i.undefended is not None]
-    if not marks:
-        return Limits((0.0, 1.0), (0.0, 1.0))
-    right = max(m.leakage_span[1] for m in marks)
-    bottom = min(m.utility_span[0] for m in marks)
-    top = max(m.utility_span[1] for m in marks)
-    for line in [i.trust.alone.utility for i in infos if i.trust.alone] + [i.guess_utility for i in infos]:
-        if line < bottom and bottom - line <= top - bottom:
-            bottom = line
-    height = max(top - bottom, 0.01)
-    # Room on the left too: a point without leakage must not be cut in half by the axis.
-    width = min(1.0, max(right, 0.1))
-    return Limits((-0.03 * width, width * 1.05), (bottom - 0.07 * height, top + 0.12 * height))
-
-
-def ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Return round numbers between two limits."""
-    raw = (high - low) / max(1, about)
-    magnitude = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [round(k * step, 12) for k in range(first, last + 1)]

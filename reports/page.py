@@ -1,7 +1,9 @@
-"""The report: one self-contained page, its figures and its tables, for one study or several side by side."""
+"""The report: one page that needs nothing but itself, figures and tables, of a campaign or of studies side by side."""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import tempfile
 from importlib.resources import files
@@ -10,35 +12,43 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from reports import words
-from reports.confirmed import sections
-from reports.figure import save_frontier
-from reports.layout import COLORS, SHAPES
-from reports.story import Story, answers, options, story
-from reports.svg import frontier_svg, shape
-from reports.tables import outcomes_frame, write_tables
+from reports.confirmed import sections as confirmed_sections
+from reports.gathered import gather
+from reports.looks import COLORS, DARK, SIGNS
+from reports.rows import study_rows
+from reports.sections import Section, frames, section
+from reports.story import options
+from reports.tables import tables, write_tables
+from tune_vfl.campaign import phrases as words
+from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import StudyError
+from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.measure import refuse_mixed
 from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.ledger.records import StudyRecord
-    from tune_vfl.ledger.trust import Trust
-    from tune_vfl.outcome import AttackScore, Outcome
+
+REFRESH_SECONDS = 20
+"""After so many seconds the page of a running search reloads itself."""
 
 
-def write_report(records: Sequence[StudyRecord], out: Path) -> Path:
+def write_report(
+    given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord], out: Path, *, refreshing: bool = False
+) -> Path:
     """Write a report: ``index.html``, ``figures/``, ``tables/`` and a spec per study.
 
     Everything is made in a folder of its own first, so that a failure leaves what was there as it was. Files of an
     earlier report are replaced; files that are not part of a report stay.
 
     Args:
-        records: one or more studies; finished or not, with a front or without.
+        given: a campaign, several, or one or more studies to lay side by side; finished or not, with a front or
+            without.
         out: the folder.
+        refreshing: for the page of a search that runs: it reloads itself while trials are owed, and leaves out what
+            takes long to compute.
 
     Returns:
         The page.
@@ -46,28 +56,54 @@ def write_report(records: Sequence[StudyRecord], out: Path) -> Path:
     Raises:
         StudyError: without a study, when two have one name, or when they are not measured alike.
     """
-    names = [r.name for r in records]
-    if not names or len(set(names)) < len(names):
-        raise StudyError(f"a report needs one or more studies with different names, got: {', '.join(names) or 'none'}")
-    refuse_mixed({r.name: r.measure for r in records})
+    campaign, command = _laid(given)
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
-        _write(records, draft)
+        _write(campaign, command, draft, refreshing=refreshing)
         _move(draft, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return out / "index.html"
 
 
-def _write(records: Sequence[StudyRecord], folder: Path) -> None:
-    stories = [story(r) for r in records]
-    save_frontier([s.info for s in stories], folder / "figures")
-    write_tables(records, folder / "tables")
-    for record in records:
+def _laid(
+    given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
+) -> tuple[CampaignRecord, Callable[[str], str]]:
+    """Return what a report is of as one campaign, and the command that exports a point of a study."""
+    several: Sequence[StudyRecord | CampaignRecord] = [given] if isinstance(given, CampaignRecord) else list(given)
+    campaigns = [c if isinstance(c, CampaignRecord) else CampaignRecord.of(c) for c in several]
+    names = [s.name for c in campaigns for s in c.studies]
+    if not names or len(set(names)) < len(names):
+        raise StudyError(f"a report needs one or more studies with different names, got: {', '.join(names) or 'none'}")
+    refuse_mixed({s.name: s.measure for c in campaigns for s in c.studies})
+    owner = {s.name: c.name for c in campaigns for s in c.studies}
+    if len(campaigns) == 1:
+        whole = campaigns[0]
+    else:
+        whole = CampaignRecord(
+            name=" + ".join(c.name for c in campaigns),
+            studies=tuple(s for c in campaigns for s in c.studies),
+            trials=sum(c.trials for c in campaigns),
+            skipped=tuple(left for c in campaigns for left in c.skipped),
+            retired={k: v for c in campaigns for k, v in c.retired.items()},
+            costs={k: v for c in campaigns for k, v in c.costs.items()},
+        )
+    return whole, lambda study: f"tune-vfl export {owner[study]} --select {{key}} -o best.json"
+
+
+def _write(campaign: CampaignRecord, command: Callable[[str], str], folder: Path, *, refreshing: bool) -> None:
+    alone = len(campaign.datasets) == 1
+    found = [section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))]
+    (folder / "figures").mkdir()
+    for drawn in [d for s in found for d in (s.frontier, s.growth)]:
+        for name, content in drawn.files.items():
+            (folder / "figures" / name).write_bytes(content)
+    write_tables({**dict(frames(found)), **tables(campaign.studies)}, folder / "tables")
+    for record in campaign.studies:
         (folder / f"{record.name}.yaml").write_text(spec_text(record), encoding="utf-8")
-    (folder / "index.html").write_text(render(records, stories), encoding="utf-8")
+    (folder / "index.html").write_text(render(campaign, found, command, refreshing=refreshing), encoding="utf-8")
 
 
 def _move(draft: Path, out: Path) -> None:
@@ -92,89 +128,81 @@ def spec_text(record: StudyRecord) -> str:
     return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
 
 
-def render(records: Sequence[StudyRecord], stories: Sequence[Story]) -> str:
-    """Return the page as text; nothing in it is fetched from elsewhere."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
+def owed(campaign: CampaignRecord) -> int:
+    """Return how many trials of a campaign are still to be run, or run now."""
+    finished = sum(len(s.counted) for s in campaign.studies)
+    return max(campaign.trials - finished, sum(s.running + s.waiting for s in campaign.studies))
 
-    infos = [s.info for s in stories]
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    helpers = {"score": words.score, "count": words.count, "setting": words.setting, "options": options, "shape": shape}
-    environment.globals.update(helpers)
-    own = {name: Markup(_own(name)) for name in ("page.css", "page.js")}  # noqa: S704 - our own files
-    charts = {
-        "wide": Markup(frontier_svg(infos)),  # noqa: S704 - every text in it is escaped where it is written
-        "narrow": Markup(frontier_svg(infos, 400, 420, 12.5)),  # noqa: S704 - as above
-    }
-    return environment.from_string(_own("page.html.j2")).render(
-        title=infos[0].title if len(infos) == 1 else f"{len(infos)} studies side by side",
-        headline=answers(stories),
-        single=stories[0] if len(stories) == 1 else None,
-        stories=stories,
-        confirmed=sections(records),
-        records=records,
-        specs=[spec_text(r) for r in records],
-        colors=COLORS,
-        shapes=SHAPES,
-        version=VERSION,
-        css=own["page.css"],
-        script=own["page.js"],
-        **charts,
-        **front_rows(records, stories),
-        outcomes=outcomes_frame(records).to_dict("records"),
+
+def render(
+    campaign: CampaignRecord, found: Sequence[Section], command: Callable[[str], str], *, refreshing: bool = False
+) -> str:
+    """Return the page as text; nothing in it is fetched from elsewhere."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(
+        loader=FunctionLoader(_own), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["coded"] = _coded
+    helpers = {"score": words.score, "count": words.count, "setting": words.setting, "metric_of": words.metric}
+    environment.globals.update(**helpers, options=options, sentences=sentences)
+    single = campaign.studies[0] if len(campaign.studies) == 1 else None
+    left = owed(campaign)
+    trusted = {
+        "css": _own("page.css"),
+        "script": _own("page.js"),
+        "plotly": get_plotlyjs(),
+        "figures": _embedded(_figures(found)),
+    }
+    return environment.get_template("page.html.j2").render(
+        campaign=campaign,
+        command=command,
+        title=f"{single.cell.defense} on {single.cell.dataset.name}" if single else campaign.name,
+        single=single,
+        sections=found,
+        confirmed=confirmed_sections(campaign.studies),
+        rows={s.name: study_rows(s, p.story) for d in found for p in d.parts for s in (p.record,)},
+        specs={s.name: spec_text(s) for s in campaign.studies},
+        left=left,
+        finished=sum(len(s.counted) for s in campaign.studies),
+        refresh=REFRESH_SECONDS if refreshing and left else None,
+        light=COLORS,
+        dark=DARK,
+        signs=SIGNS,
+        version=VERSION,
+        **{name: Markup(text) for name, text in trusted.items()},  # noqa: S704 - our own files, and escaped data
+    )
+
+
+def _figures(found: Sequence[Section]) -> dict[str, Any]:
+    """Return plotly's data of every figure, by its place in the page."""
+    drawn = {f"{s.key}-{d.figure.name}": d.data for s in found for d in (s.frontier, s.growth)}
+    return drawn | {f"{p.key}-parallel": p.parallel for s in found for p in s.parts if p.parallel is not None}
+
+
+def _embedded(data: Any) -> str:
+    """Return data as JSON that cannot end the script that holds it."""
+    text = json.dumps(_short(data), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _short(value: Any) -> Any:
+    """Return data with six digits a number: what a figure can show, in half of the bytes."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {k: _short(v) for k, v in value.items()}
+    return [_short(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _coded(text: str) -> Any:
+    """Return a sentence for the page, with what stands between backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
 
 
 def _own(name: str) -> str:
     return files("reports").joinpath(name).read_text(encoding="utf-8")
-
-
-def front_rows(records: Sequence[StudyRecord], stories: Sequence[Story]) -> dict[str, Any]:
-    """Return the texts of the front table, by row and column, and apart from them those of the undefended models."""
-    rows, undefended = [], []
-    for record, written in zip(records, stories, strict=True):
-        outcomes = {t.number: t.outcome for t in record.ok}
-        if written.info.undefended and record.baseline:
-            sure = written.info.trust.baseline
-            undefended.append({"study": record.name, **_texts(record.baseline, sure, written.info.trust)})
-        rows += [
-            {
-                "study": record.name,
-                "key": f"{record.name}/{p.number}",
-                "number": p.number,
-                "setting": words.setting(p.params, written.info.moved),
-                "knee": p.is_knee,
-                "weak": ", ".join(p.weak),
-                **_texts(outcomes[p.number], written.info.trust.trials.get(p.number), written.info.trust),
-            }
-            for p in written.info.front
-        ]
-    shown = [s for r in records for o in _outcomes(r) for s in o.attacks.values()]
-    return {
-        "front": rows,
-        "undefended": undefended,
-        "attacks": list(dict.fromkeys(n for r in records for o in _outcomes(r) for n in o.attacks)),
-        "utilities": words.listed(list(dict.fromkeys(s.info.metric for s in stories))),
-        "bounded": any(s.upper_bound for s in shown),
-        "measures": words.listed(list(dict.fromkeys(words.metric(s.metric) for s in shown))) or "none",
-    }
-
-
-def _outcomes(record: StudyRecord) -> list[Outcome]:
-    return [t.outcome for t in record.ok] + ([record.baseline] if record.baseline else [])
-
-
-def _texts(outcome: Outcome, sure: Certainty | None, trust: Trust) -> Mapping[str, Any]:
-    utility, leakage = outcome.utility, outcome.leakage
-    kept = trust.alone.kept(utility.mean) if trust.alone and utility else None
-    return {
-        "utility": words.span(utility.mean, sure.utility_interval if sure else None, utility.std) if utility else "–",
-        "kept": "–" if kept is None else f"{kept:.0%}",
-        "leakage": words.span(leakage, sure.leakage_interval if sure else None, outcome.leakage_std),
-        "worst": words.score(sure.leakage_worst_seed) if sure else "–",
-        "attacks": {name: _attack(score) for name, score in outcome.attacks.items()},
-    }
-
-
-def _attack(score: AttackScore) -> str:
-    return words.score(score.mean, score.std) + (" ≤" if score.upper_bound else "")

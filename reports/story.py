@@ -5,15 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from reports import words
 from reports.confirmed import again
 from reports.frontier import FrontierInfo, Point, frontier_info
+from tune_vfl.campaign import phrases as words
+from tune_vfl.campaign.examined import untried
 from tune_vfl.evaluation.checks import NOTHING_TO_PROTECT
 from tune_vfl.spec.cell import is_ordinary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec import Named
@@ -43,7 +42,7 @@ class Story(NamedTuple):
 def story(record: StudyRecord) -> Story:
     """Put a study into words."""
     info = frontier_info(record)
-    failing = [check.says[:1].upper() + check.says[1:] + "." for check in info.trust.failing] + _untried(record)
+    failing = [check.says[:1].upper() + check.says[1:] + "." for check in info.trust.failing] + _not_tried(record)
     return Story(
         info=info,
         asked=_asked(record),
@@ -88,22 +87,9 @@ def _answer(record: StudyRecord, info: FrontierInfo) -> str:
     return f"{share} {choice}: {_cost(info, knee)} {again(record, knee.number)}".rstrip()
 
 
-def _untried(record: StudyRecord) -> list[str]:
+def _not_tried(record: StudyRecord) -> list[str]:
     """Say which attacks of a competent adversary were not run: by fewer, any defense looks good."""
-    from tune_vfl.attacks.base import ATTACKS
-    from tune_vfl.defenses.base import grants_missing
-
-    cell, asked = record.cell, {a.name for a in record.cell.attacks}
-    if record.measure == 1 or asked - set(ATTACKS.names()):
-        return []
-    missing = []
-    for name in ATTACKS:
-        cls = ATTACKS[name]
-        can = cls.capabilities
-        fits = cell.mode in can.modes and (can.classes == "any" or cell.num_classes == 2)
-        fits = fits and not grants_missing(can.sees, cell.defense)
-        if cls.in_default is not None and fits and not can.acts and name not in asked:
-            missing.append(name)
+    missing = untried(record)
     if not missing:
         return []
     return [f"Not tried: {words.listed(missing)}. Search with `attacks: default` before you choose."]
@@ -244,13 +230,3 @@ def commands(record: StudyRecord) -> list[tuple[str, str]]:
 def options(thing: Named) -> str:
     """Return a named thing with its options, for the table of what was run."""
     return f"{thing.name} ({words.setting(thing.options)})" if thing.options else thing.name
-
-
-def answers(stories: Sequence[Story]) -> str:
-    """Return the headline of a page: one study's answer, or how many studies lie side by side."""
-    if len(stories) == 1:
-        return stories[0].answer
-    best = [s for s in stories if s.info.front]
-    counts = f"{words.count(len(best), 'study has', 'studies have')} a front; each with its best compromise:"
-    same = len({(s.info.metric, s.info.undefended) for s in stories}) == 1
-    return counts if same else f"Their undefended models differ: compare shapes, not heights. {counts}"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from reports import words
 from reports.confirmed import confirmed_frame
+from tune_vfl.campaign import phrases as words
 from tune_vfl.ledger.standing import standing
 from tune_vfl.outcome import OUTCOMES, Outcome
 from tune_vfl.spec.cell import qualified
@@ -109,10 +109,11 @@ def _columns(rows: Sequence[Mapping[str, Any]], least: Sequence[str]) -> list[st
 
 
 def tables(records: Sequence[StudyRecord]) -> dict[str, pd.DataFrame]:
-    """Return every table by name; that of confirmations only where a study has one."""
+    """Return the tables of studies by name; that of confirmations only where a study has one."""
+    several = {"fronts": front_frame(records)} if len(records) > 1 else {}
     confirmed = {"confirmed": confirmed_frame(records)} if any(r.confirmation for r in records) else {}
     return {
-        "front": front_frame(records),
+        **several,
         "trials": trials_frame(records),
         "outcomes": outcomes_frame(records),
         "attacks": attacks_frame(records),
@@ -163,11 +164,11 @@ def table_text(value: Any) -> str:
     return words.number(value)
 
 
-def write_tables(records: Sequence[StudyRecord], folder: Path) -> list[Path]:
+def write_tables(frames: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
     """Write every table as ``NAME.csv`` (full precision), ``NAME.md`` and ``NAME.tex``; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for name, frame in tables(records).items():
+    for name, frame in frames.items():
         texts = {"csv": frame.to_csv(index=False), "md": to_markdown(frame), "tex": to_latex(frame)}
         for kind, text in texts.items():
             path = folder / f"{name}.{kind}"

@@ -46,6 +46,8 @@ IN_ONE_WORKER = {
     "tests/ledger/test_trouble.py": "servers",
     "tests/cli/test_verbs_on_a_study.py": "trained",
     "tests/spaces/test_recipe_domains.py": "trained",
+    "tests/examples/test_own_loops.py": "trained",
+    "tests/examples/test_notebook.py": "trained",
     "tests/cluster/test_jobs.py": "cluster",
     "tests/tracking/test_tracking.py": "tracking",
     "tests/tracking/test_writing.py": "tracking",

@@ -16,14 +16,12 @@ from tune_vfl import load_config
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.config import Measured, export_config, save_config
 from tune_vfl.data.split import split
-from tune_vfl.defenses.base import DEFENSES, Defense
-from tune_vfl.defenses.parts.pipeline import Pipeline
+from tune_vfl.defenses.base import Defense
 from tune_vfl.errors import ConfigError, SpecError
 from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
-from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import parse
 
@@ -254,14 +252,3 @@ def test_nothing_half_made_is_left_behind(tmp_path: Path) -> None:
     path = exported(tmp_path, "laplace", {})
     assert [p.name for p in tmp_path.iterdir()] == ["best.json"]
     assert json.loads(path.read_text())["schema"] == "tune-vfl/config/1"
-
-
-def test_the_loop_of_the_readme_calls_every_hook_of_a_defense() -> None:
-    """A hook that the loop leaves out is a defense that does nothing there, silently."""
-    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    loop = text.split("## In your own training loop")[1].split("## What the numbers mean")[0]
-    plain = [d for d in (DEFENSES[name] for name in DEFENSES.names()) if not issubclass(d, Pipeline)]
-    hooks = [name for name in vars(Hooks) if not name.startswith("_")]
-    used = {name for name in hooks if any(getattr(d, name) is not getattr(Hooks, name) for d in plain)}
-    assert {"inputs", "send_embedding"} <= used
-    assert {name for name in used if f"defense.{name}(" not in loop} == set()

@@ -32,6 +32,8 @@ class Simulation(Strict):
     Attributes:
         parameter: the one that trades.
         low, high, log: its range and scale; ``t`` goes from 0 at ``low`` to 1 at ``high``.
+        waste: what every setting gives up for nothing, in the unit of a parameter that wastes.
+        by_defense: fields that are others for single defenses, so that those of a campaign are no one defense.
         noise: standard deviation from seed to seed.
         sleep: seconds of pretended work per trial.
         nan_above: above this ``t`` the utility is NaN.
@@ -49,6 +51,8 @@ class Simulation(Strict):
     low: float = 1e-5
     high: float = 1e-1
     log: bool = True
+    waste: float = 0.0
+    by_defense: dict[str, dict[str, Any]] = Field(default_factory=dict)
     noise: float = Field(0.0, ge=0)
     sleep: float = Field(0.0, ge=0)
     nan_above: float = math.inf
@@ -61,6 +65,10 @@ class Simulation(Strict):
     fits: float = math.inf
     exit_once: str | None = None
     journal: str | None = None
+
+    def of(self, defense: str) -> Simulation:
+        """Return what is simulated of a defense."""
+        return self.model_validate({**self.model_dump(), **self.by_defense.get(defense, {})})
 
     def position(self, params: Mapping[str, Any]) -> float:
         """Return ``t`` in [0, 1]."""
@@ -107,7 +115,7 @@ class SimulatedTrainable(PackTrainable):
         (outcome,) = cls.evaluate(cell, [params], References(), options)
         if outcome.leakage is None:
             return None
-        leakage, seeds = 0.1 + 0.9 * closed_form(simulation.position(params))[1], len(cell.seeds)
+        leakage, seeds = 0.1 + 0.9 * closed_form(simulation.of(cell.defense).position(params))[1], len(cell.seeds)
         return TunedAttack(
             attack="norm",
             params={"average": 5},
@@ -126,7 +134,11 @@ class SimulatedTrainable(PackTrainable):
 
 
 def simulate(simulation: Simulation, cell: Cell, params: Mapping[str, Any]) -> Outcome:
-    """Return one trial's outcome. The undefended model is the curve at t = 0."""
+    """Return one trial's outcome. The undefended model is the curve at t = 0, whatever its defense would waste.
+
+    The first attack of the cell finds the leakage, each later one a tenth less than the one before.
+    """
+    simulation = simulation.of(cell.defense)
     if simulation.journal:
         with Path(simulation.journal).open("a", encoding="utf-8") as journal:
             journal.write(f"{dict(params)} {list(cell.seeds)}\n")
@@ -136,11 +148,13 @@ def simulate(simulation: Simulation, cell: Cell, params: Mapping[str, Any]) -> O
     if t > simulation.diverge_above:
         return Outcome.failed("diverged", "the simulated loss became NaN")
     others = [float(v) for k, v in params.items() if k != simulation.parameter and isinstance(v, (int, float))]
-    utility, leakage = closed_form(t, sum(others) / len(others) if others else 0.0)
+    wasted = simulation.waste if cell.defense != "none" else 0.0
+    utility, leakage = closed_form(t, wasted + (sum(others) / len(others) if others else 0.0))
     # Not through tune_vfl.seeds: that needs torch, which would triple the time a worker takes to start.
     draws = [random.Random(seed).gauss(0.0, simulation.noise) for seed in cell.seeds]  # noqa: S311
     utilities = [math.nan if t > simulation.nan_above else utility + d for d in draws]
-    outcome = _outcome(utilities, [min(1.0, max(0.0, leakage + d)) for d in draws], simulation.sleep)
+    found = [min(1.0, max(0.0, leakage + d)) for d in draws]
+    outcome = _outcome(utilities, found, simulation.sleep, [a.name for a in cell.attacks])
     return outcome.model_copy(update={"leakage": None}) if t > simulation.missing_above else outcome
 
 
@@ -165,24 +179,28 @@ def _wait_for_ever() -> None:
     libc.pthread_mutex_lock(mutex)
 
 
-def _outcome(utilities: list[float], leakages: list[float], seconds: float) -> Outcome:
+def _outcome(utilities: list[float], leakages: list[float], seconds: float, attacks: Sequence[str]) -> Outcome:
     broken = not all(map(math.isfinite, utilities))
     utility = Score.of("auc", utilities[:1] if broken else utilities)
-    attack = AttackScore.of("leak_auc", [GUESS + (1 - GUESS) * v for v in leakages])
     advantage = Score.of("advantage", leakages)
-    attack = attack.model_copy(
-        update={"advantage": advantage.mean, "advantage_std": advantage.std, "floor": GUESS, "guess": GUESS}
-    )
     values: dict[str, Any] = {
         "outcome": "ok",
         "utility": utility,
-        "attacks": {"norm": attack},
+        "attacks": {name: _attacked([v * 0.9**k for v in leakages]) for k, name in enumerate(attacks)},
         "leakage": advantage.mean,
         "leakage_std": advantage.std,
         "seconds": {"train": seconds},
     }
     # Built without validation: a NaN must get as far as the ledger, whose task it is to stop it.
     return Outcome.model_construct(reason="", notes=[], logged={}, **values)
+
+
+def _attacked(advantages: list[float]) -> Score:
+    score = AttackScore.of("leak_auc", [GUESS + (1 - GUESS) * v for v in advantages])
+    advantage = Score.of("advantage", advantages)
+    return score.model_copy(
+        update={"advantage": advantage.mean, "advantage_std": advantage.std, "floor": GUESS, "guess": GUESS}
+    )
 
 
 def simulated_spec(study: str, **fields: Any) -> StudySpec:

@@ -13,15 +13,15 @@ from tune_vfl.machine.version import VERSION
 if TYPE_CHECKING:
     from tune_vfl.config import load_config
     from tune_vfl.evaluation import evaluate
-    from tune_vfl.search import load_study, search
+    from tune_vfl.service.notebook import load_study, search
 
 __version__ = VERSION
 __all__ = ["evaluate", "load_config", "load_study", "search"]
 
 _HOME = {
     "evaluate": "tune_vfl.evaluation",
-    "search": "tune_vfl.search",
-    "load_study": "tune_vfl.search",
+    "search": "tune_vfl.service.notebook",
+    "load_study": "tune_vfl.service.notebook",
     "load_config": "tune_vfl.config",
 }
 

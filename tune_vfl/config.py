@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
@@ -14,9 +14,17 @@ from tune_vfl.errors import ConfigError, SpecError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.version import VERSION
 from tune_vfl.spec import Named, Strict, Training, explain
-from tune_vfl.spec.cell import Cell, Mode
+from tune_vfl.spec.cell import Cell, Mode, RowsUsed
+from tune_vfl.spec.study import Threat
+
+if TYPE_CHECKING:
+    from tune_vfl.evaluation.own_loop import OwnLoop
+    from tune_vfl.outcome import Outcome
 
 CONFIG_SCHEMA: Literal["tune-vfl/config/1"] = "tune-vfl/config/1"
+
+_OF_CELL = ("dataset", "model", "training", "attacks", "seeds", "mode", "num_classes", "threat", "rows")
+"""What an exported setting and the cell that it was measured on both have."""
 
 
 class Again(Strict):
@@ -57,6 +65,13 @@ class Measured(Strict):
     attacks: dict[str, float]
     confirmed: Again | None = None
 
+    @property
+    def in_search(self) -> tuple[float, float]:
+        """Utility and leakage as the search measured them: what the same training gives again."""
+        if self.confirmed is None:
+            return self.utility, self.leakage
+        return self.confirmed.searched["utility"], self.confirmed.searched["leakage"]
+
     @model_serializer(mode="wrap")
     def _leave_out_what_is_not_there(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         plain: dict[str, Any] = handler(self)
@@ -76,7 +91,7 @@ class ExportedConfig(Strict):
     Attributes:
         study, trial: where it comes from; ``select`` is how it was chosen from the front.
         defense: the setting.
-        dataset, model, training, attacks, seeds, mode, num_classes: what the numbers hold for.
+        dataset, model, training, attacks, seeds, mode, num_classes, threat, rows: what the numbers hold for.
         measured: the numbers.
         version: of tune-vfl.
     """
@@ -95,6 +110,59 @@ class ExportedConfig(Strict):
     num_classes: int
     measured: Measured
     version: str
+    threat: Threat = Field(default_factory=Threat)
+    rows: RowsUsed = "all"
+
+    @property
+    def cell(self) -> Cell:
+        """The one cell that the numbers were measured on, without its search."""
+        return Cell(
+            defense=self.defense.name,
+            fixed=self.defense.params,
+            metric=self.measured.metric,
+            **{name: getattr(self, name) for name in _OF_CELL},
+        )
+
+    @property
+    def embedding_dim(self) -> int:
+        """The width of each passive party's embedding in the exported model, and of its gradients."""
+        from tune_vfl.models.base import build_architecture
+
+        architecture = build_architecture(self.model)
+        options = architecture.options
+        return architecture.outputs(self.num_classes) if options.top == "none" else options.embedding_dim
+
+    def own_loop(self, defense: Defense, *, seed: int, path: Path | str | None = None) -> OwnLoop:
+        """Begin one training in a loop of your own, on the rows and with the starting weights that the search had.
+
+        Attacks that take part in a training (``active``) are not carried out there; the outcome's notes name them.
+
+        Args:
+            defense: of :meth:`build_defense`.
+            seed: one of ``seeds`` to get the numbers of the search again.
+            path: the file of the data set, where it does not lie where it was searched.
+
+        Raises:
+            SpecError: when the data set or the model does not take its options.
+            DataError: when the data cannot be read.
+        """
+        from tune_vfl.evaluation.own_loop import OwnLoop
+        from tune_vfl.evaluation.task import Task
+
+        cell = self.cell
+        if path is not None:
+            cell = cell.model_copy(update={"dataset": cell.dataset.model_copy(update={"path": str(path)})})
+        return OwnLoop(Task.open(cell), defense, seed=seed)
+
+    def outcome(self, loops: Sequence[OwnLoop]) -> Outcome:
+        """Return utility, leakage and every attack's score over the seeds of loops of your own, as a search does.
+
+        Raises:
+            UsageError: for a loop that was not measured.
+        """
+        from tune_vfl.evaluation.own_loop import outcome
+
+        return outcome(loops)
 
     def build_defense(
         self, *, num_classes: int | None = None, embedding_dims: Sequence[int], mode: Mode | None = None
@@ -142,14 +210,8 @@ def export_config(
         trial=trial,
         select=select,
         defense=DefenseSetting(name=cell.defense, params=full),
-        dataset=cell.dataset,
-        model=cell.model,
-        training=cell.training,
-        attacks=cell.attacks,
-        seeds=cell.seeds,
-        mode=cell.mode,
-        num_classes=cell.num_classes,
         measured=measured,
+        **{name: getattr(cell, name) for name in _OF_CELL},
         version=VERSION,
     )
 

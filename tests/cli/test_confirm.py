@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.helpers.contests import answered as answer_to
 from tests.helpers.contests import played, searched
 from tune_vfl.confirmation import Confirmed
-from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.ledger.confirmations import ConfirmedPoint
@@ -65,9 +65,8 @@ def test_a_study_of_another_measure_is_refused(run: Run) -> None:
 
 def answered(ledger: Ledger, *, noise: float = 0.02) -> Confirmation:
     """Confirm without Ray, and keep the answer."""
-    contest = Contest.of(ledger.record(), 4)
-    held = played(contest, noise=noise)
-    answer = answer_of(contest, contest.plan(held), held)
+    contest = Contest.of([ledger.record()], 4)
+    answer = answer_to(contest, played(contest, noise=noise))
     ledger.confirmations.set_answer(answer)
     return answer
 
@@ -78,7 +77,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Confirmed:
     ledger = searched()
     ended = Confirmed(answered(ledger))
     ledger.close()
-    monkeypatch.setattr(confirming, "confirm_study", lambda *_, **__: ended)
+    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: ended)
     return ended
 
 
@@ -128,7 +127,7 @@ def test_it_names_the_attacker_that_was_tuned(run: Run, ended: Confirmed, monkey
     points = [with_tuned(p, tuned if p.number == 0 else None) for p in ended.answer.points]
     asked: list[dict[str, Any]] = []
     found = Confirmed(ended.answer.model_copy(update={"points": tuple(points)}))
-    monkeypatch.setattr(confirming, "confirm_study", lambda *_, **given: asked.append(given) or found)
+    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **given: asked.append(given) or found)
     code, out, _ = run("confirm", "study", "--adaptive", "2")
     assert (code, asked[0]["adaptive"]) == (0, 2.0)
     (line,) = [line for line in out.splitlines() if line.startswith("tuned against")]
@@ -141,11 +140,11 @@ def test_it_names_the_attacker_that_was_tuned(run: Run, ended: Confirmed, monkey
 def test_stopped_is_130_and_what_could_not_be_measured_is_3(
     run: Run, ended: Confirmed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confirming, "confirm_study", lambda *_, **__: Confirmed(None, {}, 7))
+    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: Confirmed(None, {}, 7))
     code, out, _ = run("confirm", "study", "--json")
     assert (code, out) == (130, "")
-    failed = Confirmed(ended.answer, {3: "RuntimeError: broken"})
-    monkeypatch.setattr(confirming, "confirm_study", lambda *_, **__: failed)
+    failed = Confirmed(ended.answer, {("study", 3): "RuntimeError: broken"})
+    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: failed)
     code, out, _ = run("confirm", "study", "--json")
     assert code == 3
     assert json.loads(out)["name"] == "study"

@@ -216,15 +216,6 @@ def test_exit_code_of_a_search(trials, code):
     assert exit_code({"trials": trials}) == code
 
 
-def test_gravest_exit_code_of_a_matrix():
-    from tune_vfl.cli.search import gravest
-
-    assert gravest([]) == gravest([0, 0]) == 0
-    assert gravest([0, 3, 0]) == 3
-    assert gravest([3, 4, 0]) == 4
-    assert gravest([3, 4, 1]) == 1
-
-
 def test_doctor_repair_rebuilds_mlflow_from_the_ledger(searched, run):
     from mlflow import MlflowClient
 
@@ -331,7 +322,7 @@ def test_time_left_follows_the_pace_of_the_last_trials():
     from tune_vfl.testing.studies import made_up_study
 
     record = made_up_study(10, failures=())  # a trial ends every two seconds
-    assert eta_seconds(record) is None  # nothing runs
+    assert eta_seconds([record]) is None  # nothing runs
     running = dataclasses.replace(record, running=2, waiting=5)
-    assert eta_seconds(running) == pytest.approx(14.0)
-    assert eta_seconds(dataclasses.replace(running, trials=record.trials[:1])) is None
+    assert eta_seconds([running]) == pytest.approx(14.0)
+    assert eta_seconds([dataclasses.replace(running, trials=record.trials[:1])]) is None

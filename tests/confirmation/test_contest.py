@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.contests import SCALES, measure, played, searched
+from tests.helpers.contests import SCALES, answered, measure, played, searched
 from trainables.simulated import closed_form
-from tune_vfl.confirmation.answer import answer_of
-from tune_vfl.confirmation.contest import Contest
+from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.confirmation.values import fresh, names_of, steady
 from tune_vfl.confirmation.values import searched as search_block
 from tune_vfl.errors import StudyError, UsageError
+from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, Confirmation, SeedRecord, records_of
 from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
 from tune_vfl.statistics import advantage
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.usefixtures("home")
 def contest_of(seeds: int = 5, **fields: Any) -> Contest:
     ledger = searched(**fields)
     ledger.close()
-    return Contest.of(ledger.record(), seeds)
+    return Contest.of([ledger.record()], seeds)
 
 
 def test_the_front_takes_part_and_its_likeliest_neighbors_do() -> None:
     # A second parameter that only wastes utility: its settings lie behind the front, the nearest first.
     contest = contest_of()
-    assert {t.number for t in contest.points[: len(contest.front)]} == contest.front
+    assert {t.setting for t in contest.points[: len(contest.front)]} == contest.front
     assert len(contest.points) - len(contest.front) <= 5
     assert len(contest.front) == len(SCALES), "without waste every setting is on the curve"
 
@@ -46,31 +46,31 @@ def test_with_a_single_seed_the_neighbors_are_those_that_only_the_front_dominate
     twice = lowered.model_copy(update={"utility": Score.of("auc", [worse.utility.mean - 0.02])})
     trials = [*record.trials, replace(record.trials[3], number=90, outcome=lowered)]
     trials.append(replace(record.trials[3], number=91, outcome=twice))
-    contest = Contest.of(replace(record, trials=tuple(trials)), 5)
+    contest = Contest.of([replace(record, trials=tuple(trials))], 5)
     assert [t.number for t in contest.points] == [*range(len(SCALES)), 90]
 
 
 def test_a_study_without_a_result_has_nothing_to_confirm() -> None:
     record = replace(searched().record(), trials=())
     with pytest.raises(StudyError, match=r"nothing to confirm.*tune-vfl resume study"):
-        Contest.of(record, 10)
+        contests_of(CampaignRecord.of(record), 10)
     with pytest.raises(UsageError, match="at least 1 seed"):
-        Contest.of(searched("another").record(), 0)
+        contests_of(CampaignRecord.of(searched("another").record()), 0)
 
 
 def test_every_phase_asks_for_fresh_seeds_in_order_and_the_undefended_model_has_most() -> None:
     contest = contest_of(seeds=10)
     first = contest.missing(contest.plan({}), {})
-    asked = {number: [s for n, s in first if n == number] for number in {n for n, _ in first}}
+    asked = {number: [s for _, n, s in first if n == number] for number in {n for _, n, _ in first}}
     assert asked.pop(UNDEFENDED) == list(range(1000, 1020))
     assert asked == {t.number: [1000, 1001, 1002, 1003] for t in contest.points}
     held = played(contest)
-    for number in {n for n, _ in held}:
-        seeds = sorted(s for n, s in held if n == number)
+    for number in {n for _, n, _ in held}:
+        seeds = sorted(s for _, n, s in held if n == number)
         assert seeds == list(range(1000, 1000 + len(seeds))), "no seed is left out"
     plan = contest.plan(held)
     assert plan.done
-    counts = {t.number: sum(n == t.number for n, _ in held) for t in contest.points}
+    counts = {t.number: sum(n == t.number for _, n, _ in held) for t in contest.points}
     kept = [t.number for t, kept in zip(contest.points, plan.kept, strict=True) if kept]
     assert kept
     assert all(counts[n] >= 10 for n in kept)
@@ -84,7 +84,7 @@ def test_a_stopped_confirmation_goes_on_to_the_same_end(most: int) -> None:
     assert len(half) == most
     resumed = played(contest, half)
     assert resumed == straight, "nothing more and nothing else is run than without the stop"
-    ends = [answer_of(contest, contest.plan(held), dict(reversed(list(held.items())))) for held in (straight, resumed)]
+    ends = [answered(contest, dict(reversed(list(held.items())))) for held in (straight, resumed)]
     assert ends[0] == ends[1]
 
 
@@ -95,10 +95,10 @@ def test_a_setting_that_diverges_takes_no_more_seeds_and_stops_nothing() -> None
     some: dict[Any, SeedRecord] = {}
     while places := contest.missing(contest.plan(some), some):
         for place in places:
-            bad = place == (lost, 1001)
+            bad = place == ("study", lost, 1001)
             some[place] = SeedRecord(outcome="diverged", reason="NaN") if bad else measure(contest, place)
-    assert sum(n == lost for n, _ in some) <= sum(n == lost for n, _ in held)
-    answer = answer_of(contest, contest.plan(some), some)
+    assert sum(n == lost for _, n, _ in some) <= sum(n == lost for _, n, _ in held)
+    answer = answered(contest, some)
     point = next(p for p in answer.points if p.number == lost)
     assert (point.outcome, point.reason, point.utility, point.stays, point.confirmed) == (
         "diverged", "NaN", None, None, False,
@@ -111,13 +111,13 @@ def test_a_setting_that_diverges_takes_no_more_seeds_and_stops_nothing() -> None
 
 def test_what_failed_in_this_run_is_not_asked_again_in_it() -> None:
     contest = contest_of()
-    gone = contest.points[0].number
-    assert gone not in {n for n, _ in contest.missing(contest.plan({}, [gone]), {}, [gone])}
+    gone = contest.points[0].setting
+    assert gone not in {(study, n) for study, n, _ in contest.missing(contest.plan({}, [gone]), {}, [gone])}
 
 
 def test_without_noise_the_answer_is_the_curve_itself() -> None:
     contest = contest_of(noise=0.0, seeds=4)
-    answer = answer_of(contest, contest.plan(held := played(contest, noise=0.0)), held)
+    answer = answered(contest, played(contest, noise=0.0))
     curve = {scale: closed_form(k / 11) for k, scale in enumerate(SCALES)}
     assert len(answer.points) == len(SCALES)
     for point in answer.points:
@@ -137,8 +137,8 @@ def test_without_noise_the_answer_is_the_curve_itself() -> None:
 def test_a_search_that_was_lucky_is_found_out() -> None:
     record = searched(noise=0.0).record()
     lucky = [replace(t, outcome=_luckier(t.outcome, 0.05)) for t in record.trials]
-    contest = Contest.of(replace(record, trials=tuple(lucky)), 4)
-    answer = answer_of(contest, contest.plan(held := played(contest, noise=0.0)), held)
+    contest = Contest.of([replace(record, trials=tuple(lucky))], 4)
+    answer = answered(contest, played(contest, noise=0.0))
     assert answer.gap["utility"] == pytest.approx(0.05)
 
 
@@ -152,7 +152,7 @@ def test_settings_that_cannot_be_told_apart_share_a_line() -> None:
     contest = contest_of(scales=(1e-5, *near, 1e-1), noise=0.0, seeds=4)
     rng = np.random.default_rng(3)
 
-    def noisy(place: tuple[int, int]) -> SeedRecord:
+    def noisy(place: tuple[str, int, int]) -> SeedRecord:
         kept, seen = measure(contest, place, noise=0.0), {}
         for name, attack in kept.attacks.items():
             moved = {v: success + rng.normal(0, 0.002) for v, success in attack.candidates.items()}
@@ -162,7 +162,7 @@ def test_settings_that_cannot_be_told_apart_share_a_line() -> None:
     held: dict[Any, SeedRecord] = {}
     while places := contest.missing(contest.plan(held), held):
         held.update({place: noisy(place) for place in places})
-    answer = answer_of(contest, contest.plan(held), held)
+    answer = answered(contest, held)
     merged = [line for line in answer.lines if len(line.numbers) > 1]
     assert [sorted(line.numbers) for line in merged] == [[1, 2, 3]]
     assert merged[0].params == {"scale": [pytest.approx(min(near)), pytest.approx(max(near))]}
@@ -171,7 +171,7 @@ def test_settings_that_cannot_be_told_apart_share_a_line() -> None:
 
 def test_data_without_a_reserve_are_said_to_have_fresh_seeds_only() -> None:
     contest = contest_of(noise=0.0, seeds=4)
-    answer = answer_of(contest, contest.plan(held := played(contest, noise=0.0)), held)
+    answer = answered(contest, played(contest, noise=0.0))
     reserve = next(c for c in answer.checks if c.name == "reserve")
     assert (answer.reserve, reserve.ok) == (0, False)
     assert reserve.says.startswith("no reserve: breast_cancer has 569 rows")
@@ -246,8 +246,7 @@ def test_a_lost_trial_is_lost_with_every_seed_it_had() -> None:
 def test_an_attacker_that_was_tuned_adds_to_a_leakage_and_never_takes_from_it() -> None:
     contest = contest_of()
     held = played(contest)
-    plan = contest.plan(held)
-    plain = answer_of(contest, plan, held).by_number
+    plain = answered(contest, held).by_number
     number = next(iter(plain))
     about = {"attack": "pmc", "params": {"steps": 3}, "variant": "a", "tried": 4, "minutes": 1.0}
 
@@ -257,13 +256,13 @@ def test_an_attacker_that_was_tuned_adds_to_a_leakage_and_never_takes_from_it() 
     before = plain[number]
     assert before.leakage is not None
     for gain in (-0.5, 0.0, 1.0):
-        after = with_attackers(answer_of(contest, plan, held), {number: against(gain)})
+        after = with_attackers(answered(contest, held), {("study", number): against(gain)})
         point = after.by_number[number]
         assert point.tuned == against(gain)
         assert point.leakage == pytest.approx(max(before.leakage, gain))
         assert point.leakage_untuned == before.leakage
         assert point.leakage_upper_90 >= before.leakage_upper_90
         assert point.leakage_interval >= before.leakage_interval
-        others = [p for p in answer_of(contest, plan, held).points if p.number != number]
+        others = [p for p in answered(contest, held).points if p.number != number]
         assert [p for p in after.points if p.number != number] == others
-        assert after.gap == answer_of(contest, plan, held).gap, "what the search saw was not tuned either"
+        assert after.gap == answered(contest, held).gap, "what the search saw was not tuned either"

@@ -30,9 +30,9 @@ asked = st.dictionaries(numbers, st.lists(st.integers(1000, 1020), min_size=1, u
 def test_every_training_is_in_exactly_one_job(
     record: StudyRecord, wanted: dict[int, list[int]], workers: int, stacks: bool
 ) -> None:
-    places = [(number, seed) for number, seeds in wanted.items() for seed in seeds]
-    jobs = cut(record, places, workers=workers, stacks=stacks)
-    assert Counter((n, s) for job in jobs for n in job.numbers for s in job.cell.seeds) == Counter(places)
+    places = [("study", number, seed) for number, seeds in wanted.items() for seed in seeds]
+    jobs = cut([record], places, workers=workers, stacks=lambda _: stacks)
+    assert Counter((*setting, s) for job in jobs for setting in job.settings for s in job.cell.seeds) == Counter(places)
     for job in jobs:
         assert len(job.numbers) * len(job.cell.seeds) <= (LANES if stacks else 1)
         assert job.cell.rows == "report"
@@ -43,21 +43,21 @@ def test_every_training_is_in_exactly_one_job(
 
 
 def test_trainings_of_other_settings_share_a_pass_and_those_of_other_models_do_not(record: StudyRecord) -> None:
-    places = [(number, seed) for number in range(4) for seed in (1000, 1001)]
-    (together,) = cut(record, places, workers=1, stacks=True)
+    places = [("study", number, seed) for number in range(4) for seed in (1000, 1001)]
+    (together,) = cut([record], places, workers=1, stacks=bool)
     assert together.numbers == (0, 1, 2, 3)
-    assert len(cut(record, places, workers=4, stacks=True)) == 4
+    assert len(cut([record], places, workers=4, stacks=bool)) == 4
     trial = record.trials[1]
     trial.params["training.lr"] = 0.5
-    two = cut(record, places, workers=1, stacks=True)
+    two = cut([record], places, workers=1, stacks=bool)
     assert {job.numbers: job.cell.training.lr for job in two} == {(0, 2, 3): 1e-3, (1,): 0.5}
     assert dict(two[1].params[0]) == {"scale": trial.params["scale"]}
 
 
 def test_what_attacks_are_compared_with_is_measured_once_a_model_and_seed(record: StudyRecord) -> None:
     cell, params = cell_of(record, 0)
-    first = Job(cell.model_copy(update={"seeds": (1000, 1001)}), (0,), (params,))
-    later = Job(cell.model_copy(update={"seeds": (1001, 1002)}), (1,), (params,))
+    first = Job("study", cell.model_copy(update={"seeds": (1000, 1001)}), (0,), (params,))
+    later = Job("study", cell.model_copy(update={"seeds": (1001, 1002)}), (1,), (params,))
     floors = Floors()
     (owed,) = floors.owed([first, later])
     assert owed.seeds == (1000, 1001, 1002)
@@ -72,7 +72,9 @@ def test_what_attacks_are_compared_with_is_read_from_the_records_of_an_earlier_r
         outcome="ok", utility=0.9, attacks={"pmc": AttackOfSeed(guess=0.5, r_lower=0.6, candidates={"a": 0.7})}
     )
     lost = SeedRecord(outcome="diverged", reason="NaN")
-    floors = Floors.held(record, {(0, 1000): seen, (1, 1001): lost, (UNDEFENDED, 1002): seen})
-    job = Job(cell.model_copy(update={"seeds": (1000, 1001, 1002)}), (3,), (params,))
+    floors = Floors.held(
+        [record], {("study", 0, 1000): seen, ("study", 1, 1001): lost, ("study", UNDEFENDED, 1002): seen}
+    )
+    job = Job("study", cell.model_copy(update={"seeds": (1000, 1001, 1002)}), (3,), (params,))
     assert [c.seeds for c in floors.owed([job])] == [(1001,)]
     assert floors.of(cell.model_copy(update={"seeds": (1000, 1002)})) == References(r_lower={"pmc": [0.6, 0.6]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import signal
@@ -14,19 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.helpers.contests import SCALES, searched
+from tests.helpers.contests import PARAMETERS, SCALES, SEVERAL, in_campaign, searched
 from tests.helpers.drivers import shared_ray, start_driver
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.confirmation import Confirmed, confirm
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.confirmations import UNDEFENDED
+from tune_vfl.ledger.joint import JointConfirmation
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.search import load_study
 from tune_vfl.search.runner import Work
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable, Mapping
+
+    from tune_vfl.ledger.confirmations import SeedRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -42,8 +48,8 @@ def trained(journal: Path) -> Counter[tuple[float, int]]:
     return Counter((params.get("scale", 0.0), seed) for params, seeds in read for seed in seeds)
 
 
-def kept() -> dict[Any, Any]:
-    ledger = Ledger.open("study")
+def kept(name: str = "study") -> dict[Any, Any]:
+    ledger = Ledger.open(name)
     ledger.close()
     return ledger.confirmations.records()
 
@@ -60,11 +66,13 @@ DRIVER = """
 """
 
 
-def wait_for_records(count: int, journal: Path, process: subprocess.Popen[str]) -> None:
+def wait_for_records(
+    count: int, journal: Path, process: subprocess.Popen[str], held: Callable[[], Mapping[Any, Any]] = kept
+) -> None:
     end = time.monotonic() + 300
     while time.monotonic() < end:
         assert process.poll() is None, process.communicate()
-        if journal.exists() and len(kept()) >= count:
+        if journal.exists() and len(held()) >= count:
             return
         time.sleep(0.2)
     pytest.fail("the driver did not get going")
@@ -119,6 +127,94 @@ def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_
     assert load_study("study").record().confirmation == ended.answer
 
 
+PARTS = {"laplace": SCALES[:6:2], "gaussian": SCALES[6::2], "iso": SCALES[1:8:3]}
+CAMPAIGN_DRIVER = (
+    DRIVER.replace('confirm("study"', 'confirm("campaign"')
+    .replace('"sleep"', '"by_defense": json.loads(sys.argv[2]), "sleep"')
+    .replace("import sys", "import json, sys")
+)
+
+
+def searched_campaign() -> None:
+    in_campaign([searched(name, defense=name, scales=scales) for name, scales in PARTS.items()])
+
+
+def go_all(seeds: int = 3, **options: Any) -> Confirmed:
+    work = Work(SimulatedTrainable, {"noise": 0.02, "by_defense": SEVERAL, **options})
+    return confirm("campaign", seeds=seeds, work=work)
+
+
+def trained_in_all(journal: Path) -> Counter[tuple[str, int, int]]:
+    """How often each place was trained; what several studies have in common is that of no study."""
+    lines = [re.fullmatch(r"(\{.*\}) (\[.*\])", line) for line in journal.read_text().splitlines()]
+    found: Counter[tuple[str, int, int]] = Counter()
+    for params, seeds in [(ast.literal_eval(line[1]), ast.literal_eval(line[2])) for line in lines if line]:
+        setting = "", UNDEFENDED
+        for defense, scales in PARTS.items():
+            if (value := params.get(PARAMETERS[defense])) is not None:
+                setting = defense, scales.index(value)
+        found.update((*setting, seed) for seed in seeds)
+    return found
+
+
+def kept_of_all() -> dict[tuple[str, int, int], SeedRecord]:
+    found = {}
+    for name in PARTS:
+        for (number, seed), record in kept(name).items():
+            found["" if number == UNDEFENDED else name, number, seed] = record
+    return found
+
+
+def test_a_campaign_is_confirmed_as_one_and_a_kill_costs_what_was_in_flight(tmp_path: Path) -> None:
+    searched_campaign()
+    driver = start_driver(CAMPAIGN_DRIVER, tmp_path / "first", json.dumps(SEVERAL), ray=shared_ray())
+    wait_for_records(6, tmp_path / "first", driver, kept_of_all)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    after_kill = kept_of_all()
+    assert open_campaign("campaign").record().confirmation is None
+    ended = go_all(journal=str(tmp_path / "second"))
+    assert isinstance(ended.answer, JointConfirmation)
+    assert not ended.failed
+    second = trained_in_all(tmp_path / "second")
+    assert max(second.values()) == 1
+    assert set(second) == set(kept_of_all()) - set(after_kill), "what the killed run had kept is not trained again"
+    assert Counter(s for s, *_ in kept_of_all())[""] == 10, "one undefended model for all studies"
+    for name in PARTS:
+        assert sum(n == UNDEFENDED for n, _ in kept(name)) == 10, "and each of them has it"
+
+    record = open_campaign("campaign").record()
+    assert record.confirmation == ended.answer
+    assert {(s.name, n) for s in record.studies for n in s.confirmed} == set(ended.answer.by_setting)
+    assert {p.defense for p in ended.answer.by_setting.values()} == {"laplace", "gaussian"}
+    again = go_all(journal=str(tmp_path / "none"))
+    assert not (tmp_path / "none").exists(), "a confirmation that has everything only answers"
+    assert again.answer == ended.answer
+
+    work = Work(SimulatedTrainable, {"noise": 0.02, "by_defense": SEVERAL})
+    tuned = confirm("campaign", seeds=3, adaptive=0.5, work=work).answer
+    assert isinstance(tuned, JointConfirmation)
+    assert {(p.study, p.number) for p in tuned.points if p.tuned} == set(ended.answer.by_setting)
+    assert tuned.knee == ended.answer.knee
+    broken = Work(SimulatedTrainable, {"nonsense": 1})
+    assert confirm("campaign", seeds=3, adaptive=0.5, work=broken).answer == tuned, "nothing is asked again"
+    with storage_at().lease("laplace"), pytest.raises(StudyError, match="being run by another process"):
+        go_all()
+
+
+def test_a_setting_of_a_campaign_that_cannot_be_measured_is_named_with_its_study(capfd: Any) -> None:
+    searched_campaign()
+    ended = go_all(seeds=1, raise_above=0.8)
+    assert isinstance(ended.answer, JointConfirmation)
+    assert set(ended.failed) == {("gaussian", 2)}
+    assert "confirm campaign: trial gaussian#2 could not be measured" in capfd.readouterr().err
+    check = next(c for c in ended.answer.checks if not c.ok and c.name == "measured")
+    assert check.says.startswith("no number for trial gaussian#2: ")
+    record = open_campaign("campaign").record().study("gaussian")
+    point = next(p for p in record.confirmation.points if p.number == 2)
+    assert (point.outcome, point.confirmed) == ("error", False)
+
+
 def test_attackers_are_tuned_against_what_stays_once() -> None:
     searched().close()
     plain = go(2).answer
@@ -160,8 +256,8 @@ def test_a_worker_that_dies_costs_a_retry_and_a_setting_that_kills_workers_is_le
     ended = go(exit_once=str(tmp_path / "died"), exit_above=0.95)
     assert ended.answer is not None
     last = len(SCALES) - 1
-    assert set(ended.failed) == {last}
-    assert "its worker process died 3 times" in ended.failed[last]
+    assert set(ended.failed) == {("study", last)}
+    assert "its worker process died 3 times" in ended.failed["study", last]
     assert {n for n, _ in kept()} >= {UNDEFENDED, 0, 1}
     assert next(p for p in ended.answer.points if p.number == last).outcome == "error"
     assert f"confirm study: trial {last} could not be measured" in capfd.readouterr().err
@@ -177,8 +273,8 @@ def test_a_setting_that_hangs_in_compiled_code_is_left_out_in_its_time(monkeypat
     searched(budget={"trial_minutes": 0.02}).close()
     ended = go(seeds=1, hang_above=0.95)
     assert ended.answer is not None
-    assert set(ended.failed) == {len(SCALES) - 1}
-    assert "stuck in compiled code" in ended.failed[len(SCALES) - 1]
+    assert set(ended.failed) == {("study", len(SCALES) - 1)}
+    assert "stuck in compiled code" in ended.failed["study", len(SCALES) - 1]
 
 
 def test_what_raises_is_left_out_and_what_diverges_is_kept_as_that() -> None:
@@ -189,7 +285,7 @@ def test_what_raises_is_left_out_and_what_diverges_is_kept_as_that() -> None:
     last = len(SCALES) - 1
     assert ends[last] == "error"
     assert ends[last - 1] == "diverged"
-    assert set(ended.failed) == {last}
+    assert set(ended.failed) == {("study", last)}
     assert not any(n == last for n, _ in kept())
 
 

@@ -75,7 +75,7 @@ def test_columns_that_tell_the_label_are_warned_of_and_no_others() -> None:
     assert scores["late_days"] == scores["status"] == 1
     assert all(0.3 < (scores[name] or 0) < 0.75 for name in ("age", "job", "income"))
     assert len(told.warnings) == 2
-    assert "party 'bureau': column 'late_days' predicts the label alone (AUC 1.000" in told.warnings[0]
+    assert "party 'bureau': column 'late_days' (AUC 1.000) predicts the label alone" in told.warnings[0]
     assert "party 'active': column 'status'" in told.warnings[1]
 
 
@@ -85,8 +85,8 @@ def test_missing_values_that_tell_the_label_and_an_empty_column() -> None:
     frame["nothing"] = np.nan
     told = facts(frame, parties={"shop": ["paid_on", "nothing", "age"]})
     assert [c.missing for c in told.parties[0].columns] == [0.25, 1, 0]
-    assert [w.split(": ", 2)[2].split(" (")[0] for w in told.warnings] == [
-        "column 'paid_on' predicts the label alone",
+    assert [w.split(": ", 2)[2].split(" on rows")[0] for w in told.warnings] == [
+        "column 'paid_on' (AUC 1.000) predicts the label alone",
         "no value in any row of 'nothing'",
     ]
 
@@ -108,7 +108,7 @@ def test_more_than_two_classes() -> None:
     assert same == 1
     assert 0.05 < noisy < 0.5
     assert noise < 0.1
-    assert [w for w in told.warnings if "'same' predicts the label alone (balanced accuracy 1.000" in w] == list(
+    assert [w for w in told.warnings if "'same' (balanced accuracy 1.000) predicts the label alone" in w] == list(
         told.warnings
     )
 

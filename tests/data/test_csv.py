@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 
 from tune_vfl.data import data_root, load, written_out
-from tune_vfl.data.encode import MISSING, Encoding, encode_column
+from tune_vfl.data.encode import MISSING, Encoding, Note, encode_column, grouped
 from tune_vfl.data.split import split
 from tune_vfl.spec import Named
 
@@ -68,7 +68,18 @@ def test_ordinal_missing_is_marked():
 
 def test_a_slip_in_a_numeric_column_is_told():
     block = encode_column(pd.Series(["1", "2", "3", "4,5"]), "age", "f.csv", Encoding())
-    assert "column 'age': 1 of 4 values are no numbers (such as '4,5')" in block.notes[0]
+    assert grouped(block.notes) == [
+        "no numbers among numbers, so that all values are categories: column 'age' (1 of 4, such as '4,5')"
+    ]
+
+
+def test_notes_of_many_columns_are_grouped():
+    notes = [Note("missing", f"c{k}", f"{k} of 9 rows") for k in range(8)]
+    (many, missing) = reversed(grouped([*notes, Note("many", "city", "467 values")]))
+    assert many == "many categories, of which the rarer ones share 'other': column 'city' (467 values)"
+    assert missing.startswith("missing numbers, set to the training mean and marked: 8 columns: 'c0' (0 of 9 rows), ")
+    assert missing.endswith("'c2' (2 of 9 rows), ... and 5 more")
+    assert grouped([]) == []
 
 
 TABLE = [("age", "job", "city", "y"), *[(str(20 + k), "ab"[k % 2], "uvw"[k % 3], "01"[k % 4 == 0]) for k in range(24)]]

@@ -77,6 +77,12 @@ CSV = {
     ),
     "nameless column that repeats": (",a,y\n0,1,0\n0,2,1\n", csv(), ["column 1 of the header has no name"]),
     "nameless column in the middle": ("a,,y\n1,0,0\n", csv(), ["column 2 of the header has no name", "index=False"]),
+    "lines that end in a separator": (
+        "a,y,\n1,0,\n2,1,\n",
+        csv(),
+        ["the last column", "end in a separator, remove it"],
+    ),
+    "a line for Excel": ("sep=,\na,y\n1,0\n", csv(), ["tells Excel the separator", "remove that line"]),
     "two nameless columns": (",,a,y\n0,0,1,0\n", csv(), ["column 2 of the header has no name"]),
     "row too short": (GOOD + "1,2\n", csv(), ["line 14 has 2 fields where 4", "'a' to 'y'"]),
     "row too long": (GOOD + "1,2,3,4,5\n", csv(), ["line 14 has 5 fields where 4"]),

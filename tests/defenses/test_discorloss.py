@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 
 from tests.helpers.problems import made_up_split, network_for
 from tune_vfl.defenses.discorloss import Discorloss, DiscorlossParams
-from tune_vfl.metrics.correlation import distance_correlation
+from tune_vfl.metrics.correlation import class_distance_correlation, distance_correlation
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.losses import task_loss
@@ -58,6 +58,62 @@ def test_known_values():
     assert 0.1 < distance_correlation(x, y).item() < 0.2  # independent, and yet biased above 0
 
 
+def both(x, y, classes):
+    """Value and gradient by matrices of all distances, and by sums over classes."""
+    answers = []
+    for correlation in (
+        lambda rows: distance_correlation(rows, one_hot(y, classes).double()),
+        lambda rows: class_distance_correlation(rows, y, classes),
+    ):
+        rows = x.double().requires_grad_()
+        value = correlation(rows)
+        (gradient,) = torch.autograd.grad(value.sum(), rows)
+        answers.append((value.detach(), gradient))
+    return answers
+
+
+@given(
+    rows=st.integers(2, 40),
+    d=st.integers(1, 4),
+    classes=st.integers(2, 5),
+    grid=st.sampled_from([0.0, 0.5, 2.0]),
+    offset=st.sampled_from([0.0, 1000.0]),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=60, deadline=None)
+def test_sums_over_classes_are_the_correlation_and_its_gradient(rows, d, classes, grid, offset, seed):
+    """Any members beside each other, equal rows among them where a grid rounds, and absent classes."""
+    x = drawn(seed, 3, rows, d)
+    x = (torch.round(x / grid) * grid if grid else x) + offset
+    y = torch.randint(classes, (3, rows), generator=torch.Generator().manual_seed(seed))
+    (value, gradient), (fast, fast_gradient) = both(x, y, classes)
+    uneven = (y != y[:, :1]).any(-1) & (x != x[:, :1]).flatten(1).any(-1)
+    torch.testing.assert_close(fast[uneven], value[uneven], rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(fast_gradient[uneven], gradient[uneven], rtol=1e-6, atol=1e-7)
+    (_, _), (alone, alone_gradient) = both(x[1], y[1], classes)
+    torch.testing.assert_close(alone, fast[1], rtol=0, atol=1e-9)
+    torch.testing.assert_close(alone_gradient, fast_gradient[1], rtol=0, atol=1e-9)
+    shared = class_distance_correlation(x, y[1], classes)  # labels that all members share
+    torch.testing.assert_close(shared[1], alone, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 10])
+def test_a_whole_batch_of_few_positives_gives_the_correlation_of_the_matrices(d):
+    y = (torch.arange(1028) % 50 == 0).long()
+    (value, gradient), (fast, fast_gradient) = both(torch.sigmoid(drawn(0, 1028, d) + y[:, None]), y, 2)
+    torch.testing.assert_close(fast, value, rtol=1e-9, atol=0)
+    assert (fast_gradient - gradient).norm() <= 1e-9 * gradient.norm()
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_equal_rows_do_not_draw_on_each_other_and_stay_together(d):
+    x = drawn(0, 12, d).round()
+    x[:4] = x[0]
+    _, (_, gradient) = both(x, torch.arange(12) % 2, 2)
+    assert gradient[0].equal(gradient[2])
+    assert gradient[1].equal(gradient[3])
+
+
 def made(classes=2, **params):
     return Discorloss(DiscorlossParams(**params), num_classes=classes, embedding_dims=[4, 4])
 
@@ -70,6 +126,15 @@ def test_the_loss_adds_the_correlation_of_every_party(phi):
     expected = sum(change(naive(e, one_hot(y, 3).float())) for e in parties) * 0.5
     found = made(classes=3, weight=0.5, phi=phi).loss(logits, y, parties) - task_loss(logits, y)
     assert found.item() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("rows", [30, 600])
+@pytest.mark.parametrize("width", [1, 4])
+def test_hard_labels_and_the_same_as_soft_ones_have_one_loss(rows, width):
+    logits, y, e = drawn(0, rows, 3), torch.arange(rows) % 3, drawn(1, rows, width)
+    hard, soft = (made(classes=3, weight=1.0).loss(logits, t, [e]) for t in (y, one_hot(y, 3).float()))
+    # The matrices of 30 rows are centered in float32.
+    assert hard.item() == pytest.approx(soft.item(), abs=1e-6 if rows > 512 else 1e-5)
 
 
 def test_many_rows_are_centered_in_float64_and_the_loss_stays_float32():

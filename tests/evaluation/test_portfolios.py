@@ -66,7 +66,7 @@ def test_a_portfolio_takes_no_options():
 
 def test_a_matrix_takes_portfolios():
     raw = {"study": "m", "matrix": {"dataset": ["digits", "breast_cancer"], "defense": ["none", "marvell"]}}
-    planned = plan({**raw, "attacks": ["default"], "budget": {"trials": 1}})
+    planned = plan({**raw, "attacks": ["default"], "budget": {"trials": 5}})
     assert [names(s.cell) for s in planned.studies if s.cell.dataset.name == "digits"] == [
         ["grad_cluster", "gradient_completion", "pmc"]
     ]

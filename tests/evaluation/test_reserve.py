@@ -17,7 +17,7 @@ from tune_vfl.evaluation import training
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.protocol.members import Rows
 from tune_vfl.search.planning import plan_study
-from tune_vfl.search.searcher import undefended
+from tune_vfl.search.undefended import undefended
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import Cell
 

@@ -2,44 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
+from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import cell_of
+from tune_vfl.confirmation.table import Table
+from tune_vfl.ledger import opening
+from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.ledger.confirmations import records_of
+from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tune_vfl.ledger.confirmations import Place, SeedRecord
+    from tune_vfl.confirmation.jobs import Place
+    from tune_vfl.ledger.confirmations import Confirmation, SeedRecord
+    from tune_vfl.ledger.joint import Setting
     from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.ledger.records import StudyRecord
 
 Held = dict["Place", "SeedRecord"]
 
-WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
+PARAMETERS = {"laplace": "scale", "gaussian": "sigma", "iso": "ratio"}
+RANGE = {"float": [1e-5, 1e-1], "log": True}
+# The parameter that trades, by defense; iso gives up utility for nothing.
+SEVERAL: dict[str, dict[str, Any]] = {
+    "gaussian": {"parameter": "sigma"},
+    "iso": {"parameter": "ratio", "waste": 0.3},
+}
 SCALES = tuple(10 ** (-5 + 4 * k / 11) for k in range(12))
 
 
 def searched(
-    name: str = "study", *, scales: Sequence[float] = SCALES, noise: float = 0.02, seeds: int = 3, **fields: Any
+    name: str = "study",
+    *,
+    scales: Sequence[float] = SCALES,
+    noise: float = 0.02,
+    seeds: int = 3,
+    defense: str = "laplace",
+    **fields: Any,
 ) -> Ledger:
     """Return the ledger of a finished study whose trials are these scales."""
     budget = {"trials": len(scales), "seeds": seeds, **fields.pop("budget", {})}
-    ledger = open_ledger(name, defense=WIDE, budget=budget, **fields)
+    named = PARAMETERS[defense]
+    ledger = open_ledger(name, defense={"name": defense, "space": {named: RANGE}}, budget=budget, **fields)
     for scale in scales:
-        number = ledger.begin({"scale": scale})
-        ledger.tell(number, simulate(Simulation(noise=noise), ledger.cell, {"scale": scale}))
+        number = ledger.begin({named: scale})
+        ledger.tell(number, simulate(Simulation(noise=noise, by_defense=SEVERAL), ledger.cell, {named: scale}))
     return ledger
+
+
+def campaign_of(parts: Sequence[StudyRecord], name: str = "campaign") -> CampaignRecord:
+    """Return studies as a campaign."""
+    return CampaignRecord(name, tuple(parts), sum(len(p.counted) for p in parts))
 
 
 def measure(contest: Contest, place: Place, noise: float = 0.02, **options: Any) -> SeedRecord:
     """Return what a worker would: one setting with one fresh seed."""
-    number, seed = place
-    cell, params = cell_of(contest.record, number)
-    outcome = simulate(Simulation(noise=noise, **options), cell.model_copy(update={"seeds": (seed,)}), params)
+    study, number, seed = place
+    cell, params = cell_of(contest.study(study), number)
+    outcome = simulate(
+        Simulation(noise=noise, by_defense=SEVERAL, **options), cell.model_copy(update={"seeds": (seed,)}), params
+    )
     return records_of(outcome, (seed,), {})[seed]
+
+
+def answered(contest: Contest, held: Held, failed: Mapping[Setting, str] | None = None) -> Confirmation:
+    """Return the answer of a contest's first study."""
+    return answer_of(Table(contest, held, failed), contest.studies[0].name)
 
 
 def played(contest: Contest, held: Held | None = None, *, most: int | None = None, **options: Any) -> Held:
@@ -53,3 +87,20 @@ def played(contest: Contest, held: Held | None = None, *, most: int | None = Non
             held[place] = measure(contest, place, **options)
             run += 1
     return held
+
+
+def in_campaign(ledgers: Sequence[Ledger], name: str = "campaign") -> None:
+    """Write searched studies down as the parts of a campaign, and close them."""
+    studies = tuple(replace(ledger.study, campaign=name) for ledger in ledgers)
+    opening.keep_campaign(ledgers[0]._storage, PlannedCampaign(name, {}, studies, trials=24))
+    for ledger in ledgers:
+        ledger._set("campaign", name)
+        ledger.close()
+
+
+def confirmable(name: str, **fields: Any) -> StudyRecord:
+    """Return a searched study as it stands, its undefended model measured; arguments as for :func:`searched`."""
+    ledger = searched(name, **fields)
+    ledger.set_baseline(simulate(Simulation(noise=fields.get("noise", 0.02)), undefended(ledger.cell), {}))
+    ledger.close()
+    return ledger.record()

@@ -125,11 +125,11 @@ def test_the_package_is_the_function_too():
 
 def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
     record = study.record()
-    standing = RunProgress(record)
+    standing = RunProgress([record])
     assert (standing.done, standing.total, standing.front_size) == (6, 8, 4)
     assert math.isinf(standing.eta_seconds)
     standing.asked(2)
-    standing.told(record.trials[5])
+    standing.told(record.name, record.trials[5])
     assert "1 trials ago" in standing.line()
     assert "1 running" in standing.line()
     assert "ETA 0:00" in standing.line()
@@ -137,9 +137,9 @@ def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
 
 def test_without_a_terminal_progress_is_one_plain_line(study):
     stream = io.StringIO()
-    report = ProgressReport(study.record(), stream)
-    report.on_ask(1)
-    report.on_tell(study.record().trials[1])
+    report = ProgressReport("study", [study.record()], stream)
+    report.on_ask("study", 1)
+    report.on_tell("study", study.record().trials[1])
     assert stream.getvalue() == "", "no line before the minute is over"
     report.close()
     assert stream.getvalue().startswith("study: 7/8 trials: 6 ok")
@@ -153,9 +153,9 @@ class Terminal(io.StringIO):
 
 def test_on_a_terminal_progress_is_a_bar(study):
     stream = Terminal()
-    report = ProgressReport(study.record(), stream)
-    report.on_tell(study.record().trials[1])
-    report.on_baseline(Outcome.failed("diverged", "NaN"))
+    report = ProgressReport("study", [study.record()], stream)
+    report.on_tell("study", study.record().trials[1])
+    report.on_baseline(["study"], Outcome.failed("diverged", "NaN"))
     report.close()
     assert "7/8 trials" in stream.getvalue()
     assert "without defense: diverged" in stream.getvalue()

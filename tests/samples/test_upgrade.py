@@ -19,7 +19,7 @@ from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.machine import places
 from tune_vfl.spec import parse
-from tune_vfl.tracking import payload, store
+from tune_vfl.tracking import attached, payload, store
 from tune_vfl.tracking.mlflow import Recorder
 
 SAMPLES = sorted(p for p in Path(__file__).parent.iterdir() if (p / "spec.yaml").is_file())
@@ -157,7 +157,9 @@ def test_an_old_study_is_not_compared_with_one_of_today(sample: Path, tmp_path: 
 
 @pytest.mark.usefixtures("old_home")
 def test_an_old_tracking_database_is_read_and_not_doubled(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Recorder, "_attach", lambda *_: None)  # the report, which is no part of the database
+    # The report is no part of the database.
+    for name in ("attach_settings", "attach_summary"):
+        monkeypatch.setattr(attached, name, lambda *_: None)
     record, before = Ledger.open("sample").record(), runs()
     numbers = [int(tags[payload.TRIAL]) for *_, tags in before.values() if payload.TRIAL in tags]
     assert sorted(numbers) == [t.number for t in record.trials]
@@ -165,5 +167,5 @@ def test_an_old_tracking_database_is_read_and_not_doubled(sample: Path, monkeypa
         if payload.TRIAL in tags and (outcome := record.trials[int(tags[payload.TRIAL])].outcome).utility:
             assert metrics["utility"] == outcome.utility.mean
             assert metrics["leakage"] == outcome.leakage
-    Recorder("sample").sync(record)
+    Recorder("sample").sync([record])
     assert runs() == before

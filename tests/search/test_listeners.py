@@ -23,15 +23,18 @@ class Slow:
         self.told: list[object] = []
         self.may_begin = threading.Event()
 
-    def on_trials(self, records):
+    def on_trials(self, study, records):
         self.may_begin.wait(10)
-        self.told.append([r.number for r in records])
+        self.told.append((study, [r.number for r in records]))
 
     def on_study(self, record):
         while self.todo:
             time.sleep(self.pause)
             self.todo -= 1
         self.told.append("study")
+
+    def on_end(self):
+        self.told.append("end")
 
     def left(self):
         return f"{self.todo} left" if self.todo else ""
@@ -42,15 +45,30 @@ def test_trials_that_pile_up_are_told_together_and_in_order():
     with Dispatcher([slow]) as dispatcher:
         dispatcher.on_study(RECORD)
         for trial in RECORD.trials[:5]:
-            dispatcher.on_trial(trial)
+            dispatcher.on_trial("study", trial)
         dispatcher.on_study(RECORD)
-        dispatcher.on_trial(RECORD.trials[5])
+        dispatcher.on_trial("study", RECORD.trials[5])
         slow.may_begin.set()
     assert slow.told[0] == "study"
+    assert slow.told.pop() == "end"
     told = [entry for entry in slow.told if entry != "study"]
-    assert [number for entry in told for number in entry] == list(range(6))
+    assert [number for _, numbers in told for number in numbers] == list(range(6))
     assert len(told) <= 4
     assert slow.told.index("study", 1) == len(slow.told) - 2
+
+
+def test_trials_of_several_studies_are_told_study_by_study_each_in_its_order():
+    slow = Slow()
+    with Dispatcher([slow]) as dispatcher:
+        for number, trial in enumerate(RECORD.trials):
+            dispatcher.on_trial(("one", "other")[number % 2], trial)
+        slow.may_begin.set()
+    assert slow.told.pop() == "end"
+    numbers = {"one": [], "other": []}
+    for study, told in slow.told:
+        numbers[study] += told
+    assert numbers == {"one": [0, 2, 4], "other": [1, 3, 5]}
+    assert len(slow.told) <= 4
 
 
 def test_the_end_waits_as_long_as_a_listener_gets_on(monkeypatch, capsys):
@@ -59,7 +77,7 @@ def test_the_end_waits_as_long_as_a_listener_gets_on(monkeypatch, capsys):
     dispatcher = Dispatcher([slow], patience=0.2)
     dispatcher.on_study(RECORD)
     dispatcher.close()
-    assert slow.told == ["study"]
+    assert slow.told == ["study", "end"]
     said = capsys.readouterr().err
     assert " left; after Ctrl-C 'tune-vfl doctor --repair' writes the rest" in said
 

@@ -32,7 +32,7 @@ def test_every_form_of_a_spec_becomes_the_same_study(tmp_path):
     assert isinstance(study, PlannedStudy)
     assert planned(parse(RAW)) == planned(path) == planned(str(path)) == study
     assert planned(study) is study
-    assert plan(RAW).studies == [study]
+    assert plan(RAW).studies == (study,)
     assert (study.name, study.cell.defense, list(study.space.params)) == ("s", "laplace", ["scale"])
 
 
@@ -77,15 +77,15 @@ def test_it_comes_back_from_its_dump():
     assert held.space.params == study.space.params
 
 
-@pytest.mark.parametrize("verb", ["search", "python", "quickstart"])
+@pytest.mark.parametrize("verb", ["search", "python"])
 def test_a_spec_is_resolved_once(verb, tmp_path, monkeypatch):
     seen, run = [], []
     real = resolving.open_task
     monkeypatch.setattr(resolving, "open_task", lambda *a, **k: seen.append(a) or real(*a, **k))
 
-    def record(study, **_):
-        run.append(study)
-        return Found(study.name)
+    def record(campaign, **_):
+        run.extend(campaign.studies)
+        return [Found(campaign.name)]
 
     class Found:
         def __init__(self, name, *_args, **_kwargs):
@@ -97,18 +97,16 @@ def test_a_spec_is_resolved_once(verb, tmp_path, monkeypatch):
         def record(self):
             return made_up_study(0, failures=())
 
-    monkeypatch.setattr(api, "run_study", record)
+    monkeypatch.setattr(api, "run_campaign", record)
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(RAW), encoding="utf-8")
     if verb == "python":
         api.search(planned(RAW), listeners=())
         api.search(run[0], listeners=())
-    elif verb == "search":
+    else:
         assert main(["search", str(path), "--trials", "9", "--name", "t"]) == 0
         assert (run[0].name, run[0].spec.budget.trials) == ("t", 9)
-    else:
-        assert main(["quickstart"]) == 0
     assert len(seen) == 1
     assert all(isinstance(s, PlannedStudy) for s in run)
 
@@ -131,5 +129,5 @@ def test_unknown_names_are_told_together_with_wrong_fields():
 def test_several_studies_are_planned_but_not_searched_as_one():
     matrix = {**RAW, "defense": ["none", "laplace"]}
     assert [s.name for s in plan(matrix).studies] == ["s-breast_cancer-none", "s-breast_cancer-laplace"]
-    with pytest.raises(SpecError, match="2 studies"):
+    with pytest.raises(SpecError, match="campaign of 2"):
         planned(matrix)

@@ -92,11 +92,14 @@ class Broken:
     def __init__(self):
         self.told = 0
 
-    def on_trials(self, records):
+    def on_trials(self, study, records):
         self.told += len(records)
         raise RuntimeError("the tracking server is away")
 
     def on_study(self, record):
+        raise RuntimeError("the tracking server is away")
+
+    def on_end(self):
         raise RuntimeError("the tracking server is away")
 
     def left(self):
@@ -105,13 +108,16 @@ class Broken:
 
 class Listening:
     def __init__(self):
-        self.trials, self.studies = [], []
+        self.trials, self.studies, self.ends = [], [], 0
 
-    def on_trials(self, records):
+    def on_trials(self, study, records):
         self.trials += [record.number for record in records]
 
     def on_study(self, record):
         self.studies.append(record)
+
+    def on_end(self):
+        self.ends += 1
 
     def left(self):
         return ""
@@ -125,6 +131,7 @@ def test_a_broken_listener_is_warned_of_once_and_the_others_hear_everything(capf
     assert sorted(listening.trials) == [t.number for t in ended.record().trials]
     assert listening.studies[0].trials == ()
     assert listening.studies[-1] == ended.record()
+    assert listening.ends == 1
     assert capfd.readouterr().err.count("Broken failed") == 1
 
 

@@ -19,8 +19,9 @@ from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.testing.studies import made_up_study, made_up_trial
-from tune_vfl.tracking import payload, store
+from tune_vfl.tracking import attached, payload, store, summary
 from tune_vfl.tracking.mlflow import Recorder
+from tune_vfl.tracking.parts import Part, Whole
 
 FRONT = "tags.`tune_vfl.pareto` = 'true'"
 
@@ -30,7 +31,8 @@ def home(home, monkeypatch, empty_database):
     home.mkdir()
     shutil.copy(empty_database, home / "mlflow.db")
     # What is attached has tests of its own; drawing it for every test here would take most of the time.
-    monkeypatch.setattr(Recorder, "_attach", lambda *_: None)
+    for name in ("attach_settings", "attach_summary"):
+        monkeypatch.setattr(attached, name, lambda *_: None)
     return home
 
 
@@ -83,10 +85,10 @@ def test_a_trial_looks_as_the_interface_says():
 def test_a_confirmation_tags_the_runs_and_adds_what_was_measured_again(home):
     record = made_up_study()
     recorder = Recorder("test-study")
-    recorder.sync(record)
+    recorder.sync([record])
     assert all(payload.CONFIRMED not in run.data.tags for run in trial_runs().values())
     confirmed = replace(record, confirmation=made_up_confirmation())
-    recorder.sync(confirmed)
+    recorder.sync([confirmed])
     runs = trial_runs()
     assert {n for n, run in runs.items() if run.data.tags[payload.CONFIRMED] == "true"} == {10}
     assert {run.data.tags[payload.CONFIRMED] for run in runs.values()} == {"true", "false"}
@@ -104,7 +106,7 @@ def test_a_confirmation_tags_the_runs_and_adds_what_was_measured_again(home):
     assert not any(k.startswith("confirmed.") for k in runs[12].data.metrics), "a lost point has no numbers"
     assert runs[10].data.metrics["utility"] == record.trials[10].outcome.utility.mean, "the search's stay what they are"
     before = frozen()
-    Recorder("test-study").sync(confirmed)
+    Recorder("test-study").sync([confirmed])
     assert frozen() == before
 
 
@@ -141,7 +143,7 @@ def test_growth_counts_every_finished_trial_but_preempted_ones():
 
 def test_the_filter_gives_exactly_the_front(home):
     record = made_up_study()
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     found = [int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)]
     assert sorted(found) == front_of(record)
     knees = runs_of(record.name, f"tags.`{payload.KNEE}` = 'true'")
@@ -150,8 +152,11 @@ def test_the_filter_gives_exactly_the_front(home):
 
 def test_every_ready_made_filter_is_understood(home):
     record = made_up_study()
-    Recorder(record.name).sync(record)
-    counts = {what: len(runs_of(record.name, query)) for what, query in payload.FILTERS.items()}
+    Recorder(record.name).sync([record])
+    part = Part()
+    part.learn(record)
+    filters = summary.filters(Whole.of(record.name, [part]))
+    counts = {what: len(runs_of(record.name, query)) for what, query in filters.items()}
     assert counts["all trials"] == len(record.counted)
     assert counts["trials that failed"] == 2
     assert counts["this summary"] == counts["the knee"] == 1
@@ -160,7 +165,7 @@ def test_every_ready_made_filter_is_understood(home):
 
 def test_one_run_a_trial_and_nothing_left_running(home):
     record = made_up_study()
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert sorted(trial_runs()) == [t.number for t in record.counted]
     assert {r.info.status for r in runs_of(record.name)} == {"FINISHED", "FAILED"}
     assert len(runs_of(record.name)) == len(record.trials) + 1
@@ -174,7 +179,7 @@ def test_one_run_a_trial_and_nothing_left_running(home):
 
 def test_the_summary_holds_baseline_and_hypervolume_by_trial(home):
     record = made_up_study()
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     [summary] = runs_of(record.name, f"tags.`{payload.SUMMARY}` = 'true'")
     assert payload.TRIAL not in summary.data.tags
     assert payload.PARETO not in summary.data.tags
@@ -187,9 +192,9 @@ def test_the_summary_holds_baseline_and_hypervolume_by_trial(home):
 
 def test_syncing_twice_changes_nothing(home):
     record = made_up_study()
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     before = frozen()
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert frozen() == before
     [summary] = runs_of(record.name, f"tags.`{payload.SUMMARY}` = 'true'")
     history = store.client(places.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
@@ -201,30 +206,33 @@ def test_trial_by_trial_ends_as_a_sync_does(home):
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
     for trial in record.trials:
-        recorder.on_trials([trial])
+        recorder.on_trials(record.name, [trial])
     recorder.on_study(record)
+    recorder.on_end()
     live = frozen()
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert frozen() == live
 
 
-def test_the_front_is_followed_during_the_search_but_seldom(home, monkeypatch):
+def test_the_front_is_followed_during_the_search_but_seldom(home):
     record = made_up_study()
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    recorder.on_trials([record.ok[0]])
-    assert runs_of(record.name, FRONT) == []
-    recorder._next_update_at = 0.0
-    recorder.on_trials([record.ok[1]])
-    found = sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT))
-    assert found == front_of(replace(record, trials=record.ok[:2]))
+    fronts = []
+    for trial in record.ok[:3]:
+        recorder._next_update_at *= trial != record.ok[2]
+        recorder.on_trials(record.name, [trial])
+        fronts.append(sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)))
+    wanted = [front_of(replace(record, trials=record.ok[:count])) for count in (1, 2, 3)]
+    assert fronts == [wanted[0], wanted[0], wanted[2]]
+    assert wanted[1] != wanted[0]
 
 
 def test_trials_told_before_the_study_are_not_lost(home):
     record = made_up_study(4)
     recorder = Recorder(record.name)
-    recorder.on_trials([record.ok[-1]])
+    recorder.on_trials(record.name, [record.ok[-1]])
     recorder.on_study(replace(record, trials=record.trials[:-1]))
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
@@ -247,7 +255,7 @@ def _break(record):
 def test_half_written_runs_are_completed(home):
     record = made_up_study()
     _break(record)
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     runs = trial_runs()
     assert sorted(runs) == [t.number for t in record.counted]
     assert len(runs_of(record.name)) == len(record.trials) + 1
@@ -260,7 +268,7 @@ def test_a_run_written_twice_is_counted_once_and_not_deleted(home):
     record = made_up_study(4)
     client, experiment = _break(record)
     client.create_run(experiment, tags={payload.TRIAL: str(record.ok[0].number), payload.PARETO: "true"})
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert len(trial_runs()) == len(runs_of(record.name, f"tags.`{payload.TRIAL}` != ''"))
     [stale] = runs_of(record.name, f"tags.`{payload.STALE}` = 'true'")
     assert stale.info.status == "KILLED"
@@ -268,9 +276,9 @@ def test_a_run_written_twice_is_counted_once_and_not_deleted(home):
 
 
 def test_an_earlier_study_of_the_same_name_is_set_aside(home):
-    Recorder("test-study").sync(made_up_study(30, failures=()))
+    Recorder("test-study").sync([made_up_study(30, failures=())])
     record = made_up_study(5, failures=())
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert sorted(trial_runs()) == list(range(5))
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
     assert len(runs_of(record.name, f"tags.`{payload.STALE}` = 'true'")) >= 25
@@ -278,14 +286,14 @@ def test_an_earlier_study_of_the_same_name_is_set_aside(home):
 
 def test_what_a_user_added_stays(home):
     record = made_up_study()
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     client = store.client(places.embedded_uri())
     experiment = client.get_experiment_by_name(record.name).experiment_id
     own = client.create_run(experiment, run_name="mine").info.run_id
     tagged = trial_runs()[record.ok[0].number].info.run_id
     client.set_tag(tagged, "verdict", "use this one")
     client.set_tag(tagged, payload.PARETO, "nonsense")
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert client.get_run(own).info.status == "RUNNING"
     assert client.get_run(tagged).data.tags["verdict"] == "use this one"
     assert client.get_run(tagged).data.tags[payload.PARETO] in {"true", "false"}
@@ -293,24 +301,25 @@ def test_what_a_user_added_stays(home):
 
 def test_runs_and_experiments_deleted_by_hand_come_back(home):
     record = made_up_study(4)
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     client = store.client(places.embedded_uri())
     client.delete_run(trial_runs()[record.ok[0].number].info.run_id)
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert sorted(trial_runs()) == [t.number for t in record.counted]
     client.delete_experiment(client.get_experiment_by_name(record.name).experiment_id)
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
 
 def test_a_resumed_study_goes_on_where_it_was(home):
     record = made_up_study()
-    Recorder(record.name).sync(replace(record, trials=record.trials[:10], waiting=17))
+    Recorder(record.name).sync([replace(record, trials=record.trials[:10], waiting=17)])
     recorder = Recorder(record.name)
-    recorder.sync(replace(record, trials=record.trials[:12], waiting=15))
+    recorder.sync([replace(record, trials=record.trials[:12], waiting=15)])
     for trial in record.trials[12:]:
-        recorder.on_trials([trial])
+        recorder.on_trials(record.name, [trial])
     recorder.on_study(record)
+    recorder.on_end()
     assert sorted(trial_runs()) == [t.number for t in record.counted]
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
 
@@ -337,10 +346,10 @@ def test_trials_wait_while_the_server_is_away(home, away):
     record = made_up_study(6)
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    recorder.on_trials(record.trials[:-1])
+    recorder.on_trials(record.name, record.trials[:-1])
     away["away"] = False
     recorder._retry_at = 0.0
-    recorder.on_trials(record.trials[-1:])
+    recorder.on_trials(record.name, record.trials[-1:])
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
 
@@ -348,11 +357,12 @@ def test_a_server_that_comes_back_for_the_end_gets_everything(home, away):
     record = made_up_study(6)
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    recorder.on_trials(record.trials)
+    recorder.on_trials(record.name, record.trials)
     away["away"] = False
     recorder.on_study(record)
+    recorder.on_end()
     live = frozen()
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert frozen() == live
 
 
@@ -361,13 +371,16 @@ def test_a_server_that_is_away_at_the_end_is_mended_from_the_ledger(home, away, 
     away["away"] = False
     recorder = Recorder(record.name)
     recorder.on_study(replace(record, trials=(), running=1))
-    recorder.on_trials(record.trials[:4])
+    recorder.on_trials(record.name, record.trials[:4])
     away["away"], recorder._runs = True, None
-    recorder.on_trials(record.trials[4:])
+    recorder.on_trials(record.name, record.trials[4:])
     recorder.on_study(record)
+    recorder.on_end()
     assert "'tune-vfl doctor --repair' writes what is missing" in caplog.text
     away["away"] = False
-    Recorder(record.name).on_study(record)  # as the next run of the study does
+    recorder = Recorder(record.name)  # as the next run of the study does
+    recorder.on_study(record)
+    recorder.on_end()
     assert sorted(trial_runs()) == [t.number for t in record.counted]
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
 
@@ -382,9 +395,9 @@ def test_a_warning_does_not_show_the_password_of_a_server(home, away, caplog):
 def test_a_sync_says_that_the_server_is_away_and_later_mends_all(home, away):
     record = made_up_study(6)
     with pytest.raises(UnreachableError, match="away"):
-        Recorder(record.name).sync(record)
+        Recorder(record.name).sync([record])
     away["away"] = False
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
 
@@ -399,8 +412,9 @@ def test_a_database_that_fails_half_way_does_not_stop_a_search(home, monkeypatch
 
     with monkeypatch.context() as broken:
         broken.setattr(f"tune_vfl.tracking.database.{moment}", fail)
-        recorder.on_trials(record.trials[4:5])
+        recorder.on_trials(record.name, record.trials[4:5])
     recorder.on_study(record)
+    recorder.on_end()
     assert {r.info.status for r in runs_of(record.name)} == {"FINISHED", "FAILED"}
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
@@ -413,7 +427,7 @@ def test_a_dead_address_is_an_unreachable_error(monkeypatch):
 
 def test_a_recorder_travels_without_its_connection(home):
     recorder = Recorder("test-study")
-    recorder.sync(made_up_study(3))
+    recorder.sync([made_up_study(3)])
     copy = pickle.loads(pickle.dumps(recorder))  # noqa: S301 - as Ray does with its callbacks
     assert (copy.experiment, copy.uri) == (recorder.experiment, recorder.uri)
 
@@ -453,7 +467,7 @@ def test_the_summary_run_carries_spec_filters_figures_and_tables(tmp_path, monke
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(empty_database, tmp_path / "mlflow.db")
     record = made_up_study(5)
-    Recorder(record.name).sync(record)
+    Recorder(record.name).sync([record])
     folder = tmp_path / "artifacts" / record.name
     names = {str(p.relative_to(folder)).partition("artifacts/")[2] for p in folder.rglob("*") if p.is_file()}
     assert {"spec.yaml", "filters.json", "report/index.html", "report/figures/frontier.png"} <= names

@@ -14,7 +14,7 @@ from tests.helpers.ledgers import open_ledger
 from tune_vfl.cli.main import main
 from tune_vfl.outcome import Outcome
 from tune_vfl.testing.studies import made_up_study
-from tune_vfl.tracking import payload, store
+from tune_vfl.tracking import attached, payload, store
 from tune_vfl.tracking.changes import Change, Held, Measurement
 from tune_vfl.tracking.database import DatabaseWriter
 from tune_vfl.tracking.mlflow import Recorder
@@ -112,7 +112,8 @@ def server(database, tmp_path, monkeypatch):
 def test_a_server_holds_what_a_database_does_and_nothing_of_its_own_is_printed(
     server, database, monkeypatch, capfd, tmp_path, empty_database
 ):
-    monkeypatch.setattr(Recorder, "_attach", lambda *_: None)
+    for name in ("attach_settings", "attach_summary"):
+        monkeypatch.setattr(attached, name, lambda *_: None)
     record, other = made_up_study(6), f"sqlite:///{tmp_path}/other.db"
     shutil.copy(empty_database, tmp_path / "other.db")
 
@@ -125,8 +126,9 @@ def test_a_server_holds_what_a_database_does_and_nothing_of_its_own_is_printed(
 
     for uri in (server, other):
         recorder = Recorder(record.name, uri)
-        recorder.on_trials(record.trials[:5])
+        recorder.on_trials(record.name, record.trials[:5])
         recorder.on_study(record)
+        recorder.on_end()
         assert recorder.left() == ""
     assert visible(server) == visible(other)
     assert sum(run[4].get(payload.PARETO) == "true" for run in visible(server).values()) > 1

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tune_vfl.cli.options import Json, Storage, StudyName
+from tune_vfl.cli.options import Json, Name, Storage
 from tune_vfl.cli.output import cell, emit, emit_json, emit_table, say
 from tune_vfl.cli.search import STOPPED
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint, Line
+    from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint, Line, UndefendedModel
+    from tune_vfl.ledger.joint import JointConfirmation
 
 WITH_FAILURES = 3
 
@@ -22,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def confirm(
-    study: StudyName,
+    name: Name,
     seeds: Annotated[
         int, typer.Option("--seeds", min=1, help="Fresh seeds for every setting that is kept: 1000, 1001, ...")
     ] = 10,
@@ -35,7 +37,9 @@ def confirm(
     storage: Storage = None,
     json: Json = False,
 ) -> None:
-    """Measure a study's front and its nearest neighbors again: which settings stay, and what they really cost.
+    """Measure a front and its nearest neighbors again: which settings stay, and what they really cost.
+
+    Of a campaign it is the joint front of all defenses on each data set, compared on the same fresh seeds.
 
     The seeds are fresh, and utility is measured on the reserve, which no search trains or measures on. Settings whose
     place is clear are settled with few seeds, contested ones get up to twice --seeds. Stopped by Ctrl-C or killed, the
@@ -48,9 +52,9 @@ def confirm(
 
     Example: `tune-vfl confirm kdk-bank --seeds 10`
     """
-    from tune_vfl.service.confirming import confirm_study
+    from tune_vfl.service.confirming import confirm_named
 
-    ended = confirm_study(study, seeds=seeds, adaptive=adaptive, storage=storage)
+    ended = confirm_named(name, seeds=seeds, adaptive=adaptive, storage=storage)
     if ended.answer is None:
         raise typer.Exit(STOPPED)
     if json:
@@ -61,14 +65,63 @@ def confirm(
         raise typer.Exit(WITH_FAILURES)
 
 
-def _show(answer: Confirmation) -> None:
-    on_front = [p for p in answer.points if p.on_front]
+class _Block(NamedTuple):
+    """What is shown of one front: a study's, or the joint one of a data set.
+
+    Attributes:
+        title: what it is of.
+        points, undefended, gap: see :class:`tune_vfl.ledger.confirmations.Confirmation`.
+        lines: the names of settings that cannot be told apart, and what varies among them.
+        knee: the name of the best compromise, where it is said.
+    """
+
+    title: str
+    points: Sequence[ConfirmedPoint]
+    undefended: UndefendedModel
+    lines: list[tuple[list[str], str]]
+    gap: dict[str, float]
+    knee: str = ""
+
+
+def _blocks(answer: Confirmation | JointConfirmation) -> list[_Block]:
+    from tune_vfl.ledger.confirmations import Confirmation
+
+    if isinstance(answer, Confirmation):
+        lines = [([str(n) for n in line.numbers], _range(line)) for line in answer.lines]
+        return [_Block(answer.name, answer.points, answer.baseline, lines, answer.gap)]
+    return [
+        _Block(
+            title=f"{answer.name} on {dataset}",
+            points=answer.on(dataset),
+            undefended=undefended,
+            lines=[([str(p) for p in line.points], _range(line)) for line in answer.lines if line.dataset == dataset],
+            gap=answer.gap[dataset],
+            knee=str(answer.knee.get(dataset, "")),
+        )
+        for dataset, undefended in answer.baseline.items()
+    ]
+
+
+def _show(answer: Confirmation | JointConfirmation) -> None:
+    blocks = _blocks(answer)
+    for block in blocks:
+        _show_block(block, len(answer.seeds))
+    for check in answer.checks:
+        if not check.ok:
+            say(f"note: {check.says}")
+    say(f"the page with it: `tune-vfl report {answer.name}`")
+
+
+def _show_block(block: _Block, seeds: int) -> None:
+    several = len({p.study for p in block.points}) > 1
+    on_front = [p for p in block.points if p.on_front]
     stay = sum(p.confirmed for p in on_front)
-    joined = sum(p.confirmed for p in answer.points) - stay
+    joined = sum(p.confirmed for p in block.points) - stay
     join = f", {joined} {'neighbor joins' if joined == 1 else 'neighbors join'} them" if joined else ""
-    emit(f"{answer.name}: {stay} of {len(on_front)} points of the front stay{join}, on {len(answer.seeds)} fresh seeds")
-    rows = [_row(p) for p in answer.points]
-    undefended = answer.baseline
+    front = "joint front" if several else "front"
+    emit(f"{block.title}: {stay} of {len(on_front)} points of the {front} stay{join}, on {seeds} fresh seeds")
+    rows = [_row(p, _name(p, several=several)) for p in block.points]
+    undefended = block.undefended
     if undefended.outcome == "ok":
         numbers = (
             _span(undefended.utility, undefended.utility_interval),
@@ -77,29 +130,31 @@ def _show(answer: Confirmation) -> None:
         )
         rows.append(["-", "no defense", undefended.seeds, "", *numbers, ""])
     emit_table(("trial", "setting", "seeds", "stays", "utility", "searched", "leakage", "searched"), rows)
-    for line in answer.lines:
-        if len(line.numbers) > 1:
-            emit(f"cannot be told apart: trials {', '.join(map(str, line.numbers))} ({_range(line)})")
-    if answer.gap:
-        utility, leakage = answer.gap["utility"], answer.gap["leakage"]
+    for names, varies in block.lines:
+        if len(names) > 1:
+            emit(f"cannot be told apart: trials {', '.join(names)}{f' ({varies})' if varies else ''}")
+    if block.gap:
+        utility, leakage = block.gap["utility"], block.gap["leakage"]
         looked = f"{abs(utility):.4f} {'better' if utility >= 0 else 'worse'} in utility and {abs(leakage):.3f} "
         emit(f"the search's front looked {looked}{'less' if leakage >= 0 else 'more'} leaky, on average")
-    for point in answer.points:
+    if block.knee:
+        emit(f"best compromise: {block.knee}")
+    for point in block.points:
         if point.tuned is not None:
-            emit(f"tuned against trial {point.number}: {_by(point)}")
-    for check in answer.checks:
-        if not check.ok:
-            say(f"note: {check.says}")
-    say(f"the page with it: `tune-vfl report {answer.name}`")
+            emit(f"tuned against trial {_name(point, several=several)}: {_by(point)}")
 
 
-def _row(point: ConfirmedPoint) -> list[object]:
+def _name(point: ConfirmedPoint, *, several: bool) -> str:
+    return f"{point.study}#{point.number}" if several else str(point.number)
+
+
+def _row(point: ConfirmedPoint, name: str) -> list[object]:
     setting, searched = cell(point.params), point.searched
     if point.outcome != "ok":
-        return [point.number, setting, point.seeds, point.outcome, "", searched["utility"], "", searched["leakage"]]
+        return [name, setting, point.seeds, point.outcome, "", searched["utility"], "", searched["leakage"]]
     stays = f"{point.stays:.2f}" + ("" if point.confirmed else " (goes)")
     return [
-        point.number,
+        name,
         setting,
         point.seeds,
         stays,

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_vfl.cli.options import Json, Settings, checked
-from tune_vfl.cli.output import emit, emit_json, emit_table, say
+from tune_vfl.cli.output import emit, emit_json, say
 from tune_vfl.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.data.check import Facts, PartyFacts
+    from tune_vfl.data.check import Facts
     from tune_vfl.spec import Named
 
 SCHEMA = "tune-vfl/data/1"
-MOST_COLUMNS = 40
 
 Spec = Annotated[Path | None, typer.Argument(metavar="[SPEC]", help="A YAML spec; only its dataset is read.")]
 Dataset = Annotated[
     str | None,
     typer.Option("--dataset", "-d", help="A data set instead of a spec, with options as --set dataset.path=my.csv."),
 ]
+
+_TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 app = typer.Typer(help="Your data: check; public data: fetch.", no_args_is_help=True)
 
@@ -44,15 +45,20 @@ def check(
     spec: Spec = None,
     dataset: Dataset = None,
     settings: Settings = None,
+    every: Annotated[bool, typer.Option("--all", help="Show all columns, not the worst that fit a screen.")] = False,
     json: Json = False,
 ) -> None:
     """Load the data of a spec and say what they hold: rows, classes, columns by party, and what looks wrong.
 
-    What was dropped is told, and any column that predicts the label alone, as one that was made from the label does.
-    Trains nothing and writes nothing.
+    Columns that predict the label alone, identifiers, dates, constants: the worst first, with an `exclude` list to
+    paste into the spec. Trains nothing and writes nothing.
 
     Example: `tune-vfl data check study.yaml`
     """
+    from tune_vfl.cli.data_shown import show
+
+    if spec is not None and "".join(spec.suffixes[-2:]).lower().removesuffix(".gz").endswith(_TABLES):
+        raise UsageError(_not_a_spec(spec))
     if (spec is None) == (dataset is None):
         raise UsageError("data check: expected a SPEC, the path of a YAML file, or --dataset NAME, one of them")
     facts = checked(_raw(spec, dataset), settings or (), lambda raw: _examined(raw, str(spec or "--dataset")))
@@ -60,7 +66,7 @@ def check(
         emit_json({"schema": SCHEMA, "datasets": [asdict(f) for f in facts]})
     for one in facts:
         if not json:
-            _show(one)
+            show(one, every=every)
         for warning in one.warnings:
             say(f"warning: {warning}")
 
@@ -90,8 +96,21 @@ def _raw(spec: Path | None, dataset: str | None) -> Mapping[str, Any]:
 def _examined(raw: Mapping[str, Any], place: str) -> list[Facts]:
     from tune_vfl.data import load
     from tune_vfl.data.check import examine
+    from tune_vfl.data.loading import excluded
 
-    return [examine(load(named)) for named in _datasets(raw, place)]
+    return [examine(load(named), excluded=excluded(named)) for named in _datasets(raw, place)]
+
+
+def _not_a_spec(table: Path) -> str:
+    """Say how to check a table for which there is no spec yet."""
+    from tune_vfl.data.partition import shown
+    from tune_vfl.data.reading.table import header
+
+    columns = f"; its columns: {shown(header(table))}" if table.is_file() else ""
+    return (
+        f"data check: {table} is a table and no spec; give a spec whose dataset is {{name: csv, path: {table}, label: "
+        f"COLUMN}}, or --dataset csv --set dataset.path={table} --set dataset.label=COLUMN{columns}"
+    )
 
 
 def _datasets(raw: Mapping[str, Any], place: str) -> list[Named]:
@@ -110,40 +129,3 @@ def _datasets(raw: Mapping[str, Any], place: str) -> list[Named]:
         return [Named.model_validate(entry) for entry in asked]
     except ValidationError as error:
         raise SpecError([f"{place}: dataset: {problem}" for problem in explain(error, Named)]) from error
-
-
-def _show(facts: Facts) -> None:
-    official = "its own test rows" if facts.official_test else f"the split of seed {facts.seed}"
-    emit(
-        f"{facts.name}: {facts.rows:,} rows, {len(facts.classes)} classes, metric {facts.metric}; "
-        f"{facts.train:,} training and {facts.test:,} test rows ({official})"
-    )
-    emit_table(
-        ("class", "rows", "share", "training", "test"),
-        [[c.name, c.rows, f"{c.share:.1%}", c.train, c.test] for c in facts.classes],
-    )
-    emit_table(
-        ("party", "part", "columns", "inputs", "numbers", "codes", "categories", "with missing"),
-        [_party_row(party, facts.modality) for party in facts.parties],
-    )
-    rows = [
-        [c.name, party.name, c.kind, c.width, f"{c.missing:.1%}" if c.missing else "-", c.alone]
-        for party in facts.parties
-        for c in party.columns
-    ]
-    if rows:
-        alone = {"auc": "AUC alone", "balanced_accuracy": "balanced accuracy alone"}[facts.alone_measure]
-        emit_table(("column", "party", "kind", "inputs", "missing", alone), rows[:MOST_COLUMNS])
-    if len(rows) > MOST_COLUMNS:
-        emit(f"... and {len(rows) - MOST_COLUMNS} more columns; --json lists all")
-    for note in facts.notes:
-        emit(f"note: {note}")
-
-
-def _party_row(party: PartyFacts, modality: str) -> list[object]:
-    inputs = " x ".join(str(n) for n in party.shape)
-    if not party.columns:
-        return [party.name, party.role, modality, inputs, None, None, None, None]
-    kinds = [c.kind for c in party.columns]
-    counts = [kinds.count(kind) for kind in ("number", "code", "category")]
-    return [party.name, party.role, len(kinds), inputs, *counts, sum(c.missing > 0 for c in party.columns)]

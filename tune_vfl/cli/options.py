@@ -20,6 +20,7 @@ Params = Annotated[
     list[str] | None,
     typer.Option("--param", "-p", metavar="KEY=VALUE", help="Set a parameter of the defense; repeatable."),
 ]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A study or a campaign, see `tune-vfl studies`.")]
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study's name, as `tune-vfl studies` lists it.")]
 
 Storage = Annotated[

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.cli.options import checked
 from tune_vfl.errors import SpecError
-from tune_vfl.search.planning import Plan, plan
+from tune_vfl.search.planning import plan
 from tune_vfl.spec.raw import read_yaml
 
 if TYPE_CHECKING:
+    from tune_vfl.ledger.campaigns import PlannedCampaign
     from tune_vfl.ledger.planned import PlannedStudy
 
 
-def read_plan(path: Path, settings: Sequence[str] = ()) -> Plan:
+def read_plan(path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:
     """Read a spec file, lay settings over it, and plan it.
 
     Raises:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tune_vfl.cli.options import Json, Settings, Storage, StudyName, TakeOver
-from tune_vfl.cli.output import complain, emit_json, say
-from tune_vfl.errors import TuneVflError, UsageError
+from tune_vfl.cli.output import emit_json, say
+from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.campaign.campaign import Campaign
+    from tune_vfl.ledger.campaigns import PlannedCampaign
     from tune_vfl.ledger.study import Study
-    from tune_vfl.search.planning import Plan
 
 FAILED = ("error", "oom", "timeout")
 STOPPED = 130  # what a shell reports after Ctrl-C, so that `tune-vfl search ... && more` does not go on to `more`
 
-Trials = Annotated[int | None, typer.Option("--trials", min=1, help="Finished trials to end with.")]
+Trials = Annotated[int | None, typer.Option("--trials", min=1, help="Finished trials to end with, in all.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,15 +31,16 @@ def add_to(app: typer.Typer) -> None:
 def search(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A YAML spec.")],
     trials: Trials = None,
-    name: Annotated[str | None, typer.Option("--name", help="Call the study this.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Call the study or campaign this.")] = None,
     settings: Settings = None,
     storage: Storage = None,
     take_over: TakeOver = False,
     json: Json = False,
 ) -> None:
-    """Run a spec. A study that exists with the same spec goes on where it was left. Ctrl-C stops it cleanly.
+    """Run a spec. What exists with the same spec goes on where it was left. Ctrl-C stops it cleanly.
 
-    Of a matrix, every possible (dataset, defense) pair is run, one after the other, with the attacks that fit it.
+    A spec with several data sets or defenses (`defense: [laplace, marvell]`, `defense: all`) is a campaign: every
+    possible pair is a study of it, with the attacks that fit, and all are run at once by the same workers.
 
     A domain in the place of a value of training or model is searched too, such as lr: {float: [1.0e-4, 1.0e-2]}.
 
@@ -62,76 +62,46 @@ def _quoted(name: str) -> str:
     return json.dumps(name)
 
 
-def run_plan(plan: Plan, *, storage: str | None = None, take_over: bool = False, json: bool) -> int:
-    """Run every study of a plan and print each; a study that cannot be run does not stop the next.
+def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bool = False, json: bool) -> int:
+    """Run a campaign or a study and print it.
 
     Returns:
-        The exit code: the gravest of the studies', see :func:`gravest`.
+        The exit code, see :func:`show_end`.
     """
     from tune_vfl.data import load
     from tune_vfl.search import search as run
-
-    codes: list[int] = []
-    for place, planned in enumerate(plan.studies, start=1):
-        nothing_left = _finished(planned, storage)
-        for note in load(planned.cell.dataset).notes:
-            say(f"note: {note}")
-        try:
-            nothing_left = _finished(planned, storage)
-            study = run(planned, storage=storage, take_over=take_over)
-        except TuneVflError as error:
-            if len(plan.studies) == 1:
-                raise
-            complain([f"{planned.name}: {error}"])
-            codes.append(error.exit_code)
-            continue
-        except KeyboardInterrupt:
-            _say_not_begun(plan.studies[place:])
-            raise
-        if nothing_left:
-            say(f"study {planned.name} was finished already, nothing was run; --trials N asks for more")
-        codes.append(show_end(study, json=json))
-        if codes[-1] == STOPPED:
-            _say_not_begun(plan.studies[place:])
-            break
-    return gravest(codes)
-
-
-def _say_not_begun(studies: Sequence[PlannedStudy]) -> None:
-    if studies:
-        say(f"not begun: {', '.join(s.name for s in studies)}; the same 'tune-vfl search' goes on with all of them")
-
-
-def _finished(planned: PlannedStudy, storage: str | None) -> bool:
     from tune_vfl.service.studies import finished
 
-    return finished(planned.name, storage or planned.spec.storage, planned.spec.budget.trials)
+    nothing_left = finished(plan, storage or plan.studies[0].spec.storage)
+    for note in dict.fromkeys(note for study in plan.studies for note in load(study.cell.dataset).notes):
+        say(f"note: {note}")
+    ended = run(plan, storage=storage, take_over=take_over)
+    if nothing_left:
+        what = "study" if plan.lone else "campaign"
+        say(f"{what} {plan.name} was finished already, nothing was run; --trials N asks for more")
+    return show_end(ended, json=json)
 
 
-def gravest(codes: Sequence[int]) -> int:
-    """Return the exit code of several studies: stopped, else failed, refused, unreachable, or with failed trials."""
-    return next((code for code in (STOPPED, 1, 2, 4, 3) if code in codes), 0)
-
-
-def show_end(study: Study, *, json: bool) -> int:
-    """Print a finished study.
+def show_end(ended: Study | Campaign, *, json: bool) -> int:
+    """Print what was run.
 
     Returns:
         130 when it was stopped, 3 when a trial ended as error, oom or timeout, else 0.
     """
-    from tune_vfl.cli.studies import emit_study
+    from tune_vfl.cli.studies import emit_summary
 
-    summary = study.summary()
+    summary = ended.summary()
     if json:
         emit_json(summary)
     else:
-        emit_study(summary)
-    return STOPPED if study.stopped else exit_code(summary)
+        emit_summary(summary)
+    return STOPPED if ended.stopped else exit_code(summary)
 
 
 def exit_code(summary: dict[str, Any]) -> int:
-    """Return a study's exit code."""
-    return 3 if any(summary["trials"].get(name) for name in FAILED) else 0
+    """Return the exit code of a study or a campaign."""
+    studies = summary.get("studies", [summary])
+    return 3 if any(study["trials"].get(name) for study in studies for name in FAILED) else 0
 
 
 def resume(
@@ -145,11 +115,13 @@ def resume(
 
     Example: `tune-vfl resume kdk-bank --trials 80`
     """
+    from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.search import resume as run
-    from tune_vfl.service.studies import open_study
+    from tune_vfl.service.studies import open_named
 
-    held = open_study(study, storage).record()
-    if trials is not None and trials < len(held.counted):
-        raise UsageError(f"--trials {trials}: study {study!r} has {len(held.counted)} finished trials already")
+    held = open_named(study, storage).record()
+    done = sum(len(part.counted) for part in (held.studies if isinstance(held, CampaignRecord) else (held,)))
+    if trials is not None and trials < done:
+        raise UsageError(f"--trials {trials}: {study!r} has {done} finished trials already")
     ended = run(study, trials=trials, storage=storage, take_over=take_over)
     raise typer.Exit(show_end(ended, json=json))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from tune_vfl.cli.options import Json, Storage, StudyName
+from tune_vfl.cli.options import Json, Name, Storage
 from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
 from tune_vfl.errors import UsageError
 
 SCHEMA = "tune-vfl/studies/1"
+FOLLOW_SECONDS = 5.0
 Format = Literal["table", "json", "csv", "parquet"]
 
 
@@ -24,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def studies(storage: Storage = None, json: Json = False) -> None:
-    """List the studies in the ledger.
+    """List the studies in the ledger, with the campaigns that they are parts of.
 
     Example: `tune-vfl studies --json`
     """
@@ -34,9 +37,16 @@ def studies(storage: Storage = None, json: Json = False) -> None:
     for study in all_studies(storage):
         record = study.record()
         summary = study.summary(record)
-        row = {"study": record.name, "dataset": record.cell.dataset.name, "defense": record.cell.defense}
         rows.append(
-            {**row, "trials": summary["trials"], "front": len(summary["front"]), "hypervolume": summary["hypervolume"]}
+            {
+                "study": record.name,
+                "campaign": study.campaign,
+                "dataset": record.cell.dataset.name,
+                "defense": record.cell.defense,
+                "trials": summary["trials"],
+                "front": len(summary["front"]),
+                "hypervolume": summary["hypervolume"],
+            }
         )
     if json:
         emit_json({"schema": SCHEMA, "studies": rows})
@@ -46,28 +56,32 @@ def studies(storage: Storage = None, json: Json = False) -> None:
         say("no studies yet: `tune-vfl quickstart` makes one")
 
 
-def status(study: StudyName, storage: Storage = None, json: Json = False) -> None:
-    """Say how far a study is: trials by outcome, hypervolume, front, time left, and which trials are over their time.
+def status(
+    name: Name,
+    follow: Annotated[bool, typer.Option("--follow", help="Say it again as it changes, to the end.")] = False,
+    storage: Storage = None,
+    json: Json = False,
+) -> None:
+    """Say how far a study or a campaign is: trials by outcome, hypervolume, front, time left, trials over their time.
 
     Example: `tune-vfl status kdk-bank`
     """
-    from tune_vfl.service.studies import eta_seconds, open_study
+    from tune_vfl.service.studies import open_named, status_of
 
-    found = open_study(study, storage)
-    record = found.record()
-    summary, eta = found.summary(record), eta_seconds(record)
-    if eta is not None:
-        summary["eta_seconds"] = eta
-    if late := found.overdue():
-        summary["overdue"] = late
-    if json:
-        emit_json(summary)
-    else:
-        emit_study(summary)
+    found = open_named(name, storage)
+    shown: dict[str, Any] | None = None
+    while True:
+        summary, owed = status_of(found)
+        if summary != shown:
+            emit_json(summary) if json else emit_summary(summary)
+        shown = summary
+        if not follow or not owed:
+            return
+        time.sleep(FOLLOW_SECONDS)
 
 
 def frontier(
-    study: StudyName,
+    name: Name,
     form: Annotated[
         Format, typer.Option("--format", help="parquet needs -o; csv and json go to stdout without it.")
     ] = "table",
@@ -76,14 +90,15 @@ def frontier(
     storage: Storage = None,
     json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
-    """Print a study's Pareto front: no other setting has more utility at no more leakage.
+    """Print a Pareto front: no other setting has more utility at no more leakage.
+
+    Of a campaign that of all its defenses together, one for each data set.
 
     Example: `tune-vfl frontier kdk-bank --format csv -o front.csv`
     """
-    from tune_vfl.service.studies import known_attack, open_study
+    from tune_vfl.service.studies import known_attack, open_named, records_of
 
-    found = open_study(study, storage)
-    front = found.frontier(known_attack(found.record(), attack) if attack else None)
+    front = open_named(name, storage).frontier(known_attack(records_of(name, storage), attack) if attack else None)
     _write_front(front, "json" if json else form, out)
 
 
@@ -120,6 +135,7 @@ def _frame(front: Sequence[Mapping[str, Any]]) -> Any:
     numbers = ("number", "utility", "leakage", "utility_std", "leakage_std")
     rows = [
         {
+            **{name: point[name] for name in ("study", "dataset", "defense") if name in point},
             **{name: point[name] for name in numbers},
             **{f"params.{name}": value for name, value in point["params"].items()},
             **{f"attack.{name}": success(value) for name, value in point["attacks"].items()},
@@ -140,7 +156,7 @@ def front_table(front: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] 
     names = list(dict.fromkeys(name for point in front for name in point["attacks"]))
     rows = [
         [
-            point["number"],
+            point["number"] if "study" not in point else f"{point['study']}#{point['number']}",
             cell(point["params"]),
             plus_minus(point["utility"], point["utility_std"]),
             plus_minus(point["leakage"], point["leakage_std"]),
@@ -161,17 +177,58 @@ def _three(attack: Any) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
+def emit_summary(summary: Mapping[str, Any]) -> None:
+    """Print the summary of a study or a campaign."""
+    if "campaign" in summary:
+        emit_campaign(summary)
+    else:
+        emit_study(summary)
+
+
+def emit_campaign(summary: Mapping[str, Any]) -> None:
+    """Print a campaign's summary: its joint fronts, and what to deploy on each data set."""
+    counts: Counter[str] = Counter()
+    for study in summary["studies"]:
+        counts.update(study["trials"])
+    emit(f"campaign {summary['campaign']}: {len(summary['studies'])} studies, {_counts(counts)}")
+    _time_left(summary)
+    for dataset, decision in summary["decisions"].items():
+        front = [point for point in summary["front"] if point["dataset"] == dataset]
+        emit(f"{dataset}:")
+        if front:
+            front_table(front, _baseline_of(summary, front[0]["study"]))
+        else:
+            emit("no trial has ended ok yet: no front")
+        emit("\n".join(decision["says"]))
+    _say_mlflow(summary)
+
+
+def _baseline_of(summary: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = next((s["baseline"] for s in summary["studies"] if s["study"] == name), None)
+    return found
+
+
+def _time_left(summary: Mapping[str, Any]) -> None:
+    if summary.get("eta_seconds") is not None:
+        emit(f"about {summary['eta_seconds'] / 60:.1f} minutes left")
+    late = summary.get("overdue")
+    of = {"trials": late} if isinstance(late, list) else {f"{k}, trials": v for k, v in (late or {}).items()}
+    for what, numbers in of.items():
+        emit(f"overdue: {what} {', '.join(map(str, numbers))} take longer than trial_minutes")
+
+
 def emit_study(summary: Mapping[str, Any]) -> None:
     """Print a study's summary and front."""
     emit(f"study {summary['study']}: {_counts(summary['trials'])}; hypervolume {cell(summary['hypervolume'])}")
-    if summary.get("eta_seconds") is not None:
-        emit(f"about {summary['eta_seconds'] / 60:.1f} minutes left")
-    if summary.get("overdue"):
-        emit(f"overdue: trials {', '.join(map(str, summary['overdue']))} take longer than the study's trial_minutes")
+    _time_left(summary)
     if summary["front"]:
         front_table(summary["front"], summary.get("baseline"))
     else:
         emit("no trial has ended ok yet: no front")
+    _say_mlflow(summary)
+
+
+def _say_mlflow(summary: Mapping[str, Any]) -> None:
     mlflow = summary.get("mlflow") or {}
     if mlflow:
         from tune_vfl.ledger.database import hide_password

@@ -13,8 +13,8 @@ from tune_vfl.cli.output import cell, emit, emit_json, say
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
+    from tune_vfl.ledger.campaigns import PlannedCampaign
     from tune_vfl.ledger.planned import PlannedStudy
-    from tune_vfl.search.planning import Plan
 
 SCHEMA = "tune-vfl/validation/1"
 
@@ -51,7 +51,7 @@ def validate(
         _show(plan)
 
 
-def answer(plan: Plan) -> dict[str, Any]:
+def answer(plan: PlannedCampaign) -> dict[str, Any]:
     """Return the JSON answer: each study resolved with its cost, and the impossible pairs with the reasons."""
     studies = [_study(planned) for planned in plan.studies]
     return {
@@ -82,7 +82,7 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     return {"study": planned.name, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: PlannedCampaign) -> None:
     import yaml
 
     for planned in plan.studies:

@@ -45,29 +45,41 @@ def rows_of(cell: Cell) -> RowFacts:
 
 
 def checks_of(
-    record: StudyRecord, points: Sequence[ConfirmedPoint], facts: RowFacts, *, by_rows: bool
+    studies: Sequence[StudyRecord], points: Sequence[ConfirmedPoint], facts: RowFacts, *, by_rows: bool
 ) -> Iterator[Check]:
     """Yield the checks; every one, whether it holds or not.
 
     Args:
-        record: the study.
-        points: what was found.
+        studies: on one data set; with several, a setting is called ``STUDY#21``.
+        points: what was found of them.
         facts: which rows were measured on.
         by_rows: whether the spread of the utility over test rows is known, and in its intervals.
     """
-    owed = record.running + record.waiting
+    owed = sum(record.running + record.waiting for record in studies)
     says = f"{owed} trials of the search are still owed: its front may move" if owed else "the search is finished"
     yield Check(name="finished", ok=not owed, says=says)
     fresh = f"utility is measured on {facts.reserve} rows that no search has seen"
     only_seeds = f"{facts.why_none}: the seeds are fresh, the rows are not"
     yield Check(name="reserve", ok=facts.reserve > 0, says=fresh if facts.reserve else only_seeds)
     other = "intervals of utility hold for other rows of this source too"
-    own = f"intervals of utility hold for these rows: the spread of {record.cell.metric} over rows is not known"
+    metric = studies[0].cell.metric
+    own = f"intervals of utility hold for these rows: the spread of {metric} over rows is not known"
     yield Check(name="rows", ok=by_rows, says=other if by_rows else own)
-    lost = [str(p.number) for p in points if p.outcome != "ok"]
-    gone = f"no number for trial {', '.join(lost)}: {'; '.join(dict.fromkeys(p.reason for p in points if p.reason))}"
-    yield Check(name="measured", ok=not lost, says=gone if lost else "every setting was measured")
-    wide = [p.number for p in points if p.confirmed and p.leakage_interval and undecided(*p.leakage_interval)]
-    which = f"trial{'s' if len(wide) > 1 else ''} {', '.join(map(str, wide))}"
+    lost = [p for p in points if p.outcome != "ok"]
+    reasons = "; ".join(dict.fromkeys(p.reason for p in lost if p.reason))
+    gone = f"no number for trial {_listed(lost, studies)}: {reasons}"
+    every = "every setting was measured" if points else "no setting is near the joint front: none was measured again"
+    yield Check(name="measured", ok=not lost, says=gone if lost else every)
+    wide = [p for p in points if p.confirmed and p.leakage_interval and undecided(*p.leakage_interval)]
+    which = f"trial{'s' if len(wide) > 1 else ''} {_listed(wide, studies)}"
     says = f"the leakage of {which} is undecided: half of its interval is more than .25"
     yield Check(name="decided", ok=not wide, says=says if wide else "no interval is too wide to choose by")
+
+
+def nothing_ended_ok(dataset: str) -> Check:
+    """Return the check of a data set on which there was nothing to confirm."""
+    return Check(name="measured", ok=False, says=f"{dataset}: nothing to confirm, none of its trials ended ok")
+
+
+def _listed(points: Sequence[ConfirmedPoint], studies: Sequence[StudyRecord]) -> str:
+    return ", ".join(str(p.number) if len(studies) == 1 else f"{p.study}#{p.number}" for p in points)

@@ -3,61 +3,95 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tune_vfl.confirmation.jobs import Place, undefended_of
 from tune_vfl.confirmation.values import names_of, searched, steady
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.certainty import Name
-from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, Place, SeedRecord
+from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, SeedRecord
+from tune_vfl.ledger.joint import Setting
+from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.metrics import pareto
 from tune_vfl.spec.cell import UNDEFENDED_SEEDS
 from tune_vfl.statistics import Plan, candidates, differences, dominance, leakage_differences, membership, plan, totals
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.statistics.arrays import Floats
+
+
+class Entrant(NamedTuple):
+    """A setting that takes part: a trial, and the study that it is of."""
+
+    study: str
+    trial: TrialRecord
+
+    @property
+    def number(self) -> int:
+        """The trial's number."""
+        return self.trial.number
+
+    @property
+    def setting(self) -> Setting:
+        """Its name among those of all studies."""
+        return self.study, self.trial.number
 
 
 @dataclass(frozen=True)
 class Contest:
-    """The settings of one study that are measured again.
+    """The settings on one data set that are measured again: of one study, or of several against each other.
 
     Attributes:
-        record: the study as it stands.
-        points: the trials that take part, the search's front first.
-        front: the numbers of the search's front.
+        studies: the parts of a campaign on this data set, as they stand.
+        points: the settings that take part, the search's joint front first.
+        front: that front.
         names: the attacks' candidates, as the search found them.
         seeds: how many common seeds every kept point is to have.
+        undefended: by study, the one in whose name its undefended model is measured; see :func:`undefended_of`.
     """
 
-    record: StudyRecord
-    points: tuple[TrialRecord, ...]
-    front: frozenset[int]
+    studies: tuple[StudyRecord, ...]
+    points: tuple[Entrant, ...]
+    front: frozenset[Setting]
     names: tuple[Name, ...]
     seeds: int
+    undefended: Mapping[str, str]
 
     @classmethod
-    def of(cls, record: StudyRecord, seeds: int) -> Contest:
-        """Take the front and its likeliest neighbors.
+    def of(cls, studies: Sequence[StudyRecord], seeds: int) -> Contest:
+        """Take the front of all studies together and its likeliest neighbors.
+
+        Args:
+            studies: on one data set, with the same seeds; at least one trial ended ok.
+            seeds: how many common seeds every kept point is to have.
 
         Raises:
-            StudyError: when no trial has ended ok.
             UsageError: for fewer than 1 seed.
         """
         totals(seeds)
-        if not record.ok:
-            raise StudyError(
-                f"study {record.name!r} has nothing to confirm: none of its trials ended ok; "
-                f"'tune-vfl resume {record.name}' goes on with it"
-            )
-        on_front = pareto.front([t.outcome.objectives for t in record.ok])
-        names = names_of(t.outcome for t in record.ok)
-        chosen = candidates(_member(record, names), on_front, len(record.counted))
-        front = frozenset(t.number for t, on in zip(record.ok, on_front.tolist(), strict=True) if on)
-        return cls(record, tuple(record.ok[i] for i in chosen), front, tuple(names), seeds)
+        ok = [Entrant(record.name, trial) for record in studies for trial in record.ok]
+        on_front = pareto.front([e.trial.outcome.objectives for e in ok])
+        names = names_of(e.trial.outcome for e in ok)
+        several = all(len(record.cell.seeds) > 1 for record in studies)
+        chances = _member([e.trial for e in ok], names if several else [])
+        chosen = candidates(chances, on_front, sum(len(record.counted) for record in studies))
+        front = frozenset(e.setting for e, on in zip(ok, on_front.tolist(), strict=True) if on)
+        shared = undefended_of(studies)
+        return cls(tuple(studies), tuple(ok[i] for i in chosen), front, tuple(names), seeds, shared)
+
+    def study(self, name: str) -> StudyRecord:
+        """Return one of its studies."""
+        return next(s for s in self.studies if s.name == name)
+
+    @property
+    def dataset(self) -> str:
+        """The data set's name."""
+        return self.studies[0].cell.dataset.name
 
     @property
     def common(self) -> int:
@@ -69,46 +103,70 @@ class Contest:
         """How many seeds the most contested point gets."""
         return totals(self.seeds)[-1]
 
-    def plan(self, held: Mapping[Place, SeedRecord], failed: Collection[int] = ()) -> Plan:
+    @property
+    def measured_undefended(self) -> tuple[str, ...]:
+        """The studies in whose names undefended models are measured: those of the settings that take part."""
+        taking_part = {e.study for e in self.points}
+        return tuple(dict.fromkeys(self.undefended[s.name] for s in self.studies if s.name in taking_part))
+
+    def plan(self, held: Mapping[Place, SeedRecord], failed: Collection[Setting] = ()) -> Plan:
         """Say who has to run how often, from everything that is known so far.
 
         Args:
             held: the records that the ledger has; those of other trials are passed over.
-            failed: trials that could not be measured in this run.
+            failed: settings that could not be measured in this run.
         """
         seeds = range(FIRST_SEED, FIRST_SEED + self.most)
         utility = np.full((len(self.points), len(seeds)), np.nan)
         gains = np.full((len(self.names), *utility.shape), np.nan)
         lost = np.zeros(len(self.points), dtype=bool)
-        for i, trial in enumerate(self.points):
-            lost[i] = trial.number in failed
+        for i, entrant in enumerate(self.points):
+            lost[i] = entrant.setting in failed
             for s, seed in enumerate(seeds):
-                record = held.get((trial.number, seed))
+                record = held.get((*entrant.setting, seed))
                 if record is not None and record.outcome == "ok":
                     utility[i, s] = record.utility
-                    gains[:, i, s] = steady(record, trial.outcome, self.names)
+                    gains[:, i, s] = steady(record, entrant.trial.outcome, self.names)
                 lost[i] |= record is not None and record.outcome != "ok"
         return plan(utility, gains, self.seeds, lost)
 
-    def missing(self, now: Plan, held: Mapping[Place, SeedRecord], failed: Collection[int] = ()) -> list[Place]:
+    def missing(self, now: Plan, held: Mapping[Place, SeedRecord], failed: Collection[Setting] = ()) -> list[Place]:
         """Return what is to be run next: each setting with the seeds that it should have and has not."""
-        wanted = {t.number: int(n) for t, n in zip(self.points, now.wanted, strict=True)}
-        gone = {number for (number, _), record in held.items() if record.outcome != "ok"} | set(failed)
-        wanted = {UNDEFENDED: max(UNDEFENDED_SEEDS, self.most), **wanted}
+        gone = {(study, number) for (study, number, _), record in held.items() if record.outcome != "ok"} | set(failed)
+        wanted = {(name, UNDEFENDED): max(UNDEFENDED_SEEDS, self.most) for name in self.measured_undefended}
+        wanted |= {e.setting: int(n) for e, n in zip(self.points, now.wanted, strict=True)}
         return [
-            (number, seed)
-            for number, count in wanted.items()
-            if number not in gone
+            (*setting, seed)
+            for setting, count in wanted.items()
+            if setting not in gone
             for seed in range(FIRST_SEED, FIRST_SEED + count)
-            if (number, seed) not in held
+            if (*setting, seed) not in held
         ]
 
 
-def _member(record: StudyRecord, names: list[Name]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return each ok trial's chance to be on the front, by what the search measured."""
-    if len(record.cell.seeds) < 2 or not names:
+def contests_of(campaign: CampaignRecord, seeds: int) -> list[Contest]:
+    """Return a contest for each data set; none for one on which nothing ended ok.
+
+    Raises:
+        StudyError: when no trial of any study has ended ok.
+        UsageError: for fewer than 1 seed.
+    """
+    totals(seeds)
+    parts = [campaign.on(dataset).studies for dataset in campaign.datasets]
+    if not any(record.ok for record in campaign.studies):
+        what = "study" if campaign.lone else "campaign"
+        raise StudyError(
+            f"{what} {campaign.name!r} has nothing to confirm: none of its trials ended ok; "
+            f"'tune-vfl resume {campaign.name}' goes on with it"
+        )
+    return [Contest.of(studies, seeds) for studies in parts if any(record.ok for record in studies)]
+
+
+def _member(trials: Sequence[TrialRecord], names: Sequence[Name]) -> Floats:
+    """Return each trial's chance to be on the front, by what the search measured; without names by ranks alone."""
+    if not names:
         # One seed has no spread: the neighbors are those that only the front dominates.
-        ranks = pareto.ranks([t.outcome.objectives for t in record.ok])
+        ranks = pareto.ranks([t.outcome.objectives for t in trials])
         return np.asarray(np.where(ranks <= 1, 1.0 - 0.5 * ranks, 0.0), dtype=np.float64)
-    block = searched([t.outcome for t in record.ok], names)
+    block = searched([t.outcome for t in trials], names)
     return membership(dominance(differences(block.utility), leakage_differences(block.advantages)))

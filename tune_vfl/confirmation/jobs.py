@@ -8,35 +8,47 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.ledger.confirmations import UNDEFENDED, Place, SeedRecord
+from tune_vfl.ledger.confirmations import UNDEFENDED, SeedRecord
+from tune_vfl.ledger.joint import Setting
 from tune_vfl.search.packs import LANES, shortened
-from tune_vfl.search.searcher import undefended
+from tune_vfl.search.undefended import undefended
 from tune_vfl.spec.cell import Cell, References
+from tune_vfl.spec.study import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tune_vfl.ledger.records import StudyRecord
+
+Place = tuple[str, int, int]
+"""A study's name, a trial's number or :data:`UNDEFENDED`, and a seed."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Settings that are trained alike, each with the same seeds.
+    """Settings of a study that are trained alike, each with the same seeds.
 
     Attributes:
+        study: its name.
         cell: with its seeds, and the rows of a report.
         numbers: the trials.
         params: a mapping a trial, of the defense alone.
     """
 
+    study: str
     cell: Cell
     numbers: tuple[int, ...]
     params: tuple[Mapping[str, Any], ...]
 
     @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The trials, among those of all studies."""
+        return tuple((self.study, number) for number in self.numbers)
+
+    @property
     def alone(self) -> list[Job]:
         """One job a trial, for when they could not be evaluated together."""
-        return [Job(self.cell, (n,), (p,)) for n, p in zip(self.numbers, self.params, strict=True)]
+        return [Job(self.study, self.cell, (n,), (p,)) for n, p in zip(self.numbers, self.params, strict=True)]
 
 
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
@@ -50,37 +62,58 @@ def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
     return cell.model_copy(update={"rows": "report", "seeds": (), "threat": threat}), params
 
 
-def cut(record: StudyRecord, places: Sequence[Place], *, workers: int, stacks: bool) -> list[Job]:
+def undefended_of(studies: Sequence[StudyRecord]) -> dict[str, str]:
+    """Return, by study, the first of them that has the same undefended model: it is measured in that one's name.
+
+    It is the same where data set, model as it is built, training and attacks are.
+    """
+    first: dict[str, str] = {}
+    models = {record.name: cell_of(record, UNDEFENDED)[0].model_dump_json() for record in studies}
+    return {name: first.setdefault(model, name) for name, model in models.items()}
+
+
+def cut(
+    studies: Sequence[StudyRecord], places: Sequence[Place], *, workers: int, stacks: Callable[[Setting], bool]
+) -> list[Job]:
     """Cut what is to be run into jobs.
 
     Args:
-        record: the study.
-        places: trials and seeds.
+        studies: what the places are of.
+        places: studies, trials and seeds.
         workers: jobs that run at once; a job is made no larger than leaves one for each.
-        stacks: whether networks train in one pass.
+        stacks: says whether networks of a setting train in one pass; those that are trained alike all do, or none.
     """
-    seeds: dict[int, list[int]] = {}
-    for number, seed in places:
-        seeds.setdefault(number, []).append(seed)
-    alike: dict[tuple[str, tuple[int, ...]], list[tuple[int, Cell, dict[str, Any]]]] = {}
-    for number, asked in seeds.items():
-        cell, params = cell_of(record, number)
-        alike.setdefault((cell.model_dump_json(), tuple(asked)), []).append((number, cell, params))
-    most = min(_lanes(record), -(-len(places) // workers)) if stacks else 1
-    jobs = []
-    for (_, wanted), members in alike.items():
-        for part in _parts(wanted, most):
-            together = max(1, most // len(part))
-            for k in range(0, len(members), together):
-                numbers, cells, params = zip(*members[k : k + together], strict=True)
-                jobs.append(Job(cells[0].model_copy(update={"seeds": part}), numbers, params))
+    records = {record.name: record for record in studies}
+    seeds: dict[Setting, list[int]] = {}
+    for study, number, seed in places:
+        seeds.setdefault((study, number), []).append(seed)
+    alike: dict[tuple[str, str, tuple[int, ...]], list[tuple[int, Cell, dict[str, Any]]]] = {}
+    for (study, number), asked in seeds.items():
+        cell, params = cell_of(records[study], number)
+        alike.setdefault((study, cell.model_dump_json(), tuple(asked)), []).append((number, cell, params))
+    share = -(-len(places) // workers)
+    jobs: list[Job] = []
+    for (study, _, together), settings in alike.items():
+        most = min(_lanes(records[study]), share) if stacks((study, settings[0][0])) else 1
+        jobs += _jobs(study, together, settings, most)
     return jobs
+
+
+def _jobs(
+    study: str, asked: Sequence[int], settings: Sequence[tuple[int, Cell, dict[str, Any]]], most: int
+) -> Iterator[Job]:
+    """Yield jobs of at most ``most`` networks for settings that are trained alike with the same seeds."""
+    for seeds in _parts(asked, most):
+        together = max(1, most // len(seeds))
+        for k in range(0, len(settings), together):
+            numbers, cells, params = zip(*settings[k : k + together], strict=True)
+            yield Job(study, cells[0].model_copy(update={"seeds": seeds}), numbers, params)
 
 
 def _lanes(record: StudyRecord) -> int:
     """Return how many networks a job may hold: what a pass takes, and no more than ten minutes' worth."""
     seconds = [sum(t.outcome.seconds.values()) for t in record.ok]
-    return shortened(LANES, sum(seconds) / len(seconds) / len(record.cell.seeds))
+    return shortened(LANES, sum(seconds) / max(1, len(seconds)) / len(record.cell.seeds))
 
 
 def _parts(seeds: Sequence[int], most: int) -> list[tuple[int, ...]]:
@@ -92,43 +125,49 @@ def _parts(seeds: Sequence[int], most: int) -> list[tuple[int, ...]]:
 
 @dataclass
 class Floors:
-    """What attacks are compared with, by model and seed; it is the same for every setting of a model.
+    """What attacks are compared with, by untrained model and seed; it is the same for every setting of one.
 
     Attributes:
-        known: by model and seed, R_lower by attack.
+        known: by what is built and attacked, see :func:`_untrained`, and seed: R_lower by attack.
     """
 
     known: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
 
     @classmethod
-    def held(cls, record: StudyRecord, held: Mapping[Place, SeedRecord]) -> Floors:
+    def held(cls, studies: Sequence[StudyRecord], held: Mapping[Place, SeedRecord]) -> Floors:
         """Take what earlier runs have measured from their records."""
-        floors = cls()
-        models = {number: _model(cell_of(record, number)[0]) for number in {n for n, _ in held}}
-        for (number, seed), kept in held.items():
+        floors, records = cls(), {record.name: record for record in studies}
+        settings = {(study, number) for study, number, _ in held}
+        models = {(study, number): _untrained(cell_of(records[study], number)[0]) for study, number in settings}
+        for (study, number, seed), kept in held.items():
             if kept.outcome == "ok":
                 lower = {name: a.r_lower for name, a in kept.attacks.items() if a.r_lower is not None}
-                floors.known[models[number], seed] = lower
+                floors.known[models[study, number], seed] = lower
         return floors
 
     def owed(self, jobs: Sequence[Job]) -> list[Cell]:
         """Return what must be measured before these jobs: a cell a model, with the seeds that are not known."""
         seeds: dict[str, tuple[Cell, dict[int, None]]] = {}
         for job in jobs:
-            _, asked = seeds.setdefault(_model(job.cell), (job.cell, {}))
-            asked.update({s: None for s in job.cell.seeds if (_model(job.cell), s) not in self.known})
+            model = _untrained(job.cell)
+            _, asked = seeds.setdefault(model, (job.cell, {}))
+            asked.update({s: None for s in job.cell.seeds if (model, s) not in self.known})
         return [cell.model_copy(update={"seeds": tuple(sorted(asked))}) for cell, asked in seeds.values() if asked]
 
     def learn(self, cell: Cell, references: References) -> None:
         """Take what was measured for a cell."""
+        model = _untrained(cell)
         for i, seed in enumerate(cell.seeds):
-            self.known[_model(cell), seed] = {name: values[i] for name, values in references.r_lower.items()}
+            self.known[model, seed] = {name: values[i] for name, values in references.r_lower.items()}
 
     def of(self, cell: Cell) -> References:
         """Return what the attacks of a cell are compared with."""
-        by_seed = [self.known[_model(cell), seed] for seed in cell.seeds]
+        model = _untrained(cell)
+        by_seed = [self.known[model, seed] for seed in cell.seeds]
         return References(r_lower={name: [seen[name] for seen in by_seed] for name in by_seed[0]})
 
 
-def _model(cell: Cell) -> str:
-    return cell.model.model_dump_json()
+def _untrained(cell: Cell) -> str:
+    """Return everything of a cell that is there before the training: data, model as it is built, attacks, threat."""
+    later = {"training": Training(), "defense": "none", "fixed": {}, "trial_minutes": None, "seeds": ()}
+    return cell.model_copy(update=later).model_dump_json()

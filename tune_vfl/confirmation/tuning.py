@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tune_vfl.confirmation.jobs import cell_of
-from tune_vfl.ledger.confirmations import FIRST_SEED
+from tune_vfl.ledger.confirmations import FIRST_SEED, Confirmation
+from tune_vfl.ledger.joint import JointConfirmation
 from tune_vfl.statistics import clipped, leakage_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint
+    from tune_vfl.ledger.confirmations import ConfirmedPoint
+    from tune_vfl.ledger.joint import Setting
     from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import TunedAttack
+
+Answer = TypeVar("Answer", Confirmation, JointConfirmation)
 
 SEEDS = 5
 """How many trainings an attacker is tuned on; their mean decides."""
 
 
-def owed(numbers: Sequence[int], held: Mapping[int, TunedAttack], minutes: float) -> list[int]:
-    """Return the trials against which nobody was tuned for as long."""
-    return [n for n in numbers if n not in held or held[n].minutes < minutes]
+def owed(settings: Sequence[Setting], held: Mapping[Setting, TunedAttack], minutes: float) -> list[Setting]:
+    """Return the settings against which nobody was tuned for as long."""
+    return [s for s in settings if s not in held or held[s].minutes < minutes]
 
 
 def call_of(record: StudyRecord, number: int, minutes: float, work: tuple[Any, Any]) -> tuple[Any, ...]:
@@ -32,12 +36,12 @@ def call_of(record: StudyRecord, number: int, minutes: float, work: tuple[Any, A
     return trainable, cell.model_copy(update={"seeds": seeds}).model_dump_json(), dict(params), minutes, dict(options)
 
 
-def with_attackers(answer: Confirmation, found: Mapping[int, TunedAttack]) -> Confirmation:
+def with_attackers(answer: Answer, found: Mapping[Setting, TunedAttack]) -> Answer:
     """Return an answer with the attackers that were tuned against single settings.
 
     Who stays, the knee, and how much better the search looked are decided without them, as the search was.
     """
-    points = tuple(with_tuned(point, found.get(point.number)) for point in answer.points)
+    points = tuple(with_tuned(point, found.get((point.study, point.number))) for point in answer.points)
     return answer.model_copy(update={"points": points})
 
 

@@ -2,7 +2,8 @@
 
 The K attacks of a block are everything that an attacker may commit to: each attack's candidates are attacks of their
 own, because the choice among them is made by the statistics, on other seeds than those that are scored. So is the
-choice among several passive parties, each of which is an attacker with its own floor.
+choice among several passive parties, each of which is an attacker with its own floor. Where defenses did not meet the
+same attacks, :func:`tune_vfl.evaluation.certainty.stood_in` fills the places of the others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tune_vfl.evaluation import certainty
-from tune_vfl.evaluation.certainty import Name, advantages_of, one_of
+from tune_vfl.evaluation.certainty import Name, advantages_of, one_of, stood_in
 from tune_vfl.statistics import advantage, chosen_floor
 from tune_vfl.statistics.advantages import LEAST_HEADROOM
 
@@ -60,9 +61,12 @@ def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Bloc
 
     Which floor an attack has is chosen once for these seeds, by the means.
     """
-    utility = [[r.utility for r in records] for records in points]
-    gains = [[_fresh_gain(records, a, c) for records in points] for a, c in names]
-    return Block(np.asarray(utility, dtype=np.float64), np.asarray(gains, dtype=np.float64))
+    utility = np.asarray([[r.utility for r in records] for records in points], dtype=np.float64)
+    met = np.asarray([[a in records[0].attacks for records in points] for a, _ in names])
+    gains = np.full((*met.shape, utility.shape[-1]), np.nan)
+    for k, i in np.argwhere(met).tolist():
+        gains[k, i] = _fresh_gain(points[i], *names[k])
+    return Block(utility, stood_in(gains, met))
 
 
 def _fresh_gain(records: Sequence[SeedRecord], attack: str, candidate: str) -> Floats:
@@ -83,7 +87,9 @@ def steady(record: SeedRecord, outcome: Outcome, names: Sequence[Name]) -> list[
         names: from :func:`names_of`.
     """
     scores = outcome.attackers
-    return [_steady_gain(record, scores[a], a, c) for a, c in names]
+    met = np.asarray([[a in scores] for a, _ in names])
+    gains = [_steady_gain(record, scores[a], a, c) if a in scores else np.nan for a, c in names]
+    return stood_in(np.asarray(gains)[:, None, None], met).ravel().tolist()
 
 
 def _steady_gain(record: SeedRecord, score: AttackScore, attack: str, candidate: str) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from tune_vfl.data.looks import Written
 from tune_vfl.errors import DataError
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Named, Strict, Training
@@ -31,11 +32,13 @@ class Source:
         name: its name in the file.
         kind: ``number``; ``code``, a category as one ordinal number; ``category``, a category as 0/1 columns.
         width: how many columns it became; a number with missing values has a second one that marks them.
+        written: how it stands in the file; None where that was not looked at.
     """
 
     name: str
     kind: ColumnKind
     width: int
+    written: Written | None = None
 
 
 @dataclass(frozen=True, eq=False)

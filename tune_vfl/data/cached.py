@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tune_vfl.data.base import Columns, Dataset, Recipe, Source
+from tune_vfl.data.looks import Written
 from tune_vfl.errors import UnwritableError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.spec import Named, Training
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
+
+    from tune_vfl.data.base import ColumnKind
 
 _log = logging.getLogger(__name__)
 SCHEMA = "tune-vfl/prepared/1"
@@ -137,7 +140,7 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors[f"scaled/{k}"] = columns.scaled
     said = {
         "name": dataset.name,
-        "parties": [[c.party, list(c.names), [[s.name, s.kind, s.width] for s in c.sources]] for c in parties],
+        "parties": [[c.party, list(c.names), [_source_said(s) for s in c.sources]] for c in parties],
         "passive": len(dataset.passive),
         "class_names": list(dataset.class_names),
         "metric": dataset.metric,
@@ -153,9 +156,19 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return said, {name: t.contiguous() for name, t in tensors.items()}
 
 
+def _source_said(source: Source) -> list[Any]:
+    written = source.written
+    seen = None if written is None else [written.distinct, written.common, written.looks]
+    return [source.name, source.kind, source.width, seen]
+
+
+def _source(name: str, kind: ColumnKind, width: int, seen: Sequence[Any] | None) -> Source:
+    return Source(name, kind, width, None if seen is None else Written(*seen))
+
+
 def _dataset(said: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Dataset:
     parties = [
-        Columns(party, tensors[f"x/{k}"], tuple(names), tensors.get(f"scaled/{k}"), tuple(Source(*s) for s in sources))
+        Columns(party, tensors[f"x/{k}"], tuple(names), tensors.get(f"scaled/{k}"), tuple(_source(*s) for s in sources))
         for k, (party, names, sources) in enumerate(said["parties"])
     ]
     recipe = said["recipe"]

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from tune_vfl.data.partition import ACTIVE
-from tune_vfl.data.predictive_columns import THRESHOLD, file_columns, measure, scores_alone, values_of
+from tune_vfl.data.findings import ColumnFacts, Finding, findings
+from tune_vfl.data.partition import ACTIVE, shown
+from tune_vfl.data.predictive_columns import THRESHOLD, file_columns, measure, noise, scores_alone, values_of
 from tune_vfl.data.split import split
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tune_vfl.data.base import ColumnKind, Columns, Dataset
+    from tune_vfl.data.predictive_columns import Floats
 
 
 @dataclass(frozen=True)
@@ -25,26 +29,6 @@ class ClassFacts:
     share: float
     train: int
     test: int
-
-
-@dataclass(frozen=True)
-class ColumnFacts:
-    """A column of a party's file.
-
-    Attributes:
-        name: its name in the file.
-        kind: number, code (a category as one number) or category (as 0/1 columns).
-        width: how many columns it became.
-        missing: the share of rows without a value.
-        alone: how well it predicts the label by itself, see :func:`tune_vfl.data.predictive_columns.scores_alone`; None
-            where rows are too few.
-    """
-
-    name: str
-    kind: ColumnKind
-    width: int
-    missing: float
-    alone: float | None
 
 
 @dataclass(frozen=True)
@@ -75,6 +59,9 @@ class Facts:
         classes: in the order of their index.
         parties: the passive ones in order, then the label party where it has features.
         alone_measure: the name of the score in ``ColumnFacts.alone``.
+        findings: what is odd about columns, the worst first.
+        exclude: the columns to leave out, those that the spec leaves out already among them; empty where nothing new is
+            found, or the data set has no such option.
         notes: what was dropped, filled in or merged.
         warnings: what looks wrong.
     """
@@ -90,16 +77,19 @@ class Facts:
     classes: tuple[ClassFacts, ...]
     parties: tuple[PartyFacts, ...]
     alone_measure: str
+    findings: tuple[Finding, ...]
+    exclude: tuple[str, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
-def examine(dataset: Dataset, seed: int = 0) -> Facts:
+def examine(dataset: Dataset, seed: int = 0, excluded: Sequence[str] | None = None) -> Facts:
     """Count the rows, classes and columns of a data set, and find what looks wrong.
 
     Args:
         dataset: as loaded.
         seed: the seed of the split whose sizes are reported.
+        excluded: the columns that its spec leaves out already; None where the data set cannot leave out columns.
 
     Raises:
         DataError: when a class has too few rows to be split.
@@ -108,7 +98,10 @@ def examine(dataset: Dataset, seed: int = 0) -> Facts:
     parties = [_party(columns, "passive", dataset) for columns in dataset.passive]
     if dataset.active is not None:
         parties.append(_party(dataset.active, ACTIVE, dataset))
-    kind = measure(dataset.num_classes)
+    found = findings(
+        [(p.name, c) for p in parties for c in p.columns], dataset.num_classes, noise(dataset.y, dataset.num_classes)
+    )
+    suggested = dict.fromkeys(f.column for f in found if f.exclude)
     return Facts(
         name=dataset.name,
         rows=len(dataset.y),
@@ -120,9 +113,11 @@ def examine(dataset: Dataset, seed: int = 0) -> Facts:
         modality=dataset.modality,
         classes=_classes(dataset, cut.y_train, cut.y_test),
         parties=tuple(parties),
-        alone_measure=kind,
+        alone_measure=measure(dataset.num_classes),
+        findings=found,
+        exclude=(*excluded, *suggested) if excluded is not None and suggested else (),
         notes=dataset.notes,
-        warnings=tuple(f"{dataset.name}: {w}" for party in parties for w in _warnings(party, kind)),
+        warnings=tuple(f"{dataset.name}: {w}" for party in parties for w in _warnings(party, dataset.num_classes)),
     )
 
 
@@ -138,30 +133,41 @@ def _party(columns: Columns, role: str, dataset: Dataset) -> PartyFacts:
     if len(columns.shape) != 1 or not columns.x.is_floating_point():
         return PartyFacts(columns.party, role, columns.shape, ())
     scores = scores_alone(columns, dataset.y, dataset.num_classes)
-    facts = tuple(
-        ColumnFacts(
-            name=name,
-            kind=kind,
-            width=b - a,
-            missing=float(np.isnan(values_of(columns, name, kind, a, b)).mean()),
-            alone=score,
-        )
+    facts = [
+        _column(name, kind, b - a, values_of(columns, name, kind, a, b), score)
         for (name, kind, a, b), score in zip(file_columns(columns), scores, strict=True)
-    )
-    return PartyFacts(columns.party, role, columns.shape, facts)
-
-
-def _warnings(party: PartyFacts, kind: str) -> list[str]:
-    found = [
-        f"party {party.name!r}: column {c.name!r} predicts the label alone ({_NAMES[kind]} {c.alone:.3f} on rows not "
-        f"fitted to, above {THRESHOLD:g}): if it is made from the label, or known only after it, give it to no party"
-        for c in party.columns
-        if c.alone is not None and c.alone > THRESHOLD
     ]
-    constant = [c.name for c in party.columns if c.missing == 1.0]
-    if constant:
-        found.append(f"party {party.name!r}: no value in any row of {', '.join(map(repr, constant))}")
+    for k, source in enumerate(columns.sources):
+        if source.written is not None:
+            facts[k] = facts[k].seen_as(source.written)
+    return PartyFacts(columns.party, role, columns.shape, tuple(facts))
+
+
+def _column(name: str, kind: ColumnKind, width: int, values: Floats, score: float | None) -> ColumnFacts:
+    known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    missing = int(np.isnan(values).sum())
+    common = max(int(counts.max(initial=0)), missing) / len(values)
+    return ColumnFacts(name, kind, width, missing / len(values), score, len(known), common)
+
+
+def _warnings(party: PartyFacts, num_classes: int) -> list[str]:
+    tell = [c for c in party.columns if c.alone is not None and c.alone > THRESHOLD]
+    tell.sort(key=lambda c: -(c.alone or 0.0))
+    found = []
+    if tell:
+        name = _NAMES[measure(num_classes)]
+        scores = [f"{c.name!r} ({name} {c.alone:.3f})" for c in tell]
+        which = f"column {scores[0]} predicts" if len(tell) == 1 else f"{len(tell)} columns predict"
+        listed = "" if len(tell) == 1 else f": {shown(scores, _NAMED)}"
+        found.append(
+            f"party {party.name!r}: {which} the label alone on rows not fitted to, above {THRESHOLD:g}{listed}; leave "
+            "out what is made from the label, or known only after it"
+        )
+    empty = [c.name for c in party.columns if c.missing == 1.0]
+    if empty:
+        found.append(f"party {party.name!r}: no value in any row of {shown([repr(name) for name in empty])}")
     return found
 
 
+_NAMED = 3
 _NAMES = {"auc": "AUC", "balanced_accuracy": "balanced accuracy"}

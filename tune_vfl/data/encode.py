@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 
 from tune_vfl.data.base import ColumnKind, Columns, Source
+from tune_vfl.data.looks import Written, as_written
 from tune_vfl.data.options import ColumnList
 from tune_vfl.data.partition import ACTIVE, Partition
 from tune_vfl.errors import DataError
@@ -23,6 +24,34 @@ if TYPE_CHECKING:
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>", "?"})
 # A column of categories with a larger share of numbers than this gets a note: the texts in it are likely slips.
 _MOSTLY_NUMBERS = 0.5
+
+
+class Note(NamedTuple):
+    """What happened to one column: ``missing``, ``many`` or ``mixed`` values, and how many."""
+
+    what: Literal["missing", "many", "mixed"]
+    column: str
+    detail: str
+
+
+_SAID = {
+    "mixed": "no numbers among numbers, so that all values are categories",
+    "missing": "missing numbers, set to the training mean and marked",
+    "many": "many categories, of which the rarer ones share 'other'",
+}
+_NAMED = 3
+
+
+def grouped(notes: Sequence[Note]) -> list[str]:
+    """Return a sentence for each thing that happened to columns, with the first three and how many there are."""
+    told = []
+    for what, said in _SAID.items():
+        of = [note for note in notes if note.what == what]
+        names = ", ".join(f"{note.column!r} ({note.detail})" for note in of[:_NAMED])
+        more = f", ... and {len(of) - _NAMED} more" if len(of) > _NAMED else ""
+        if of:
+            told.append(f"{said}: {f'column {names}' if len(of) == 1 else f'{len(of)} columns: {names}{more}'}")
+    return told
 
 
 class Encoding(Strict):
@@ -51,13 +80,15 @@ class EncodedColumn:
         scaled: k flags: whether the column is standardized later.
         notes: what a reader of the results must know.
         kind: number, code or category.
+        written: how the column stands in the file.
     """
 
     x: np.ndarray[Any, np.dtype[np.float32]]
     names: tuple[str, ...]
     scaled: tuple[bool, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     kind: ColumnKind = "number"
+    written: Written | None = None
 
 
 def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encoding) -> EncodedColumn:
@@ -77,9 +108,15 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
     Raises:
         DataError: for a number that is infinite or does not fit into 32 bits, and text in a column declared numeric.
     """
+    missing = values.isin(list(MISSING)).to_numpy(dtype=bool)
+    return replace(_encoded(values, missing, name, where, encoding), written=as_written(values, missing, name))
+
+
+def _encoded(
+    values: pd.Series[Any], missing: np.ndarray[Any, Any], name: str, where: str, encoding: Encoding
+) -> EncodedColumn:
     import pandas as pd
 
-    missing = values.isin(list(MISSING)).to_numpy(dtype=bool)
     known = values[~missing]
     numbers = pd.to_numeric(known, errors="coerce").to_numpy(dtype=np.float64)
     numeric = ~np.isnan(numbers)
@@ -99,18 +136,16 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
     return _as("category", _one_hot(texts, missing, name, encoding.max_categories), notes)
 
 
-def _as(kind: ColumnKind, block: EncodedColumn, notes: tuple[str, ...]) -> EncodedColumn:
+def _as(kind: ColumnKind, block: EncodedColumn, notes: tuple[Note, ...]) -> EncodedColumn:
     return EncodedColumn(block.x, block.names, block.scaled, (*notes, *block.notes), kind)
 
 
-def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> tuple[str, ...]:
+def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> tuple[Note, ...]:
     if numeric.mean() <= _MOSTLY_NUMBERS:
         return ()
     first = known.iloc[int(np.argmin(numeric))]
     slips = int((~numeric).sum())
-    return (
-        f"column {name!r}: {slips} of {len(numeric)} values are no numbers (such as {first!r}): all are categories",
-    )
+    return (Note("mixed", name, f"{slips} of {len(numeric)}, such as {first!r}"),)
 
 
 def _numeric(
@@ -130,23 +165,19 @@ def _numeric(
     if not missing.any():
         return EncodedColumn(x[:, None], (name,), (True,))
     columns = np.stack([x, missing.astype(np.float32)], axis=1)
-    note = (
-        f"column {name!r}: missing in {int(missing.sum())} of {len(missing)} rows, set to the training mean and marked"
-    )
+    note = Note("missing", name, f"{int(missing.sum())} of {len(missing)} rows")
     return EncodedColumn(columns, (name, f"{name}=missing"), (True, False), (note,))
 
 
 def _one_hot(texts: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, most: int) -> EncodedColumn:
     labels = np.where(missing, "missing", texts).astype(object)
     categories, codes, counts = np.unique(labels[~missing].astype(str), return_inverse=True, return_counts=True)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     if len(categories) > most:
         # The most frequent categories stay; of equally frequent ones, the first in the alphabet.
         kept = np.lexsort((np.arange(len(categories)), -counts))[: most - 1]
         labels[~missing] = np.where(np.isin(codes, kept), labels[~missing], "other")
-        notes = (
-            f"column {name!r}: {len(categories)} values, of which the rarer ones than the first {most - 1} are 'other'",
-        )
+        notes = (Note("many", name, f"{len(categories)} values"),)
     found = np.unique(labels.astype(str))
     x = (labels[:, None] == found[None, :]).astype(np.float32)
     return EncodedColumn(x, tuple(f"{name}={value}" for value in found), (False,) * len(found), notes)
@@ -154,7 +185,7 @@ def _one_hot(texts: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: s
 
 def encode_party(
     frame: pd.DataFrame, party: str, columns: Sequence[str], where: str, encoding: Encoding
-) -> tuple[Columns, tuple[str, ...]]:
+) -> tuple[Columns, tuple[Note, ...]]:
     """Encode one party's columns of a text frame.
 
     Returns:
@@ -169,7 +200,7 @@ def encode_party(
         x=torch.from_numpy(np.concatenate([b.x for b in blocks], axis=1)),
         names=tuple(name for b in blocks for name in b.names),
         scaled=torch.tensor([s for b in blocks for s in b.scaled]),
-        sources=tuple(Source(c, b.kind, len(b.names)) for c, b in zip(columns, blocks, strict=True)),
+        sources=tuple(Source(c, b.kind, len(b.names), b.written) for c, b in zip(columns, blocks, strict=True)),
     )
     return held, tuple(note for b in blocks for note in b.notes)
 
@@ -185,7 +216,7 @@ def encode_parties(
     Raises:
         DataError: naming the file and the column.
     """
-    notes: list[str] = []
+    notes: list[Note] = []
 
     def party(name: str, columns: Sequence[str]) -> Columns:
         held, found = encode_party(frame, name, columns, where, encoding)
@@ -193,4 +224,5 @@ def encode_parties(
         return held
 
     passive = tuple(party(name, columns) for name, columns in partition.passive.items())
-    return passive, party(ACTIVE, partition.active) if partition.active else None, notes
+    active = party(ACTIVE, partition.active) if partition.active else None
+    return passive, active, grouped(notes)

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 from tune_vfl.data.base import DATASETS, Dataset, Loader
 from tune_vfl.data.cached import Stamps, keep, stamp, take, unchanged
+from tune_vfl.data.importance import by_importance
+from tune_vfl.data.options import ByImportance
 from tune_vfl.data.reading.files import recorded
 from tune_vfl.errors import SpecError
 from tune_vfl.machine.places import data_root
@@ -48,11 +50,18 @@ def load(named: Named, root: Path | None = None) -> Dataset:
 
 def _read(loader: Loader[Any], options: Strict, base: Path, key: str) -> tuple[Dataset, Stamps]:
     with recorded() as opened:
-        loaded = loader.load(options, base)
+        loaded = _shared_out(loader.load(options, base), options)
     stamps = {path: stamp(path) for path in opened}
     if loader.kept and stamps:
         keep(key, loaded, stamps)
     return loaded, stamps
+
+
+def _shared_out(dataset: Dataset, options: Strict) -> Dataset:
+    asked = getattr(options, "split", None)
+    if not isinstance(asked, ByImportance):
+        return dataset
+    return by_importance(dataset, asked.importance, getattr(options, "passive_parties", 1))
 
 
 def written_out(named: Named, root: Path | None = None) -> Named:
@@ -65,6 +74,15 @@ def written_out(named: Named, root: Path | None = None) -> Named:
     loader, options = _checked(named)
     full = loader.located(options, root or data_root()).model_dump(mode="json", exclude_none=True)
     return Named(name=named.name, **full)
+
+
+def excluded(named: Named) -> tuple[str, ...] | None:
+    """Return the columns that a data set's options leave out; None where it has no option to leave out columns.
+
+    Raises:
+        SpecError: listing every problem with the options.
+    """
+    return getattr(_checked(named)[1], "exclude", None)
 
 
 def _checked(named: Named) -> tuple[Loader[Any], Strict]:

@@ -20,17 +20,52 @@ ColumnList = Listed[Column]
 MetricChoice = Literal["auto", "accuracy", "balanced_accuracy", "f1", "auc", "top5"]
 
 
+class ByImportance(Strict):
+    """The passive side holds a share of what the columns tell of the label, not of their number."""
+
+    importance: float = Field(gt=0, lt=1, description="the passive side's share of the importance of all columns")
+
+
+def _split(value: Any) -> float | ByImportance:
+    try:
+        if isinstance(value, ByImportance):
+            return value
+        if isinstance(value, dict) and set(value) == {"importance"}:
+            return ByImportance(importance=value["importance"])
+        if not isinstance(value, bool) and 0 < float(value) <= 1:
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        "expected a share of the columns, greater than 0 and less than or equal to 1, or {importance: SHARE}, a share "
+        "of their importance between 0 and 1"
+    )
+
+
+SplitChoice = Annotated[float | ByImportance, BeforeValidator(_split)]
+
+
+def share_in_order(split: float | ByImportance) -> float:
+    """Return the share of the columns to cut off in file order: all, where importance shares them out afterwards."""
+    return 1.0 if isinstance(split, ByImportance) else split
+
+
 class PartyOptions(Strict):
     """Options of every data set whose columns are shared out in file order.
 
     ``split`` divides columns between the parties. It has nothing to do with training and test rows, or with the mode.
     """
 
-    split: float = Field(
-        0.5, gt=0, le=1, description="share of the columns, in file order, that the passive side holds"
+    split: SplitChoice = Field(
+        0.5, description="share of the columns, in file order, that the passive side holds; or {importance: share}"
     )
     passive_parties: int = Field(1, ge=1, description="number of passive parties that divide that share")
     metric: MetricChoice = Field("auto", description="utility metric; auto: AUC, accuracy, top-5 above 50 classes")
+
+    @property
+    def share(self) -> float:
+        """The share of the columns that is cut off in file order, in (0, 1]."""
+        return share_in_order(self.split)
 
 
 def choose_metric(asked: MetricChoice, num_classes: int) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.base import Columns
-from tune_vfl.errors import DataError
+from tune_vfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,6 +127,37 @@ def check_listed(
             raise DataError(f"{where}: the header has no column {column!r} of party {party!r}; it has: {shown(header)}")
         if column in columns[:place]:
             raise DataError(f"{where}: party {party!r} lists column {column!r} twice; list it once")
+
+
+def check_excluded(exclude: Sequence[str], header: Sequence[str], reserved: Mapping[str, str], where: str) -> None:
+    """Check the columns that no party is to have.
+
+    Raises:
+        DataError: for a column that is not in the header, or is no feature anyway.
+    """
+    for column in exclude:
+        if column in reserved:
+            raise DataError(
+                f"{where}: exclude lists {column!r}, which is {reserved[column]} and no feature; take it off the list"
+            )
+        if column not in header:
+            near = did_you_mean(column, header) or f" It has: {shown(header)}"
+            raise DataError(f"{where}: exclude lists {column!r}, which is not in the header.{near}")
+
+
+def without(columns: Sequence[str], exclude: Sequence[str], party: str, where: str) -> tuple[str, ...]:
+    """Return a party's columns but the excluded ones.
+
+    Raises:
+        DataError: when a passive party had columns and has none left.
+    """
+    left = tuple(c for c in columns if c not in exclude)
+    if columns and not left and party != ACTIVE:
+        raise DataError(
+            f"{where}: exclude leaves party {party!r} without columns; take one of {shown(columns)} off exclude, or "
+            "leave the party out"
+        )
+    return left
 
 
 def shown(names: Sequence[str], most: int = 20) -> str:

@@ -29,6 +29,26 @@ def measure(num_classes: int) -> str:
     return "auc" if num_classes == 2 else "balanced_accuracy"
 
 
+def chance(num_classes: int) -> float:
+    """Return the score of a column that tells nothing: an AUC of 1/2 for two classes, else 1/K."""
+    return 0.5 if num_classes == 2 else 1 / num_classes
+
+
+def noise(y: torch.Tensor, num_classes: int) -> float:
+    """Return the standard error of the score of a column that tells nothing, as :func:`scores_alone` scores it.
+
+    Args:
+        y: ``(N,)`` int64 labels.
+        num_classes: K.
+    """
+    counts = np.bincount(y.numpy(), minlength=num_classes) * min(1.0, MOST_ROWS / len(y)) / 2
+    judged = counts[counts >= LEAST_ROWS]
+    if num_classes == 2:
+        return float(np.sqrt((counts.sum() + 1) / (12 * counts.prod()))) if counts.all() else 0.5
+    p = 1 / num_classes
+    return float(np.sqrt((p * (1 - p) / judged).sum()) / max(len(judged), 1))
+
+
 def scores_alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: int = 0) -> list[float | None]:
     """Score every column of a party's file as a predictor of the label.
 

@@ -49,6 +49,15 @@ def split(dataset: Dataset, seed: int, rows: RowsUsed = "all") -> Split:
     )
 
 
+def training_rows(dataset: Dataset, seed: int, rows: RowsUsed = "all") -> Tensor:
+    """Return the rows ``(n,)`` that :func:`split` trains on, in rising order.
+
+    Raises:
+        DataError: as :func:`split`.
+    """
+    return _parts(dataset, seed, rows)[0]
+
+
 def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
     """Return rows, listed in rising order; consecutive rows are a view and not copied."""
     first, last = int(rows[0]), int(rows[-1])

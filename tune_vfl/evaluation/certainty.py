@@ -15,7 +15,7 @@ from tune_vfl.statistics.leakage import Bounds, clipped, leakage_bounds, means_o
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from tune_vfl.statistics.arrays import Floats
+    from tune_vfl.statistics.arrays import Bools, Floats
 
 T = TypeVar("T")
 
@@ -23,6 +23,9 @@ Name = tuple[str, str]
 """An attack, by one of several passive parties where there are several, and one of its candidates."""
 
 Interval = tuple[float, float]
+
+NOT_MET = 2.0
+"""How far an attack that a setting did not meet is put below one that it met: below all that its noise could reach."""
 
 
 class Certainty(NamedTuple):
@@ -78,11 +81,35 @@ def names_of(outcomes: Iterable[Outcome]) -> list[Name]:
 
 
 def advantages_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Floats:
-    """Return signed advantages ``(K, N, S)`` of ok outcomes, by :func:`names_of`."""
+    """Return signed advantages ``(K, N, S)`` of ok outcomes, by :func:`names_of`.
+
+    Settings of several defenses need not have met the same attacks, see :func:`stood_in`.
+    """
     by_name = [o.attackers for o in outcomes]
-    if not by_name:
+    if not by_name or not names:
         return np.empty((len(names), 0))
-    return np.asarray([_gains([scores[a] for scores in by_name], c) for a, c in names], dtype=np.float64)
+    met = np.asarray([[a in scores for scores in by_name] for a, _ in names])
+    gains = np.full((*met.shape, len(_values(outcomes[0]))), np.nan)
+    for k, (a, c) in enumerate(names):
+        if scores := [met_by[a] for met_by in by_name if a in met_by]:
+            gains[k, met[k]] = _gains(scores, c)
+    return stood_in(gains, met)
+
+
+def stood_in(gains: Floats, met: Bools) -> Floats:
+    """Fill the places of attacks that settings did not meet, so that settings of several defenses make one block.
+
+    The first attack that a setting met stands there, lower by :data:`NOT_MET`: with its spread, and never the worst,
+    nor a contender for that. A setting's leakage and its bounds stay those of the attacks that it met.
+
+    Args:
+        gains: ``(K, N, S)``; what stands where an attack was not met is passed over.
+        met: ``(K, N)``, at least one attack of each setting.
+    """
+    if met.all():
+        return gains
+    others = gains[met.argmax(0), np.arange(gains.shape[1])] - NOT_MET
+    return np.where(met[..., None], gains, others)
 
 
 def one_of(candidates: Mapping[str, T], name: str) -> T:
@@ -90,19 +117,22 @@ def one_of(candidates: Mapping[str, T], name: str) -> T:
     return candidates[name] if name in candidates else next(iter(candidates.values()))
 
 
-def certainties(outcomes: Sequence[Outcome], undefended: Outcome | None = None) -> list[Certainty]:
+def certainties(
+    outcomes: Sequence[Outcome], undefended: Outcome | None = None, gains: Floats | None = None
+) -> list[Certainty]:
     """Return how sure each of a study's settings is; what is usual for seeds is learned from all of them.
 
     Args:
         outcomes: ok ones, with the same seeds and attacks, without the undefended model.
         undefended: that model with these seeds and more; None where it is not known.
+        gains: what :func:`advantages_of` says of all their attacks, where it was asked already.
     """
     if not outcomes:
         return []
     if len(_values(outcomes[0])) < 2:
         return [Certainty(None, None, None, o.leakage or 0.0, False, _amplified(o)) for o in outcomes]
     names = names_of(outcomes)
-    gains = advantages_of(outcomes, names)
+    gains = advantages_of(outcomes, names) if gains is None else gains
     utility = utility_levels([_values(o) for o in outcomes], [] if undefended is None else _values(undefended))
     low, high = (clipped(end) for end in utility.interval(rows=[_rows(o) for o in outcomes]))
     utilities = list(zip(low.tolist(), high.tolist(), strict=True))

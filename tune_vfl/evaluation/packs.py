@@ -72,6 +72,14 @@ def evaluate_task(
     return [outcomes[i] for i in range(len(params))]
 
 
+def outcome_of(task: Task, table: Table) -> Outcome:
+    """Return a trial's outcome from what was measured on its members, a row for each seed of the task's cell.
+
+    What attacks are compared with is measured here.
+    """
+    return _Bench(task, None, "cpu")._outcome(table)
+
+
 @dataclass(frozen=True, eq=False)
 class _Bench:
     """What trials are evaluated with that differ in the settings of the defense alone."""

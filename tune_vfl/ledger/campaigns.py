@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.records import StudyRecord
+
+if TYPE_CHECKING:
+    from tune_vfl.ledger.joint import JointConfirmation
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,40 @@ class Left:
     attack: str | None
     problems: tuple[str, ...]
 
+    def __str__(self) -> str:
+        what = self.study if self.attack is None else f"attack {self.attack} in {self.study}"
+        return f"{what}: {'; '.join(self.problems)}"
+
+
+@dataclass(frozen=True)
+class PlannedCampaign:
+    """What a spec asks for, ready to be run; a lone study is a campaign of one part that has its name.
+
+    Attributes:
+        name: of the campaign.
+        spec: as the user gave it, settings laid over it.
+        studies: the parts that can be run, in the order of the spec, each with its share of the trials.
+        skipped: what cannot be, and why.
+        trials: how many finished trials all parts are to have together.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    studies: tuple[PlannedStudy, ...]
+    skipped: tuple[Left, ...] = ()
+    trials: int = 0
+
+    @classmethod
+    def of(cls, study: PlannedStudy) -> PlannedCampaign:
+        """Return a lone study as a campaign."""
+        spec = study.spec.model_dump(mode="json", exclude_unset=True)
+        return cls(study.name, spec, (study,), trials=study.spec.budget.trials)
+
+    @property
+    def lone(self) -> bool:
+        """Whether it is one study under its own name, of no campaign or run alone."""
+        return len(self.studies) == 1 and self.studies[0].name == self.name
+
 
 @dataclass(frozen=True)
 class CampaignRecord:
@@ -35,6 +74,7 @@ class CampaignRecord:
         skipped: what its spec asks for and cannot be.
         retired: why no more trials go to a study, by its name.
         costs: the training's CPU over the undefended one's, by study; those that were measured.
+        confirmation: what its last confirmation found of all studies together; None without one.
     """
 
     name: str
@@ -45,6 +85,7 @@ class CampaignRecord:
     skipped: tuple[Left, ...] = ()
     retired: Mapping[str, str] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
+    confirmation: JointConfirmation | None = None
 
     @classmethod
     def of(cls, study: StudyRecord) -> CampaignRecord:

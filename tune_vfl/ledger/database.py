@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.lease import Clock, Lease, holders
-from tune_vfl.ledger.schema import bring_up, refuse_newer
+from tune_vfl.ledger.schema import bring_up, campaign_of, refuse_newer
 from tune_vfl.ledger.trouble import LedgerTroubleError, speak_plainly, trouble_of, with_patience
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ class LedgerStorage(ABC):
 
     @contextmanager
     def lease(self, study: str, *, take_over: bool = False, room: str = "") -> Iterator[Lease]:
-        """Hold the right to write a study for the block; see :meth:`Lease.hold`.
+        """Hold the right to write a study or a campaign for the block; see :meth:`Lease.hold`.
+
+        A campaign has one lease, which is also that of each of its parts.
 
         Raises:
             StudyError: when another process holds it, or a later program has changed the ledger's tables.
@@ -111,6 +113,7 @@ class LedgerStorage(ABC):
         with self._in_words(), self._making(), self.for_leases().begin() as connection:
             refuse_newer(connection, self.shown)
             bring_up(connection)
+            study = campaign_of(connection, study) or study
         with Lease.hold(study, self, take_over=take_over, room=room) as held:
             yield held
 

@@ -22,11 +22,12 @@ from tune_vfl.ledger.writing import TrialWriter
 from tune_vfl.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
+    from tune_vfl.ledger.campaigns import PlannedCampaign
     from tune_vfl.ledger.database import LedgerStorage
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
@@ -84,6 +85,26 @@ class Ledger(HeldStudy):
         return cls(place, storage, *opening.create_or_open(storage, study.as_held()), lease)
 
     @classmethod
+    def of_campaign(cls, campaign: PlannedCampaign, place: LedgerStorage, lease: Lease) -> list[Ledger]:
+        """Open all studies of a campaign, or make them; a lone study is one of one part.
+
+        Args:
+            campaign: what they are of.
+            place: the database.
+            lease: the campaign's.
+
+        Raises:
+            StudyError: when a name is taken by something else; nothing is written then.
+            UnreachableError: when the database does not answer.
+        """
+        storage = place.open(lease)
+        opening.refuse_others(storage, campaign.studies)
+        if not campaign.lone:
+            opening.keep_campaign(storage, campaign)
+        opened = [opening.create_or_open(storage, study.as_held()) for study in campaign.studies]
+        return [cls(place, storage, study_id, study, lease) for study_id, study in opened]
+
+    @classmethod
     def open(cls, name: str, storage: str | None = None, lease: Lease | None = None) -> Ledger:
         """Open a study that exists.
 
@@ -98,6 +119,16 @@ class Ledger(HeldStudy):
         place = storage_at(storage)
         opened = place.open(lease)
         return cls(place, opened, *opening.find(opened, name), lease)
+
+    @classmethod
+    def open_all(cls, names: Iterable[str], place: LedgerStorage, lease: Lease) -> dict[str, Ledger]:
+        """Open studies that exist, to write them with one lease: the parts of a campaign, or a lone study.
+
+        Raises:
+            StudyError: when there is none of a name.
+        """
+        opened = place.open(lease)
+        return {name: cls(place, opened, *opening.find(opened, name), lease) for name in names}
 
     def close(self) -> None:
         """End this session: what it has left running counts as lost from now on."""

@@ -31,6 +31,7 @@ class PlannedStudy:
         space: what is searched.
         measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`; today's unless the ledger says otherwise.
         data: the fingerprint of the data as they were when it was planned; empty where nobody took it.
+        campaign: the campaign that it is a part of; empty for a lone study.
     """
 
     spec: StudySpec
@@ -38,6 +39,7 @@ class PlannedStudy:
     space: Space
     measure: int = MEASURE
     data: str = ""
+    campaign: str = ""
 
     @property
     def name(self) -> str:
@@ -67,6 +69,7 @@ class PlannedStudy:
             "space": self.space.model_dump(mode="json", by_alias=True, exclude_none=True),
             "measure": self.measure,
             "data": self.data,
+            "campaign": self.campaign,
         }
 
     @classmethod
@@ -78,6 +81,7 @@ class PlannedStudy:
             space=Space.model_validate(dumped["space"]),
             measure=int(dumped.get("measure", FIRST)),
             data=str(dumped.get("data", "")),
+            campaign=str(dumped.get("campaign", "")),
         )
 
     def as_held(self) -> PlannedStudy:
@@ -87,10 +91,11 @@ class PlannedStudy:
     def difference(self, other: PlannedStudy) -> list[str]:
         """Return ``field: mine -> other's`` for everything that makes the other another study.
 
-        One that asks for more trials is the same study, and other data make another one.
+        One that asks for more trials is the same study, and other data make another one. How many a part of a campaign
+        has is the campaign's affair.
         """
         mine, theirs = _flat(self._identity()), _flat(other._identity())
-        if other.spec.budget.trials > self.spec.budget.trials:
+        if other.campaign or other.spec.budget.trials > self.spec.budget.trials:
             del theirs["budget.trials"], mine["budget.trials"]
         fields = sorted({*mine, *theirs})
         different = [f for f in fields if mine.get(f) != theirs.get(f)]

@@ -13,7 +13,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.ledger import opening
+from tune_vfl.ledger.campaigns import CampaignRecord, Left
 from tune_vfl.ledger.held import HeldStudy
+from tune_vfl.ledger.joint import joint_answer_in, keep_joint_answer
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import is_finished
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from tune_vfl.ledger.database import LedgerStorage
+    from tune_vfl.ledger.joint import JointConfirmation
+    from tune_vfl.ledger.lease import Lease
 
 OPTUNA_TABLES = "v3.2.0.a"
 """The version of Optuna's tables that is read here."""
@@ -73,6 +77,74 @@ def open_to_read(name: str, storage: str | None = None) -> HeldStudy:
     return ledger
 
 
+def open_campaign(name: str, storage: str | None = None) -> HeldCampaign | None:
+    """Open a campaign; None where there is none of this name.
+
+    Args:
+        name: its name.
+        storage: the ledger's database; None is the one that the environment names.
+
+    Raises:
+        UnreachableError: when the database does not answer.
+    """
+    place = storage_at(storage)
+    found = patiently(lambda: _find(place, name)) if place.exists() else None
+    if found is None or _read_attrs(place, found).get("schema") != opening.CAMPAIGN_SCHEMA:
+        return None
+    return HeldCampaign(place, found, name)
+
+
+class HeldCampaign:
+    """One campaign of a ledger, read anew whenever it is asked.
+
+    Args:
+        place: the ledger.
+        campaign_id: the campaign's there.
+        name: the campaign's.
+    """
+
+    def __init__(self, place: LedgerStorage, campaign_id: int, name: str) -> None:
+        self.name, self.place, self._id = name, place, campaign_id
+        self._parts: dict[str, HeldStudy] = {}
+
+    def keep_confirmation(self, answer: JointConfirmation, lease: Lease) -> None:
+        """Keep the answer of a confirmation that has come to its end, with the campaign's lease."""
+        opened = self.place.open(lease)
+        keep_joint_answer(opened, self._id, answer)
+        opened.remove_session()
+
+    def parts(self) -> list[HeldStudy]:
+        """Return its studies, in the order of its spec."""
+        for name in self._attrs()["parts"]:
+            if name not in self._parts:
+                self._parts[name] = open_to_read(name, self.place.url)
+        return list(self._parts.values())
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The spec as the user gave it at last."""
+        spec: dict[str, Any] = self._attrs()["spec"]
+        return spec
+
+    def record(self) -> CampaignRecord:
+        """Return the campaign as it stands."""
+        attrs, studies = self._attrs(), tuple(part.record() for part in self.parts())
+        return CampaignRecord(
+            name=self.name,
+            studies=studies,
+            trials=int(attrs["trials"]),
+            constraints=attrs["spec"].get("constraints") or {},
+            confidence=float(attrs["spec"].get("confidence", studies[0].spec.confidence)),
+            skipped=tuple(Left(s["study"], s["attack"], tuple(s["problems"])) for s in attrs["skipped"]),
+            retired=attrs.get("retired", {}),
+            costs=attrs.get("costs", {}),
+            confirmation=joint_answer_in(attrs),
+        )
+
+    def _attrs(self) -> dict[str, Any]:
+        return patiently(lambda: _read_attrs(self.place, self._id))
+
+
 class State(Enum):
     """How far a trial is, by Optuna's names."""
 
@@ -116,14 +188,7 @@ class ReadStudy(HeldStudy):
         return sorted(self._trials.values(), key=lambda t: t.number)
 
     def _attrs(self) -> dict[str, Any]:
-        return patiently(self._read_attrs)
-
-    def _read_attrs(self) -> dict[str, Any]:
-        from sqlalchemy import text
-
-        with self._place.reading() as connection:
-            rows = connection.execute(text(_STUDY_ATTRS), {"study": self._study_id})
-            return {key: json.loads(value) for key, value in rows}
+        return patiently(lambda: _read_attrs(self._place, self._study_id))
 
     def _catch_up(self) -> None:
         """Read the trials after the last one before which all have ended, and everything of them."""
@@ -151,6 +216,14 @@ def _find(place: LedgerStorage, name: str) -> int | None:
             return None
         found = connection.execute(text(_STUDY), {"name": name}).scalar_one_or_none()
         return None if found is None else int(found)
+
+
+def _read_attrs(place: LedgerStorage, study_id: int) -> dict[str, Any]:
+    from sqlalchemy import text
+
+    with place.reading() as connection:
+        rows = connection.execute(text(_STUDY_ATTRS), {"study": study_id})
+        return {key: json.loads(value) for key, value in rows}
 
 
 def _trials(connection: Connection, study_id: int, after: int) -> dict[int, ReadTrial]:

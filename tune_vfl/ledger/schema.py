@@ -1,11 +1,13 @@
 """The version of a ledger's tables: an older program refuses a newer ledger, a newer program brings an older one up.
 
 Version 1 is what there was before ledgers knew theirs: Optuna's tables alone. Version 2 has the leases
-(:mod:`tune_vfl.ledger.lease`) and the row that says so. Reading changes nothing; whoever runs a study adds what lacks.
+(:mod:`tune_vfl.ledger.lease`) and the row that says so. Version 3 has campaigns, whose lease is that of their parts: an
+older program would take a part's own. Reading changes nothing; whoever runs a study adds what lacks.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError
@@ -15,9 +17,13 @@ from tune_vfl.machine.version import VERSION
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-SCHEMA = 2
+SCHEMA = 3
 """The version that this program writes."""
 
+_CAMPAIGN = """
+SELECT a.value_json FROM study_user_attributes a JOIN studies s ON s.study_id = a.study_id
+WHERE s.study_name = :study AND a.key = 'campaign'
+"""
 _TABLE = "CREATE TABLE IF NOT EXISTS tune_vfl_ledger (version INTEGER NOT NULL, program TEXT NOT NULL)"
 
 
@@ -48,6 +54,16 @@ def bring_up(connection: Connection) -> None:
         connection.execute(text("INSERT INTO tune_vfl_ledger VALUES (:version, :program)"), values)
     elif row[0] < SCHEMA:
         connection.execute(text("UPDATE tune_vfl_ledger SET version = :version, program = :program"), values)
+
+
+def campaign_of(connection: Connection, study: str) -> str:
+    """Return the campaign that a study is a part of; empty for a lone one, and for one that is not there."""
+    import sqlalchemy
+
+    if "study_user_attributes" not in sqlalchemy.inspect(connection).get_table_names():
+        return ""
+    found = connection.execute(sqlalchemy.text(_CAMPAIGN), {"study": study}).scalar_one_or_none()
+    return "" if found is None else str(json.loads(found))
 
 
 def _held(connection: Connection) -> tuple[int, str]:

@@ -9,6 +9,7 @@ from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -44,10 +45,10 @@ def standing(record: StudyRecord) -> Standing:
 
 
 class Growth:
-    """How the hypervolume of a study grows, kept up while the study does.
+    """How the hypervolume grows, of a study or of several on one data set, kept up while they do.
 
     Args:
-        reference: the study's reference point.
+        reference: their reference point.
     """
 
     def __init__(self, reference: tuple[float, float]) -> None:
@@ -56,23 +57,24 @@ class Growth:
 
     def _begin_anew(self) -> None:
         self._front = pareto.GrowingFront(self.reference)
-        self._followed: list[int] = []
+        self._followed: list[tuple[datetime, int]] = []
         self._areas: list[float] = []
 
     def follow(self, counted: Sequence[TrialRecord]) -> list[float]:
         """Return the hypervolume after each trial; only those are computed that were not there before.
 
         Args:
-            counted: all of the study's trials that count, see :func:`in_order`.
+            counted: all trials that count, see :func:`in_order`.
         """
-        numbers = [trial.number for trial in counted]
-        if numbers[: len(self._followed)] != self._followed:  # clocks were set: the order has changed
+        # Trials of several studies have equal numbers, but did not finish at one moment.
+        told = [(trial.finished, trial.number) for trial in counted]
+        if told[: len(self._followed)] != self._followed:  # clocks were set: the order has changed
             self._begin_anew()
         for trial in counted[len(self._followed) :]:
             if trial.outcome.outcome == "ok":
                 self._front.add(*trial.outcome.objectives)
             self._areas.append(self._front.area)
-        self._followed = numbers
+        self._followed = told
         return list(self._areas)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SelectionError
+from tune_vfl.ledger.exporting import exported
 from tune_vfl.ledger.reading import open_to_read
 from tune_vfl.ledger.selecting import front_of
 from tune_vfl.ledger.selecting import select as select_point
@@ -16,7 +17,6 @@ from tune_vfl.ledger.trust import NONE, Trust, trust_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.config import Measured
     from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.held import HeldStudy
     from tune_vfl.ledger.ledger import Ledger
@@ -39,6 +39,7 @@ class Study:
 
     def __init__(self, name: str, storage: str | None = None, *, stopped: bool = False) -> None:
         self.name = name
+        self.storage = storage
         self.stopped = stopped
         self._ledger: HeldStudy = open_to_read(name, storage)
 
@@ -47,11 +48,24 @@ class Study:
         """Return the study of a ledger that is open already, and that somebody else closes."""
         study = cls.__new__(cls)
         study.name, study.stopped, study._ledger = ledger.study.name, stopped, ledger
+        study.storage = ledger.place.url
+        return study
+
+    @classmethod
+    def reading(cls, held: HeldStudy) -> Study:
+        """Return the study that was opened already, to be read."""
+        study = cls.__new__(cls)
+        study.name, study.stopped, study._ledger = held.study.name, False, held
         return study
 
     def record(self) -> StudyRecord:
         """Return the study as it stands in the ledger."""
         return self._ledger.record()
+
+    @property
+    def campaign(self) -> str:
+        """The campaign that it is a part of; empty for a lone study."""
+        return self._ledger.study.campaign
 
     def overdue(self) -> list[int]:
         """Return the numbers of running trials that take longer than the study allows them."""
@@ -143,35 +157,13 @@ class Study:
             SelectionError: when no point can be chosen.
             UnwritableError: when the file cannot be written.
         """
-        from tune_vfl.config import export_config, save_config
+        from tune_vfl.config import save_config
 
         record = self.record()
-        trial = select_point(record, select)
-        cell, params = self._ledger.cell.with_params(trial.params)
-        config = export_config(
-            cell,
-            study=self.name,
-            trial=trial.number,
-            select=select,
-            params=params,
-            measured=self._measured(trial, record.confirmed.get(trial.number)),
-        )
+        config = exported(record, select_point(record, select), select)
         if path is not None:
             save_config(config, Path(path))
         return config
-
-    def _measured(self, trial: TrialRecord, again: ConfirmedPoint | None) -> Measured:
-        """Return a trial's numbers for an export: those of the confirmation where there is one."""
-        from tune_vfl.config import Again, Measured
-
-        metric = trial.outcome.utility.metric if trial.outcome.utility else self._ledger.cell.metric
-        point = self._point(trial, {})
-        numbers = {k: point[k] for k in ("utility", "utility_std", "leakage", "leakage_std", "attacks")}
-        if again is None:
-            return Measured(metric=metric, **numbers)
-        numbers |= {"utility": again.utility, "leakage": again.leakage}
-        kept = again.model_dump(include=set(Again.model_fields))
-        return Measured(metric=metric, **numbers, confirmed=Again(**kept))
 
     def _point(
         self,

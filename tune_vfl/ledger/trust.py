@@ -72,6 +72,15 @@ def trust_of(record: StudyRecord) -> Trust:
     return Trust(trials, baseline, alone, tuple(_checks(record, baseline, alone)))
 
 
+def checks_of(record: StudyRecord) -> tuple[Check, ...]:
+    """Return the checks of :func:`trust_of` alone, which do not look at the settings; none of a study of measure 1."""
+    if record.measure == 1:
+        return ()
+    undefended = record.baseline if record.baseline is not None and record.baseline.outcome == "ok" else None
+    baseline = certainties([undefended])[0] if undefended else None
+    return tuple(_checks(record, baseline, alone_of(record)))
+
+
 def alone_of(record: StudyRecord) -> Alone | None:
     """Return what the label party reaches without the federation; None where it was not measured."""
     own, baseline = np.asarray(record.alone), record.baseline

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tune_vfl.metrics.correlation import distance_correlation
+    from tune_vfl.metrics.correlation import class_distance_correlation, distance_correlation
     from tune_vfl.metrics.leakage import advantage, leak_auc, majority_share
     from tune_vfl.metrics.pareto import front, hypervolume, hypervolume_history, knee, ranks
     from tune_vfl.metrics.reconstruction import mse, psnr, recovered, ssim
@@ -22,6 +22,7 @@ __all__ = [
     "advantage",
     "auc",
     "cap",
+    "class_distance_correlation",
     "dcs",
     "distance_correlation",
     "front",
@@ -42,7 +43,7 @@ __all__ = [
 
 # Imported when they are asked for: some need scipy, which a defense that takes a correlation should not wait for.
 _NAMES = {
-    "correlation": {"distance_correlation"},
+    "correlation": {"class_distance_correlation", "distance_correlation"},
     "leakage": {"advantage", "leak_auc", "majority_share"},
     "pareto": {"front", "hypervolume", "hypervolume_history", "knee", "ranks"},
     "reconstruction": {"mse", "psnr", "recovered", "ssim"},

@@ -1,7 +1,8 @@
 """A study: ask, run, record, resume.
 
 ``tune_vfl.search`` is this package and, as ``from tune_vfl import search`` promises, also the function that runs a
-search: calling the package calls :func:`tune_vfl.search.api.search`. Nothing heavy is imported before it is used.
+search: calling the package calls what the door ``tune_vfl`` has under that name. Nothing heavy is imported before it is
+used.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ class _Callable(ModuleType):
     """This package, which can be called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a search: :func:`tune_vfl.search.api.search`."""
-        from tune_vfl.search.api import search
+        """Run a search: :func:`tune_vfl.service.notebook.search`, which gives its study the verbs of a notebook."""
+        import tune_vfl
 
-        return search(*args, **kwargs)
+        # As soon as this package is imported it is itself what the door has under its name, so the door is asked.
+        return tune_vfl.__getattr__("search")(*args, **kwargs)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tune_vfl.campaign.campaign import Campaign, named
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger, study_names
+from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.study import Study
-from tune_vfl.search.planning import planned
-from tune_vfl.search.runner import Work, run_study
+from tune_vfl.machine.places import home
+from tune_vfl.search.live_page import LivePage
+from tune_vfl.search.planning import changed, planned_again, planned_campaign
+from tune_vfl.search.runner import Work, run_campaign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.search.listeners import Listener
-    from tune_vfl.search.planning import SpecLike
+    from tune_vfl.search.planning import CampaignLike
 
 
 def search(
-    spec: SpecLike,
+    spec: CampaignLike,
     *,
     trials: int | None = None,
     name: str | None = None,
@@ -27,28 +32,28 @@ def search(
     take_over: bool = False,
     progress: bool = True,
     listeners: Sequence[Listener] | None = None,
-) -> Study:
+) -> Study | Campaign:
     """Run a search here, or go on with the one of this name and spec.
 
     Args:
-        spec: a planned study, a spec, a mapping of the same form, or the path of a YAML file; one study.
-        trials: the budget of finished trials, instead of the spec's.
-        name: the study's name, instead of the spec's.
+        spec: a planned study or campaign, a spec, a mapping of the same form, or the path of a YAML file.
+        trials: the budget of finished trials, instead of the spec's; of a campaign, of all its studies together.
+        name: the study's or campaign's name, instead of the spec's.
         storage: the ledger's database, instead of the spec's; see :func:`resume`.
         take_over: drive another process out that holds the study.
         progress: show a bar on a terminal, a line a minute elsewhere, on stderr.
         listeners: who projects the ledger; None is the MLflow recorder.
 
     Returns:
-        The study; ``stopped`` when Ctrl-C ended it early.
+        The study, of a spec with several data sets or defenses the campaign; ``stopped`` when Ctrl-C ended it early.
 
     Raises:
         SpecError: with every problem of the spec.
         StudyError: when the name belongs to a study of another spec, or another process runs it.
         UnreachableError: when the ledger or the cluster does not answer.
     """
-    study = planned(spec).changed(trials=trials, name=name)
-    return _run(study, storage=storage, take_over=take_over, listeners=listeners, progress=progress)
+    found = changed(planned_campaign(spec), trials=trials, name=name)
+    return _run(found, storage=storage, take_over=take_over, listeners=listeners, progress=progress)
 
 
 def resume(
@@ -60,12 +65,12 @@ def resume(
     progress: bool = True,
     listeners: Sequence[Listener] | None = None,
     work: Work | None = None,
-) -> Study:
+) -> Study | Campaign:
     """Finish what a stopped search still owes.
 
     Args:
-        name: the study.
-        trials: a new budget of finished trials in all; None keeps the study's.
+        name: the study or the campaign.
+        trials: a new budget of finished trials in all; None keeps what there is.
         storage: the ledger's database; None is the one that ``TUNE_VFL_STORAGE`` names, or that under
             ``TUNE_VFL_HOME``.
         take_over: drive another process out that holds the study.
@@ -76,30 +81,26 @@ def resume(
     Raises:
         StudyError: when there is none of this name, or another process runs it.
     """
+    how: dict[str, Any] = {"take_over": take_over, "listeners": listeners, "progress": progress, "work": work}
+    campaign = open_campaign(name, storage)
+    if campaign is not None:
+        return _run(planned_again(campaign, trials), storage=campaign.place.url, **how)
     held = Ledger.open(name, storage)
     held.close()
-    return _run(
-        held.study,
-        trials=trials,
-        storage=held.place.url,
-        take_over=take_over,
-        listeners=listeners,
-        progress=progress,
-        work=work,
-    )
+    return _run(PlannedCampaign.of(held.study), trials=trials, storage=held.place.url, **how)
 
 
-def load_study(name: str, storage: str | None = None) -> Study:
-    """Return a study of the ledger.
+def load_study(name: str, storage: str | None = None) -> Study | Campaign:
+    """Return a study of the ledger, or a campaign.
 
     Args:
-        name: the study.
+        name: its name.
         storage: the ledger's database, see :func:`resume`.
 
     Raises:
         StudyError: when there is none of this name; the message names the nearest.
     """
-    return Study(name, storage)
+    return named(name, storage)
 
 
 def studies(storage: str | None = None) -> list[str]:
@@ -108,27 +109,35 @@ def studies(storage: str | None = None) -> list[str]:
 
 
 def _run(
-    study: PlannedStudy,
+    campaign: PlannedCampaign,
     *,
-    trials: int | None = None,
     storage: str | None,
-    take_over: bool,
     listeners: Sequence[Listener] | None,
-    progress: bool,
-    work: Work | None = None,
-) -> Study:
-    told = _recorders(study) if listeners is None else listeners
-    return run_study(
-        study, trials=trials, listeners=told, progress=progress, work=work, storage=storage, take_over=take_over
-    )
+    **how: Any,
+) -> Study | Campaign:
+    told = _projections(campaign, storage) if listeners is None else listeners
+    ended = run_campaign(campaign, listeners=told, storage=storage, **how)
+    if campaign.lone:
+        return ended[0]
+    held = open_campaign(campaign.name, storage or campaign.studies[0].spec.storage)
+    if held is None:
+        raise StudyError(f"campaign {campaign.name!r} is not in the ledger any more: somebody has removed it")
+    return Campaign(held, stopped=any(study.stopped for study in ended))
 
 
-def _recorders(study: PlannedStudy) -> list[Listener]:
-    """Return the MLflow recorder; a search goes on without it when it cannot be had."""
+def _projections(campaign: PlannedCampaign, storage: str | None) -> list[Listener]:
+    """Return the page that shows how it goes, and the MLflow recorder; a search goes on without what cannot be had."""
+    name, spec = campaign.studies[0].campaign or campaign.name, campaign.studies[0].spec
+    page = LivePage(lambda: _whole(name, storage or spec.storage), home() / "reports" / name)
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        return [Recorder(study.name, study.spec.tracking)]
+        return [page, Recorder(name, spec.tracking)]
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
-        return []
+        return [page]
+
+
+def _whole(name: str, storage: str | None) -> CampaignRecord:
+    found = named(name, storage).record()
+    return found if isinstance(found, CampaignRecord) else CampaignRecord.of(found)

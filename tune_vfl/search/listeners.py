@@ -1,4 +1,4 @@
-"""Listeners, such as MLflow's recorder, copy to another place what the ledger gets.
+"""Listeners, such as MLflow's recorder, copy to another place what the ledger gets, of one study or of several.
 
 They are called in a thread of their own, and what goes wrong in one never stops a search.
 """
@@ -13,12 +13,10 @@ from contextlib import suppress
 from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol
 
-from tune_vfl.ledger.records import TrialRecord
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 # How long the end of a search waits for a listener that does not get on, and how often it says what it waits for.
 PATIENCE_SECONDS, SAY_EVERY_SECONDS = 120.0, 10.0
@@ -26,13 +24,16 @@ _LATER = "'tune-vfl doctor --repair' writes the rest"
 
 
 class Listener(Protocol):
-    """Copies a study to another place. Calls come one at a time, in the order of events, from one thread."""
+    """Copies studies to another place. Calls come one at a time, a study's in the order of events, from one thread."""
 
-    def on_trials(self, records: Sequence[TrialRecord]) -> None:
-        """Trials were finished: all that were since the last call."""
+    def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
+        """Trials of the study of this name were finished: all that were since the last call."""
 
     def on_study(self, record: StudyRecord) -> None:
-        """The study as it stands: at the start of a run, when the baseline is known, and at the end."""
+        """A study as it stands: at the start of a run, when its baseline is known, and at the end."""
+
+    def on_end(self) -> None:
+        """The run is over: what was told is all that there is for now."""
 
     def left(self) -> str:
         """Say what is still to be copied of what was told, empty for nothing; asked from another thread."""
@@ -50,7 +51,8 @@ class Dispatcher:
 
     def __init__(self, listeners: Sequence[Listener], patience: float = PATIENCE_SECONDS) -> None:
         self._listeners, self._patience = list(listeners), patience
-        self._events: queue.SimpleQueue[TrialRecord | StudyRecord | None] = queue.SimpleQueue()
+        # A trial comes with the name of its study; None is the end.
+        self._events: queue.SimpleQueue[tuple[str, TrialRecord] | StudyRecord | None] = queue.SimpleQueue()
         self._warned: set[int] = set()
         self._delivered = 0
         self._thread = threading.Thread(target=self._deliver, name="tune-vfl-listeners", daemon=True)
@@ -65,12 +67,12 @@ class Dispatcher:
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             self.close()
 
-    def on_trial(self, record: TrialRecord) -> None:
-        """Pass on a finished trial."""
-        self._events.put(record)
+    def on_trial(self, study: str, record: TrialRecord) -> None:
+        """Pass on a finished trial of the study of this name."""
+        self._events.put((study, record))
 
     def on_study(self, record: StudyRecord) -> None:
-        """Pass on the study as it stands."""
+        """Pass on a study as it stands."""
         self._events.put(record)
 
     def close(self) -> None:
@@ -109,19 +111,21 @@ class Dispatcher:
         return "; ".join(filter(None, left)) or "not everything is copied yet"
 
     def _deliver(self) -> None:
-        trials: list[TrialRecord] = []
+        trials: dict[str, list[TrialRecord]] = {}
         while True:
             event = self._events.get()
-            if isinstance(event, TrialRecord):
-                trials.append(event)
+            if isinstance(event, tuple):
+                study, trial = event
+                trials.setdefault(study, []).append(trial)
                 if not self._events.empty():
-                    continue  # all that wait are told together
-            if trials:
-                self._tell(methodcaller("on_trials", tuple(trials)))
-                trials.clear()
+                    continue  # all of a study that wait are told together
+            for study, waiting in trials.items():
+                self._tell(methodcaller("on_trials", study, tuple(waiting)))
+            trials.clear()
             if event is None:
+                self._tell(methodcaller("on_end"))
                 return
-            if not isinstance(event, TrialRecord):
+            if not isinstance(event, tuple):
                 self._tell(methodcaller("on_study", event))
 
     def _tell(self, event: methodcaller) -> None:

@@ -3,68 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.campaign.shares import Demand, even_shares
 from tune_vfl.errors import SpecError, UnknownNameError
+from tune_vfl.ledger.campaigns import Left, PlannedCampaign
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.spec import Named, StudySpec, parse
 from tune_vfl.spec.listed import as_list
-from tune_vfl.spec.raw import expand, read_yaml
+from tune_vfl.spec.raw import expand, is_campaign, read_yaml
 from tune_vfl.spec.study import PORTFOLIOS
 
 if TYPE_CHECKING:
+    from tune_vfl.ledger.reading import HeldCampaign
     from tune_vfl.registry import Registry
 
 SpecLike = PlannedStudy | StudySpec | Mapping[str, Any] | str | Path
+CampaignLike = PlannedCampaign | SpecLike
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """What a matrix asks for and cannot be: a whole study, or one attack of a study that is run without it."""
-
-    study: str
-    attack: str | None
-    problems: list[str]
-
-    def __str__(self) -> str:
-        what = self.study if self.attack is None else f"attack {self.attack} in {self.study}"
-        return f"{what}: {'; '.join(self.problems)}"
+TRIALS_A_STUDY = 40
+"""Of a campaign whose spec does not say how many."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a spec asks for.
-
-    Attributes:
-        studies: the studies that can be run, in the order of the matrix.
-        skipped: the impossible pairs of a matrix, and why.
-    """
-
-    studies: list[PlannedStudy]
-    skipped: list[Skipped]
-
-
-def plan(raw: Mapping[str, Any]) -> Plan:
+def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
     """Plan a raw spec, its settings laid over it.
 
     Raises:
-        SpecError: with every problem; of a matrix only when names or parameters are wrong, or no pair is possible.
+        SpecError: with every problem; of several studies only when names or parameters are wrong, none is possible, or
+            the trials are fewer than what is published of them.
     """
-    expanded = expand(raw)
-    if len(expanded) == 1 and "matrix" not in raw:
-        return Plan([plan_study(read_study(expanded[0]))], [])
+    spec = with_all_defenses(raw)
+    expanded = expand(spec)
+    if len(expanded) == 1 and not is_campaign(spec):
+        return PlannedCampaign.of(plan_study(read_study(expanded[0])))
     studies: list[PlannedStudy] = []
-    skipped: list[Skipped] = []
-    for spec in refuse_mistakes(expanded):
-        possible, unfit = _fitting(spec)
+    skipped: list[Left] = []
+    for one in refuse_mistakes(expanded):
+        possible, unfit = _fitting(one)
         skipped += unfit
         if possible is not None:
             studies.append(possible)
     if not studies:
         raise SpecError([str(entry) for entry in skipped])
-    return Plan(studies, skipped)
+    asked = (raw.get("budget") or {}).get("trials")
+    trials = TRIALS_A_STUDY * len(studies) if asked is None else studies[0].spec.budget.trials
+    parts = shared_out(studies, trials, str(raw.get("study", "")))
+    return PlannedCampaign(parts[0].campaign, dict(raw), parts, tuple(skipped), trials)
+
+
+def shared_out(studies: Sequence[PlannedStudy], trials: int, campaign: str) -> tuple[PlannedStudy, ...]:
+    """Return studies as the parts of a campaign, each with its even share of the trials.
+
+    Raises:
+        SpecError: when the trials are fewer than what is published of the defenses.
+    """
+    shares = even_shares([Demand(len(s.space.published), s.space.size) for s in studies], trials)
+    return tuple(
+        replace(study.changed(trials=max(1, share)), campaign=campaign)
+        for study, share in zip(studies, shares, strict=True)
+    )
+
+
+def changed(found: PlannedCampaign, *, trials: int | None = None, name: str | None = None) -> PlannedCampaign:
+    """Return it with another budget of finished trials or another name.
+
+    Raises:
+        SpecError: for a name or a budget that it cannot have.
+    """
+    if trials is None and name is None:
+        return found
+    if found.lone:
+        return PlannedCampaign.of(found.studies[0].changed(trials=trials, name=name))
+    raw = {**found.spec, **({} if name is None else {"study": name})}
+    return plan(raw if trials is None else {**raw, "budget": {**(raw.get("budget") or {}), "trials": trials}})
+
+
+def planned_again(held: HeldCampaign, trials: int | None = None) -> PlannedCampaign:
+    """Plan a campaign of the ledger again, to go on with it.
+
+    Args:
+        held: the campaign.
+        trials: a new budget of finished trials in all; None keeps the campaign's.
+
+    Raises:
+        SpecError: for fewer trials than what is published of its defenses.
+    """
+    record = held.record()
+    studies = tuple(part.study for part in held.parts())
+    if trials is None or trials <= record.trials:  # nothing new is asked for: each keeps what it was given
+        return PlannedCampaign(held.name, held.spec, studies, record.skipped, record.trials)
+    return PlannedCampaign(held.name, held.spec, shared_out(studies, trials, held.name), record.skipped, trials)
+
+
+def with_all_defenses(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a raw spec with the names of all defenses in the place of ``defense: all``."""
+    from tune_vfl.defenses.base import DEFENSES
+
+    everyone = [name for name in DEFENSES.names() if name != "none"]
+    spec = dict(raw)
+    if spec.get("defense") == "all":
+        spec["defense"] = everyone
+    if isinstance(spec.get("matrix"), Mapping) and spec["matrix"].get("defense") == "all":
+        spec["matrix"] = {**spec["matrix"], "defense": everyone}
+    return spec
 
 
 def planned(spec: SpecLike) -> PlannedStudy:
@@ -80,11 +124,24 @@ def planned(spec: SpecLike) -> PlannedStudy:
         return spec
     if isinstance(spec, StudySpec):
         return plan_study(spec)
-    expanded = expand(read_yaml(Path(spec)) if isinstance(spec, (str, Path)) else spec)
-    if len(expanded) != 1:
-        names = ", ".join(str(s.get("study")) for s in expanded)
-        raise SpecError(f"the spec describes {len(expanded)} studies ({names}); search them one by one")
-    return plan_study(read_study(expanded[0]))
+    found = planned_campaign(spec)
+    if not found.lone:
+        names = ", ".join(s.name for s in found.studies)
+        raise SpecError(f"expected one study, and the spec describes a campaign of {len(found.studies)} ({names})")
+    return found.studies[0]
+
+
+def planned_campaign(spec: CampaignLike) -> PlannedCampaign:
+    """Return what is described, in whatever form: a campaign, or a lone study as one of one part.
+
+    Raises:
+        SpecError: with every problem.
+    """
+    if isinstance(spec, PlannedCampaign):
+        return spec
+    if isinstance(spec, (PlannedStudy, StudySpec)):
+        return PlannedCampaign.of(planned(spec))
+    return plan(read_yaml(Path(spec)) if isinstance(spec, (str, Path)) else spec)
 
 
 def plan_study(spec: StudySpec) -> PlannedStudy:
@@ -143,7 +200,7 @@ def _unknown_names(raw: Mapping[str, Any]) -> Iterator[str]:
             yield str(UnknownNameError(registry.kind, name, registry.names()))
 
 
-def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Skipped]]:
+def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Left]]:
     """Plan a study of a matrix, without the attacks that do not go with its data set and model."""
     try:
         return plan_study(spec), []
@@ -155,10 +212,10 @@ def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Skipped]]:
             plan_study(spec.model_copy(update={"attacks": (attack,)}))
             fitting.append(attack)
         except SpecError as error:
-            unfit.append(Skipped(spec.study, attack.name, error.problems))
+            unfit.append(Left(spec.study, attack.name, tuple(error.problems)))
     if not fitting:  # the problems that come with every attack are the reason; those of single attacks would hide it
         common = [p for p in problems if all(p in entry.problems for entry in unfit)]
-        return None, [Skipped(spec.study, None, common or problems)]
+        return None, [Left(spec.study, None, tuple(common or problems))]
     return plan_study(spec.model_copy(update={"attacks": tuple(fitting)})), unfit
 
 

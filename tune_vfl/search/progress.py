@@ -14,6 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tune_vfl.metrics.pareto import GrowingFront
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
 
@@ -24,20 +26,29 @@ class RunProgress:
     """How far a running search is: trials by outcome, the front so far, the time that is left.
 
     Args:
-        record: the study at the start of this run.
+        records: its studies at the start of this run.
     """
 
-    def __init__(self, record: StudyRecord) -> None:
-        self.total = len(record.counted) + record.running + record.waiting
-        self.counts: Counter[str] = Counter(t.outcome.outcome for t in record.trials)
+    def __init__(self, records: Sequence[StudyRecord]) -> None:
+        self.owed = {r.name: r.running + r.waiting for r in records}
+        self.total = sum(len(r.counted) + r.running + r.waiting for r in records)
+        self.counts: Counter[str] = Counter(t.outcome.outcome for r in records for t in r.trials)
         self.running = 0
-        self._front = GrowingFront(record.reference_point)
-        for trial in record.ok:
-            self._front.add(*trial.outcome.objectives)
+        # Settings of one data set compete with each other, those of several do not.
+        self.dataset_of = {r.name: r.cell.dataset.name for r in records}
+        self._fronts = {r.cell.dataset.name: GrowingFront(r.reference_point) for r in records}
+        for record in records:
+            for trial in record.ok:
+                self._fronts[record.cell.dataset.name].add(*trial.outcome.objectives)
         self._begun = time.monotonic()
         self._done_now = 0
-        self.hypervolume = self._front.area
+        self.hypervolume = self._area
         self.grew_at = self.done
+
+    @property
+    def _area(self) -> float:
+        """The hypervolume, of several data sets the mean."""
+        return sum(front.area for front in self._fronts.values()) / len(self._fronts)
 
     @property
     def done(self) -> int:
@@ -47,7 +58,7 @@ class RunProgress:
     @property
     def front_size(self) -> int:
         """How many points are on the front."""
-        return self._front.size
+        return sum(front.size for front in self._fronts.values())
 
     @property
     def eta_seconds(self) -> float:
@@ -60,15 +71,17 @@ class RunProgress:
         """Count trials that were handed out."""
         self.running += count
 
-    def told(self, record: TrialRecord) -> None:
+    def told(self, study: str, record: TrialRecord) -> None:
         """Count a finished trial."""
         self.running = max(0, self.running - 1)
         self.counts[record.outcome.outcome] += 1
-        self._done_now += record.outcome.outcome != "preempted"
+        counts = record.outcome.outcome != "preempted"
+        self._done_now += counts
+        self.owed[study] -= counts
         if record.outcome.outcome == "ok":
-            self._front.add(*record.outcome.objectives)
-            if self._front.area > self.hypervolume * (1 + 1e-9):
-                self.hypervolume, self.grew_at = self._front.area, self.done
+            self._fronts[self.dataset_of[study]].add(*record.outcome.objectives)
+            if self._area > self.hypervolume * (1 + 1e-9):
+                self.hypervolume, self.grew_at = self._area, self.done
 
     def stopping(self) -> str:
         """Say what a search that asks nothing more keeps, what it waits for, and how to go on."""
@@ -84,7 +97,9 @@ class RunProgress:
         grew = "just now" if since == 0 else f"{since} trials ago"
         eta = "?" if math.isinf(self.eta_seconds) else _clock(self.eta_seconds)
         volume = f"hypervolume {self.hypervolume:.4f} (grew {grew}), front {self.front_size}"
-        return f"{self.done}/{self.total} trials: {outcomes}, {self.running} running; {volume}; ETA {eta}"
+        ended = sum(owed <= 0 for owed in self.owed.values())
+        of = f" ({ended} of {len(self.owed)} studies done)" if len(self.owed) > 1 else ""
+        return f"{self.done}/{self.total} trials{of}: {outcomes}, {self.running} running; {volume}; ETA {eta}"
 
 
 def _clock(seconds: float) -> str:
@@ -97,13 +112,15 @@ class ProgressReport:
     """Watches a search and shows its :class:`RunProgress`.
 
     Args:
-        record: the study at the start of this run.
+        name: what is run.
+        records: its studies at the start of this run.
         stream: where to write; stderr by default.
     """
 
-    def __init__(self, record: StudyRecord, stream: TextIO | None = None) -> None:
-        self.progress = RunProgress(record)
-        self._name = record.name
+    def __init__(self, name: str, records: Sequence[StudyRecord], stream: TextIO | None = None) -> None:
+        self.progress = RunProgress(records)
+        self._name = name
+        self._said: set[str] = set()
         self._stream = stream or sys.stderr
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
@@ -115,25 +132,30 @@ class ProgressReport:
             )
             self._bar.start()
 
-    def on_ask(self, count: int) -> None:
+    def on_ask(self, study: str, count: int) -> None:
         """Show that trials were handed out."""
         self.progress.asked(count)
         self._show()
 
-    def on_tell(self, record: TrialRecord) -> None:
+    def on_tell(self, study: str, record: TrialRecord) -> None:
         """Show a finished trial."""
-        self.progress.told(record)
+        self.progress.told(study, record)
         if record.outcome.outcome == "preempted":
-            self.say(f"trial {record.number} was lost ({record.outcome.reason}); it is asked again")
+            of = f" of {study}" if study != self._name else ""
+            self.say(f"trial {record.number}{of} was lost ({record.outcome.reason}); it is asked again")
         self._show()
 
-    def on_baseline(self, outcome: Outcome) -> None:
-        """Say what the undefended model does."""
+    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
+        """Say what the undefended model does, once where several sets of attacks find the same of it."""
+        of = f" ({self.progress.dataset_of[studies[0]]})" if len(set(self.progress.dataset_of.values())) > 1 else ""
         if outcome.outcome == "ok":
             utility, leakage = outcome.objectives
-            self.say(f"without defense: utility {utility:.4f}, leakage {leakage:.4f}")
+            said = f"without defense{of}: utility {utility:.4f}, leakage {leakage:.4f}"
         else:
-            self.say(f"without defense: {outcome.outcome} ({outcome.reason})")
+            said = f"without defense{of}: {outcome.outcome} ({outcome.reason})"
+        if said not in self._said:
+            self._said.add(said)
+            self.say(said)
 
     def say(self, message: str) -> None:
         """Write a line of its own."""

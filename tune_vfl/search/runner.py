@@ -1,7 +1,8 @@
-"""Run a study: whatever its ledger still lacks."""
+"""Run a campaign, or a lone study: whatever its ledger still lacks."""
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import tempfile
@@ -11,15 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import TuneVflError, UnreachableError
+from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.listeners import Dispatcher, Listener
 from tune_vfl.search.packs import pack_size
+from tune_vfl.search.part import Part
 from tune_vfl.search.progress import ProgressReport
 from tune_vfl.search.room import room_of
+from tune_vfl.search.undefended import shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +32,13 @@ if TYPE_CHECKING:
     from trainables.base import PackTrainable
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.ledger.records import TrialRecord
     from tune_vfl.outcome import Outcome
+    from tune_vfl.search.part import Watcher
     from tune_vfl.search.room import Room
-    from tune_vfl.search.searcher import LedgerSearcher, RunSettings, Watcher
+    from tune_vfl.search.searcher import LedgerSearcher
+    from tune_vfl.search.undefended import Undefended
     from tune_vfl.spec import StudySpec
-
-# A baseline of one of these outcomes says nothing about the model: the next run measures it again.
-_MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,14 @@ class Work:
         return cls(CellTrainable, {})
 
 
-def run_study(
-    study: PlannedStudy,
+def run_study(study: PlannedStudy, **how: Any) -> Study:
+    """Run a lone study, or one part of a campaign alone; arguments and errors are those of :func:`run_campaign`."""
+    (ended,) = run_campaign(PlannedCampaign.of(study), **how)
+    return ended
+
+
+def run_campaign(
+    campaign: PlannedCampaign,
     *,
     trials: int | None = None,
     listeners: Sequence[Listener] = (),
@@ -61,162 +71,182 @@ def run_study(
     work: Work | None = None,
     storage: str | None = None,
     take_over: bool = False,
-) -> Study:
-    """Run a study, from its start or from where it was left.
+) -> list[Study]:
+    """Run a campaign, from its start or from where it was left: all its studies at once, by the same workers.
 
     Args:
-        study: what is run.
-        trials: a new budget of finished trials; None keeps the study's.
+        campaign: what is run; a lone study is a campaign of one part.
+        trials: of a lone study, a new budget of finished trials; None keeps the study's.
         listeners: who is told in a thread of their own.
         progress: show it on stderr.
         work: None is the real thing.
         storage: the ledger, instead of the one that the spec names.
-        take_over: drive another process out that holds the study.
+        take_over: drive another process out that holds the campaign.
 
     Returns:
-        The study; ``stopped`` when it was stopped before its budget was used up.
+        The studies; ``stopped`` when they were stopped before the budget was used up.
 
     Raises:
-        StudyError: when the name belongs to another spec, another process runs this study, or takes it over.
+        StudyError: when a name belongs to another spec, another process runs this, or takes it over.
         SpecError: when no pack finds room on the machine.
         UnreachableError: when the ledger or the cluster does not answer.
         KeyboardInterrupt: after Ctrl-C while nothing runs yet, after a second one, and after SIGTERM.
     """
-    place = storage_at(storage or study.spec.storage)
+    name, spec = campaign.name, campaign.studies[0].spec
+    place = storage_at(storage or spec.storage)
     with (
-        answered(lambda: f"{study.name}: left before anything was begun; the same command begins again"),
+        answered(lambda: f"{name}: left before anything was begun; the same command begins again"),
         cluster.quiet_tune(),
-        place.lease(study.name, take_over=take_over, room=room_of(study.spec.resources)) as lease,
+        place.lease(name, take_over=take_over, room=room_of(spec.resources)) as lease,
     ):
         if lease.taken_from is not None:
-            sys.stderr.write(f"study {study.name!r} is taken over from {lease.taken_from}\n")
-        ledger = Ledger.create_or_open(study, place, lease)
+            sys.stderr.write(f"{name!r} is taken over from {lease.taken_from}\n")
+        ledgers = Ledger.of_campaign(campaign, place, lease)
         try:
             if trials is not None:
-                ledger.extend(trials)
-            with answered(lambda: f"{study.name}: left; {kept_and_owed(study.name)}"):
-                stopped = _Run(ledger, work or Work.real(), study.spec, lease).run(listeners, progress=progress)
-            return Study.of(ledger, stopped=stopped)
+                ledgers[0].extend(trials)
+            with answered(lambda: f"{name}: left; {kept_and_owed(name)}"):
+                stopped = _Run(name, ledgers, work or Work.real(), spec, lease).run(listeners, progress=progress)
+            return [Study.of(ledger, stopped=stopped) for ledger in ledgers]
         finally:
-            ledger.close()
+            for ledger in ledgers:
+                ledger.close()
 
 
 def kept_and_owed(name: str) -> str:
-    """Say what becomes of a study that is left at once."""
+    """Say what becomes of what is left at once."""
     return f"what was finished is kept, what was running is asked again: 'tune-vfl resume {name}' goes on"
 
 
 class _Tee:
     """Tells finished trials to the listeners."""
 
-    def __init__(self, ledger: Ledger, dispatcher: Dispatcher) -> None:
-        self._ledger, self._dispatcher = ledger, dispatcher
+    def __init__(self, ledgers: Sequence[Ledger], dispatcher: Dispatcher) -> None:
+        self._ledgers, self._dispatcher = {one.study.name: one for one in ledgers}, dispatcher
 
-    def on_ask(self, count: int) -> None:
+    def on_ask(self, study: str, count: int) -> None:
         """Nothing to tell."""
 
-    def on_tell(self, record: TrialRecord) -> None:
+    def on_tell(self, study: str, record: TrialRecord) -> None:
         """Pass the trial on."""
-        self._dispatcher.on_trial(record)
+        self._dispatcher.on_trial(study, record)
 
-    def on_baseline(self, outcome: Outcome) -> None:
-        """Pass the study on, now with its baseline."""
-        self._dispatcher.on_study(self._ledger.record())
+    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
+        """Pass the studies on, now with their baseline."""
+        for study in studies:
+            self._dispatcher.on_study(self._ledgers[study].record())
 
 
 class _Run:
-    """One run of a study, its lease held."""
+    """One run of a campaign, its lease held."""
 
-    def __init__(self, ledger: Ledger, work: Work, spec: StudySpec, lease: Lease) -> None:
-        self._ledger, self._work, self._lease = ledger, work, lease
+    def __init__(self, name: str, ledgers: Sequence[Ledger], work: Work, spec: StudySpec, lease: Lease) -> None:
+        self._name, self._ledgers, self._work, self._lease = name, ledgers, work, lease
         # What only says how to run comes from the spec of this run, not from the one the study began with.
         self._resources, self._minutes = spec.resources, spec.budget.minutes
 
     def run(self, listeners: Sequence[Listener], *, progress: bool) -> bool:
         """Run it and say whether it was stopped."""
-        lost = self._ledger.recover()
-        record = self._ledger.record()
+        lost = sum(len(ledger.recover()) for ledger in self._ledgers)
+        models = shared(self._ledgers)
         with Dispatcher(listeners) as dispatcher:
-            if not record.waiting and not self._baseline_owed():
-                dispatcher.on_study(record)
+            if not self._waiting() and not any(model.owed for model in models):
+                self._tell_all(dispatcher)
                 return False
-            return self._search(record, dispatcher, len(lost), progress=progress)
+            return self._search(models, dispatcher, lost, progress=progress)
 
-    def _baseline_owed(self) -> bool:
-        baseline = self._ledger.baseline
-        return baseline is None or baseline.outcome in _MEASURE_AGAIN
+    def _waiting(self) -> int:
+        return sum(ledger.record().waiting for ledger in self._ledgers)
 
-    def _search(self, record: StudyRecord, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
+    def _tell_all(self, dispatcher: Dispatcher) -> None:
+        """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
+        run = {ledger.study.name: ledger for ledger in self._ledgers}
+        first = self._ledgers[0]
+        campaign = open_campaign(first.study.campaign, first.place.url) if first.study.campaign else None
+        held = {part.study.name: part for part in campaign.parts()} if campaign else {}
+        for name in {**held, **run}:
+            dispatcher.on_study((run.get(name) or held[name]).record())
+
+    def _search(self, models: Sequence[Undefended], dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
         cluster.connect()
         room = cluster.room_for(self._resources, self._lease)
         room.packs()  # says that there is none, before anything waits for it
-        if self._ledger.references is None:
-            self._measure()
-            record = self._ledger.record()
-        dispatcher.on_study(record)
-        report = ProgressReport(record) if progress else None
+        self._measure([model for model in models if model.references is None])
+        self._tell_all(dispatcher)
+        report = ProgressReport(self._name, [ledger.record() for ledger in self._ledgers]) if progress else None
         if report and lost:
             report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
-        watchers: tuple[Watcher, ...] = (_Tee(self._ledger, dispatcher), *([report] if report else []))
-        stopped = self._fit(self._settings(record, room, begun), watchers, report)
-        ended = self._ledger.record()
-        dispatcher.on_study(ended)
+        watchers: tuple[Watcher, ...] = (_Tee(self._ledgers, dispatcher), *([report] if report else []))
+        stopped = self._fit(self._searcher(room, begun, watchers), report)
+        self._tell_all(dispatcher)
         if report:
             report.close()
-            if ended.waiting:
+            if owed := self._waiting():
                 why = "stopped" if stopped else "out of time"
-                report.say(f"{why}; {ended.waiting} trials are owed: 'tune-vfl resume {ended.name}'")
+                report.say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
         return stopped
 
-    def _settings(self, record: StudyRecord, room: Room, begun: float) -> RunSettings:
-        from tune_vfl.search.searcher import RunSettings
+    def _searcher(self, room: Room, begun: float, watchers: Sequence[Watcher]) -> LedgerSearcher:
+        from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 
-        owed = self._baseline_owed()
-        trials = max(1, record.waiting)
-        workers = min(room.packs(), trials + owed)
-        alike = self._resources.pack == "auto" and not self._ledger.space.ordinary
-        most = self._work.trainable.most_per_pack(self._ledger.cell) if alike else 1
-        size = pack_size(self._resources, trials=trials, seeds=len(self._ledger.cell.seeds), workers=workers, most=most)
+        models = shared(self._ledgers, watchers)
+        owed = {ledger.study.name: ledger.record().waiting for ledger in self._ledgers}
+        everything = sum(owed.values()) + sum(model.owed for model in models)
+        workers = min(room.packs(), everything)
+        parts = []
+        for ledger in self._ledgers:
+            waiting = max(1, owed[ledger.study.name])
+            own = max(1, math.ceil(workers * waiting / max(1, everything)))
+            parts.append(Part(ledger, self._pack(ledger, waiting, own), watchers))
         deadline = begun + self._minutes * 60 if self._minutes else None
-        return RunSettings(size, workers, room.packs, deadline, self._work.options, baseline=owed)
+        return LedgerSearcher(parts, models, RunSettings(workers, room.packs, deadline, self._work.options))
 
-    def _measure(self) -> None:
-        """Measure what belongs to the study and not to a trial, in a worker."""
+    def _pack(self, ledger: Ledger, trials: int, workers: int) -> int:
+        """Return how many trials a pack of a study holds, whose packs have so many workers."""
+        alike = self._resources.pack == "auto" and not ledger.space.ordinary
+        most = self._work.trainable.most_per_pack(ledger.cell) if alike else 1
+        return pack_size(self._resources, trials=trials, seeds=len(ledger.cell.seeds), workers=workers, most=most)
+
+    def _measure(self, models: Sequence[Undefended]) -> None:
+        """Measure what belongs to studies and not to a trial, once for all that share it, in workers."""
+        if not models:
+            return
         import ray
 
         from trainables.base import measured
 
         task = ray.remote(num_cpus=self._resources.cpu, num_gpus=self._resources.gpu, max_retries=2)(measured)
-        call = task.remote(self._work.trainable, self._ledger.cell.model_dump_json(), dict(self._work.options))
+        calls = [
+            task.remote(self._work.trainable, model.first.cell.model_dump_json(), dict(self._work.options))
+            for model in models
+        ]
         try:
-            references, guess = ray.get(call)
-        except ray.exceptions.RayTaskError:
+            for model, call in zip(models, calls, strict=True):
+                references, guess = ray.get(call)
+                model.set_references(references, (guess, 1.0))
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, TuneVflError):  # such as data that are not on that machine
+                raise error.cause from None
             raise
         except ray.exceptions.RayError as error:
             first = str(error).strip().splitlines()[0]
             raise UnreachableError(
-                f"study {self._ledger.spec.study!r}: the worker that measures what attacks are compared with died "
-                f"three times ({first}); give it more room, or run 'tune-vfl doctor', and start the same command again"
+                f"{self._name!r}: the worker that measures what attacks are compared with died three times ({first}); "
+                "give it more room, or run 'tune-vfl doctor', and start the same command again"
             ) from error
-        self._ledger.set_references_and_reference_point(references, (guess, 1.0))
 
-    def _fit(self, settings: RunSettings, watchers: tuple[Watcher, ...], report: ProgressReport | None) -> bool:
-        from tune_vfl.search.searcher import LedgerSearcher
-
-        searcher = LedgerSearcher(self._ledger, settings, watchers)
-
+    def _fit(self, searcher: LedgerSearcher, report: ProgressReport | None) -> bool:
         def stop() -> None:
             searcher.stop()
             if report:
                 report.say(report.progress.stopping())
 
-        name = self._ledger.spec.study
-        with answered(lambda: f"{name}: left at once; {kept_and_owed(name)}", stop=stop):
+        with answered(lambda: f"{self._name}: left at once; {kept_and_owed(self._name)}", stop=stop):
             self._tune(searcher, report.say if report else _silent)
         if searcher.hopeless:
             raise TuneVflError(
-                f"study {name!r}: workers die one after the other before they answer; "
+                f"{self._name!r}: workers die one after the other before they answer; "
                 "run 'tune-vfl doctor', or give each more room (resources.concurrency: 1, resources.pack: 1)"
             )
         return searcher.stopped

@@ -9,46 +9,24 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from ray.tune.search.searcher import Searcher
 
-from tune_vfl.defenses.base import DEFENSES
-from tune_vfl.ledger.finite import read_outcome
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
-from tune_vfl.outcome import Outcome
-from tune_vfl.search.packs import shortened
-from tune_vfl.search.proposals import Proposals
-from tune_vfl.spec.cell import Cell, References
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tune_vfl.ledger.ledger import Lost
-    from tune_vfl.ledger.records import TrialRecord
     from tune_vfl.search.losses import Cause
+    from tune_vfl.search.part import Part
+    from tune_vfl.search.undefended import Undefended
 
 # After so many lost packs in a row, without one that answered, the search gives up: workers cannot run here.
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
-
-DIED = "its worker process died"
-HUNG = "its worker did not come back, stuck in compiled code, and was killed"
-NODE_GONE = "the machine that it ran on went away"
-NO_MEMORY = "its worker was ended because the machine ran out of memory"
-
-
-class Watcher(Protocol):
-    """Who wants to know how the search goes; called in the driver's own thread, must be quick."""
-
-    def on_ask(self, count: int) -> None:
-        """So many trials were handed out."""
-
-    def on_tell(self, record: TrialRecord) -> None:
-        """A trial was finished."""
-
-    def on_baseline(self, outcome: Outcome) -> None:
-        """The undefended model was measured."""
 
 
 @dataclass(frozen=True)
@@ -56,52 +34,66 @@ class RunSettings:
     """How one run of a search is carried out.
 
     Attributes:
-        pack: trials a pack.
         workers: packs at once, at the start.
         room: asked again and again how many packs may run at once.
         deadline: the moment (``time.monotonic``) after which nothing new is asked.
         options: the trainable's.
-        baseline: the undefended model is to be measured.
     """
 
-    pack: int
     workers: int
     room: Callable[[], int]
     deadline: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    baseline: bool = False
+
+
+class Source(Protocol):
+    """What packs come from: a study, or an undefended model, whose packs have no numbers."""
+
+    def seconds_allowed(self, numbers: Sequence[int], /) -> float | None:
+        """Return how long a pack may take; None without a limit."""
+
+    def end(self, numbers: Sequence[int], sent: Sequence[Any], /) -> None:
+        """Tell what came back of a pack."""
+
+    def lose(self, numbers: Sequence[int], cause: Cause, /) -> None:
+        """Tell that a pack was lost."""
+
+    def give_up(self, numbers: Sequence[int], /) -> None:
+        """Tell that a pack does not come back."""
+
+
+class _Flight(NamedTuple):
+    """A pack that runs, where it comes from, and its trials' numbers."""
+
+    source: Source
+    numbers: list[int]
 
 
 class LedgerSearcher(Searcher):  # type: ignore[misc]
-    """Suggests packs until the study's budget of trials is used up.
+    """Suggests packs until the budget of trials of every study is used up.
 
     Args:
-        ledger: recovered, with its references measured.
+        parts: the studies.
+        undefended: the models that they are compared with.
         settings: how the run is carried out.
-        watchers: who is told.
     """
 
-    def __init__(self, ledger: Ledger, settings: RunSettings, watchers: tuple[Watcher, ...] = ()) -> None:
+    def __init__(self, parts: Sequence[Part], undefended: Sequence[Undefended], settings: RunSettings) -> None:
         super().__init__(metric=None, mode=None)
-        self._ledger, self._settings, self._watchers = ledger, settings, watchers
-        self._proposals = Proposals(ledger)
-        record = ledger.record()
-        self._owed = record.waiting
-        packs = -(-self._owed // settings.pack) + settings.baseline
-        self._flying: dict[str, list[int]] = {}
-        self._baseline = "owed" if settings.baseline else "done"
-        self._baseline_losses = 0
+        self._parts, self._undefended, self._settings = parts, undefended, settings
+        self._flying: dict[str, _Flight] = {}
         self._losses_in_a_row = 0
         self._causes: dict[str, Cause] = {}
-        self._pack = settings.pack
-        self._fixed = self._fixed_config(min(settings.workers, packs))
+        self._session = uuid4().hex
+        packs = sum(p.packs for p in parts) + sum(u.owed for u in undefended)
+        self._together = min(settings.workers, packs)
         self.stopped = False
         self.failure: Exception | None = None
-        _SEARCHERS[ledger.session] = self
+        _SEARCHERS[self._session] = self
 
     def __reduce__(self) -> tuple[Callable[[str], LedgerSearcher], tuple[str]]:
         """Travel as a name: database and lease stay in this process."""
-        return (_searcher_of, (self._ledger.session,))
+        return (_searcher_of, (self._session,))
 
     def stop(self) -> None:
         """Hand out no more packs; the outcomes of those that are running are still written to the ledger."""
@@ -134,19 +126,25 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             return str(Searcher.FINISHED)
         if len(self._flying) >= self._settings.room():
             return None
-        if self._baseline == "owed":
-            self._baseline = "flying"
-            self._flying[trial_id] = []
-            return self._config([{}], self._undefended)
-        asked = self._proposals.ask(min(self._pack, self._owed), trial_id) if self._owed > 0 else []
-        if not asked:
-            # A running pack may still be lost and asked again: the search is finished only when none is running.
-            return None if self._flying else str(Searcher.FINISHED)
-        self._owed -= len(asked)
-        self._flying[trial_id] = [a.number for a in asked]
-        for watcher in self._watchers:
-            watcher.on_ask(len(asked))
-        return self._config([a.params for a in asked], self._cell)
+        return self._suggest_undefended(trial_id) or self._suggest_trials(trial_id)
+
+    def _suggest_undefended(self, trial_id: str) -> dict[str, Any] | None:
+        model = next((u for u in self._undefended if u.owed), None)
+        if model is None:
+            return None
+        model.take()
+        self._flying[trial_id] = _Flight(model, [])
+        return self._config([{}], model.cell.model_dump_json(), model.references)
+
+    def _suggest_trials(self, trial_id: str) -> dict[str, Any] | str | None:
+        """Take the study that has had the fewest trials, so that all of them get on alike."""
+        while part := min((p for p in self._parts if p.owes), key=lambda p: p.taken, default=None):
+            numbers, params = part.ask(trial_id)
+            if numbers:
+                self._flying[trial_id] = _Flight(part, numbers)
+                return self._config(params, part.cell, part.references)
+        # A running pack may still be lost and asked again: the search is finished only when none is running.
+        return None if self._flying else str(Searcher.FINISHED)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Tell a pack's outcomes."""
@@ -154,119 +152,52 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tell a pack's outcomes, or that it was lost. A second call for the same pack changes nothing."""
-        numbers = self._flying.pop(trial_id, None)
-        if numbers is None or self.failure is not None:
+        flight = self._flying.pop(trial_id, None)
+        if flight is None or self.failure is not None:
             return
         sent = (result or {}).get("outcomes")
         with self._noted():
             if error or sent is None:
-                self._lost(numbers, self._causes.pop(trial_id, "crash"))
+                self._lost(flight, self._causes.pop(trial_id, "crash"))
             else:
-                self._end(numbers, sent)
+                self._losses_in_a_row = 0
+                flight.source.end(flight.numbers, sent)
 
     def lost_because(self, trial_id: str, cause: Cause) -> None:
         """Hear why a pack is about to be told as lost."""
         self._causes[trial_id] = cause
 
     def seconds_allowed(self, trial_id: str) -> float | None:
-        """Return how long a pack that runs may take by its trials' limits; None without a limit.
-
-        A pack that fails as one is tried again one by one, each with its own limit.
-        """
-        minutes, numbers = self._ledger.cell.trial_minutes, self._flying.get(trial_id)
-        if minutes is None or numbers is None:
-            return None
-        return minutes * 60 * (2 * len(numbers) if len(numbers) > 1 else 1)
+        """Return how long a pack that runs may take by its trials' limits; None without a limit."""
+        flight = self._flying.get(trial_id)
+        return None if flight is None else flight.source.seconds_allowed(flight.numbers)
 
     def give_up(self, trial_id: str) -> int:
-        """Tell the ledger of a pack that does not come back: a trial alone is a timeout, several are asked again alone.
+        """Tell the ledger of a pack that does not come back.
 
         Returns:
-            How many trials it had; the undefended model counts as one.
+            How many trials it had; an undefended model counts as one.
         """
-        numbers = self._flying.pop(trial_id, None)
-        if numbers is None:
+        flight = self._flying.pop(trial_id, None)
+        if flight is None:
             return 0
         with self._noted():
-            if len(numbers) > 1:
-                self._lose(numbers, "worker", HUNG)
-                return len(numbers)
-            timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
-            if numbers:
-                self._told(self._ledger.tell(numbers[0], timeout))
-            else:
-                self._keep_baseline(timeout)
-        return 1
+            flight.source.give_up(flight.numbers)
+        return max(1, len(flight.numbers))
 
-    def _end(self, numbers: list[int], sent: Sequence[Any]) -> None:
-        self._losses_in_a_row = 0
-        if numbers:
-            for number, raw in zip(numbers, sent, strict=True):
-                self._told(self._ledger.tell(number, read_outcome(raw)))
-        else:
-            self._keep_baseline(read_outcome(sent[0]))
-
-    def _lost(self, numbers: list[int], cause: Cause) -> None:
+    def _lost(self, flight: _Flight, cause: Cause) -> None:
         """Tell of a lost pack. Only a node that went away says nothing of what ran on it, and is not counted."""
         self._losses_in_a_row += cause != "node"
-        if not numbers:
-            self._baseline_lost(cause)
-        elif cause == "memory" and len(numbers) > 1:
-            self._pack = min(self._pack, -(-len(numbers) // 2))
-            self._lose(numbers, "memory", NO_MEMORY)
-        elif cause == "memory":
-            self._lose(numbers, "worker", NO_MEMORY, ends_as="oom")
-        elif cause == "node":
-            self._lose(numbers, "node", NODE_GONE)
-        else:
-            self._lose(numbers, "worker", DIED)
+        flight.source.lose(flight.numbers, cause)
 
-    def _lose(self, numbers: list[int], lost: Lost, why: str, ends_as: Literal["error", "oom"] = "error") -> None:
-        for number in numbers:
-            self._told(self._ledger.lose(number, lost, why, ends_as=ends_as))
-
-    def _baseline_lost(self, cause: Cause) -> None:
-        self._baseline_losses += cause != "node"
-        if self._baseline_losses < MAX_WORKER_LOSSES:
-            self._baseline = "owed"
-        elif cause == "memory":
-            self._keep_baseline(Outcome.failed("oom", f"{NO_MEMORY}, {self._baseline_losses} times"))
-        else:
-            self._keep_baseline(Outcome.failed("error", f"{DIED} {self._baseline_losses} times"))
-
-    def _told(self, record: TrialRecord | None) -> None:
-        if record is None:
-            return
-        self._owed += record.outcome.outcome == "preempted"
-        self._proposals.learn(record)
-        self._pack = shortened(self._pack, sum(record.outcome.seconds.values()))
-        for watcher in self._watchers:
-            watcher.on_tell(record)
-
-    def _keep_baseline(self, outcome: Outcome) -> None:
-        self._baseline = "done"
-        self._ledger.set_baseline(outcome)
-        for watcher in self._watchers:
-            watcher.on_baseline(outcome)
-
-    @property
-    def _cell(self) -> str:
-        return self._ledger.cell.model_dump_json()
-
-    @property
-    def _undefended(self) -> str:
-        return undefended(self._ledger.cell).model_dump_json()
-
-    def _fixed_config(self, together: int) -> dict[str, Any]:
-        references = self._ledger.references or References()
+    def _config(self, params: list[dict[str, Any]], cell: str, references: References | None) -> dict[str, Any]:
         return {
-            "references": references.model_dump_json(),
+            "references": (references or References()).model_dump_json(),
             "options": dict(self._settings.options),
-            "gate": {"key": f"gate/{self._ledger.session}", "count": together},
+            "gate": {"key": f"gate/{self._session}", "count": self._together},
+            "cell": cell,
+            "params": params,
         }
-
-    def _config(self, params: list[dict[str, Any]], cell: str) -> dict[str, Any]:
-        return {**self._fixed, "cell": cell, "params": params}
 
     def save(self, checkpoint_path: str) -> None:
         """Keep nothing: the ledger is the only record."""
@@ -280,11 +211,3 @@ _SEARCHERS: WeakValueDictionary[str, LedgerSearcher] = WeakValueDictionary()
 
 def _searcher_of(session: str) -> LedgerSearcher:
     return _SEARCHERS[session]
-
-
-def undefended(cell: Cell) -> Cell:
-    """Return the cell without its defense, and with more seeds: the baseline."""
-    changes: dict[str, Any] = {"defense": "none", "fixed": {}, "seeds": cell.seeds_of_undefended}
-    if DEFENSES[cell.defense].capabilities.head == "scalar":
-        changes["model"] = cell.model.model_copy(update={"head": "auto"})
-    return cell.model_copy(update=changes)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.parcel import Parcel
 from tune_vfl.ledger.unpacking import Unpacked, unpack
+from tune_vfl.service.projecting import show_in_mlflow
 from tune_vfl.service.studies import open_study, refuse_no_ledger
 
 if TYPE_CHECKING:
@@ -37,16 +37,7 @@ def unpack_study(parcel: Parcel, storage: str | None = None) -> tuple[Unpacked, 
         What was done (see :func:`tune_vfl.ledger.unpacking.unpack`, which says what it raises), and the study.
     """
     did = unpack(parcel, storage)
-    record = open_study(parcel.name, storage).record()
+    study = open_study(parcel.name, storage)
     if did != "same":
-        _show(record)
-    return did, record
-
-
-def _show(record: StudyRecord) -> None:
-    try:
-        from tune_vfl.tracking.mlflow import Recorder
-
-        Recorder(record.name, record.spec.tracking).sync(record)
-    except Exception as error:  # MLflow is a projection: the ledger is complete without it
-        sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
+        show_in_mlflow(study)
+    return did, study.record()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
-from tune_vfl.ledger.ledger import Ledger, study_names
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.checks import Check
-from tune_vfl.service.studies import ledger_exists
+from tune_vfl.service.studies import everything, ledger_exists, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ def repair(say: Callable[[str], None], storage: str | None = None) -> list[Check
     try:
         if not ledger_exists(storage):
             return [Check("repair", "ok", "there is no ledger yet: nothing to repair")]
-        names = study_names(storage)
+        names = everything(storage)
     except UnreachableError as error:
         return [Check("repair", "unreachable", str(error), "mend the ledger first: everything is rebuilt from it")]
     checks = _mended_tracking()
@@ -46,25 +46,27 @@ def _mended_tracking() -> list[Check]:
 
 
 def _repair_one(name: str, storage: str | None) -> Check:
+    """Repair a lone study, or a campaign with all of its studies."""
     from tune_vfl.tracking.mlflow import Recorder
 
     title = f"repair {name}"
     try:
-        with storage_at(storage).lease(name) as lease:
-            ledger = Ledger.open(name, storage, lease)
+        place = storage_at(storage)
+        with place.lease(name) as lease:
+            ledgers = Ledger.open_all([record.name for record in records_of(name, storage)], place, lease)
             try:
-                recovered = ledger.recover()
-                record = ledger.record()
-                Recorder(name, record.spec.tracking).sync(record)
+                recovered = sum(len(ledger.recover()) for ledger in ledgers.values())
+                records = [ledger.record() for ledger in ledgers.values()]
+                Recorder(name, records[0].spec.tracking).sync(records)
             finally:
-                ledger.close()
+                for ledger in ledgers.values():
+                    ledger.close()
     except StudyError as error:
         return Check(title, "ok", f"left alone: {error}")
     except UnreachableError as error:
         return Check(title, "unreachable", str(error), "start the tracking server and repair again")
     except TuneVflError as error:
         return Check(title, "finding", str(error), "look at the study by hand")
-    owed = f"; {record.waiting} trials are owed: tune-vfl resume {name}" if recovered and record.waiting else ""
-    return Check(
-        title, "ok", f"{len(recovered)} orphaned trials recovered, MLflow holds {len(record.trials)} trials{owed}"
-    )
+    waiting, trials = sum(r.waiting for r in records), sum(len(r.trials) for r in records)
+    owed = f"; {waiting} trials are owed: tune-vfl resume {name}" if recovered and waiting else ""
+    return Check(title, "ok", f"{recovered} orphaned trials recovered, MLflow holds {trials} trials{owed}")

@@ -1,22 +1,25 @@
-"""Reports of studies by name, in their usual place."""
+"""Reports of studies and campaigns by name, in their usual place."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnwritableError
-from tune_vfl.service.studies import open_study
+from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.service.studies import open_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tune_vfl.ledger.records import StudyRecord
+
 
 def report_studies(names: Sequence[str], out: Path | None = None, storage: str | None = None) -> Path:
-    """Write a report of one or more studies.
+    """Write a report of a study or a campaign, or of several.
 
     Args:
-        names: the studies' names.
+        names: their names.
         out: the folder; by default ``TUNE_VFL_HOME/reports/NAME`` (names joined by ``+``).
         storage: the ledger, where it is not the one that the environment names.
 
@@ -30,11 +33,15 @@ def report_studies(names: Sequence[str], out: Path | None = None, storage: str |
     from reports.page import write_report
     from tune_vfl.machine.places import home
 
-    records = [open_study(name, storage).record() for name in names]
+    found = [open_named(name, storage).record() for name in names]
     folder = out if out is not None else home() / "reports" / "+".join(names)[:150]
     if folder.exists() and not folder.is_dir():
         raise UnwritableError(f"-o {folder}: is a file; give a folder")
     try:
-        return write_report(records, folder)
+        return write_report([_campaign(record) for record in found], folder)
     except OSError as error:
         raise UnwritableError(f"-o {folder}: cannot be written ({error}); choose another place") from error
+
+
+def _campaign(record: StudyRecord | CampaignRecord) -> CampaignRecord:
+    return record if isinstance(record, CampaignRecord) else CampaignRecord.of(record)

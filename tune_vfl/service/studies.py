@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tune_vfl.campaign.campaign import Campaign, named
 from tune_vfl.errors import StudyError, UnknownNameError
+from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.ledger.campaigns import PlannedCampaign
     from tune_vfl.ledger.records import StudyRecord
 
 
@@ -37,6 +42,18 @@ def open_study(name: str, storage: str | None = None) -> Study:
     return Study(name, storage)
 
 
+def open_named(name: str, storage: str | None = None) -> Study | Campaign:
+    """Open a study or a campaign that exists; arguments and errors are those of :func:`open_study`."""
+    refuse_no_ledger(name, storage)
+    return named(name, storage)
+
+
+def records_of(name: str, storage: str | None = None) -> tuple[StudyRecord, ...]:
+    """Return the studies of a campaign, or the one study of this name; errors are those of :func:`open_study`."""
+    found = open_named(name, storage).record()
+    return found.studies if isinstance(found, CampaignRecord) else (found,)
+
+
 def refuse_no_ledger(name: str, storage: str | None = None) -> None:
     """Refuse to look for a study where there is no ledger.
 
@@ -59,41 +76,62 @@ def all_studies(storage: str | None = None) -> list[Study]:
     return [open_study(name, storage) for name in study_names(storage)] if ledger_exists(storage) else []
 
 
-def known_attack(record: StudyRecord, attack: str) -> str:
+def everything(storage: str | None = None) -> list[str]:
+    """Return the names of all campaigns and lone studies of a ledger, sorted."""
+    found = {study.campaign or study.name for study in all_studies(storage)}
+    return sorted(found)
+
+
+def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
     """Return the attack's name.
 
     Raises:
-        UnknownNameError: when the study did not run it; names those that it ran.
+        UnknownNameError: when none of the studies ran it; names those that they ran.
     """
-    known = [a.name for a in record.cell.attacks]
+    known = list(dict.fromkeys(a.name for record in records for a in record.cell.attacks))
     if attack not in known:
-        raise UnknownNameError(f"attack of study {record.name}", attack, known)
+        raise UnknownNameError(f"attack of {records[0].name if len(records) == 1 else 'these studies'}", attack, known)
     return attack
 
 
-def finished(name: str, storage: str | None = None, trials: int = 0) -> bool:
-    """Say whether a study exists and owes nothing, even where so many finished trials are asked of it."""
+def status_of(found: Study | Campaign) -> tuple[dict[str, Any], int]:
+    """Return the summary of a study or a campaign with the time that is left, and how many trials are still owed."""
+    record = found.record()
+    records = record.studies if isinstance(record, CampaignRecord) else (record,)
+    summary, eta, late = found.summary(), eta_seconds(records), found.overdue()
+    if eta is not None:
+        summary["eta_seconds"] = eta
+    if late:
+        summary["overdue"] = late
+    return summary, sum(r.running + r.waiting for r in records)
+
+
+def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
+    """Say whether all studies of a plan exist and owe nothing, even where more trials are asked of them than before."""
     from tune_vfl.ledger.ledger import study_names
 
-    if not ledger_exists(storage) or name not in study_names(storage):
+    if not ledger_exists(storage) or not {s.name for s in plan.studies} <= set(study_names(storage)):
         return False
-    record = open_study(name, storage).record()
+    return all(_owes_nothing(open_study(s.name, storage).record(), s.spec.budget.trials) for s in plan.studies)
+
+
+def _owes_nothing(record: StudyRecord, trials: int) -> bool:
     enough = trials <= max(record.spec.budget.trials, len(record.counted))
     return enough and record.baseline is not None and not record.waiting and not record.running
 
 
-def eta_seconds(record: StudyRecord, last: int = 20) -> float | None:
-    """Estimate how long a study that is running still takes, from the pace of its last trials.
+def eta_seconds(records: Sequence[StudyRecord], last: int = 20) -> float | None:
+    """Estimate how long what is running still takes, from the pace of its last trials.
 
     Args:
-        record: the study.
+        records: the study, or all those of a campaign.
         last: how many finished trials the pace is taken from.
 
     Returns:
         Seconds; None when nothing is running, or fewer than two trials have finished.
     """
-    ends = sorted(t.finished for t in record.counted)[-last:]
-    if not record.running or len(ends) < 2:
+    ends = sorted(t.finished for record in records for t in record.counted)[-last:]
+    if not any(record.running for record in records) or len(ends) < 2:
         return None
     pace = (ends[-1] - ends[0]).total_seconds() / (len(ends) - 1)
-    return pace * (record.running + record.waiting)
+    return pace * sum(record.running + record.waiting for record in records)

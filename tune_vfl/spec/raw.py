@@ -94,7 +94,8 @@ def _set_attack(spec: dict[str, Any], name: str, param: str, value: Any) -> None
 def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return one raw spec a study, of a raw spec whose dataset or defense is a list (at the top or under ``matrix``).
 
-    These studies are named ``STUDY-DATASET-DEFENSE``. A spec without lists is returned as it is.
+    That is a campaign, named by the spec's ``study``; its studies are named ``STUDY-DATASET-DEFENSE``. A spec without
+    lists is returned as it is.
 
     Raises:
         SpecError: when ``matrix`` is not a mapping, has other keys, or two studies would have one name.
@@ -105,7 +106,7 @@ def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise SpecError(f"matrix: expected a mapping with dataset, defense and attacks lists, got {matrix!r}")
     spec.update(matrix)
     datasets, defenses = spec.get("dataset"), spec.get("defense")
-    if not isinstance(datasets, list) and not isinstance(defenses, list) and not matrix:
+    if not is_campaign(raw):
         return [spec]
     studies = []
     for dataset in datasets if isinstance(datasets, list) else [datasets]:
@@ -119,6 +120,11 @@ def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
             f"matrix: more than one study would be called {', '.join(twice)}; list each dataset and defense once"
         )
     return studies
+
+
+def is_campaign(raw: Mapping[str, Any]) -> bool:
+    """Return whether a raw spec asks for several data sets or defenses, be it a list of one."""
+    return bool(raw.get("matrix")) or isinstance(raw.get("dataset"), list) or isinstance(raw.get("defense"), list)
 
 
 def _name_of(entry: Any) -> str:

@@ -9,8 +9,26 @@ from __future__ import annotations
 from tune_vfl.statistics.advantages import Advantage, advantage, chosen_floor, pseudo_values
 from tune_vfl.statistics.choosing import Scale, compromise, export_choice, knee, worst_means
 from tune_vfl.statistics.floors import auc_by_fold, cross_fitted, cross_fitted_auc, nearest_center, stratified_folds
-from tune_vfl.statistics.fronts import Tolerances, candidates, dominance, leakage_differences, membership, merged
-from tune_vfl.statistics.intervals import Estimate, differences, levels, levels_by_undefended, undecided
+from tune_vfl.statistics.fronts import (
+    Own,
+    Tolerances,
+    candidates,
+    dominance,
+    leakage_differences,
+    membership,
+    membership_of_many,
+    merged,
+    own_levels,
+    worst_levels,
+)
+from tune_vfl.statistics.intervals import (
+    Estimate,
+    differences,
+    differences_from,
+    levels,
+    levels_by_undefended,
+    undecided,
+)
 from tune_vfl.statistics.leakage import (
     Bounds,
     bounds,
@@ -21,6 +39,7 @@ from tune_vfl.statistics.leakage import (
     max_of_means,
     mean_of_maxima,
     means_of_maxima,
+    upper_bounds,
     worst_attack,
 )
 from tune_vfl.statistics.nulls import center_null, effective_dimension, folded_auc_null, permutation_p_value
@@ -32,6 +51,7 @@ __all__ = [
     "Advantage",
     "Bounds",
     "Estimate",
+    "Own",
     "Plan",
     "Scale",
     "Tolerances",
@@ -49,6 +69,7 @@ __all__ = [
     "cross_selected",
     "delong_variance",
     "differences",
+    "differences_from",
     "dominance",
     "effective_dimension",
     "export_choice",
@@ -62,8 +83,10 @@ __all__ = [
     "mean_of_maxima",
     "means_of_maxima",
     "membership",
+    "membership_of_many",
     "merged",
     "nearest_center",
+    "own_levels",
     "permutation_p_value",
     "plan",
     "pseudo_values",
@@ -72,6 +95,8 @@ __all__ = [
     "stratified_folds",
     "totals",
     "undecided",
+    "upper_bounds",
     "worst_attack",
+    "worst_levels",
     "worst_means",
 ]

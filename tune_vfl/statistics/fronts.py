@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tune_vfl.errors import ShapeError
-from tune_vfl.statistics.arrays import Floats, finite
+from tune_vfl.statistics.arrays import Floats, Ints, finite
 from tune_vfl.statistics.intervals import CONFIDENCE, FEWEST_SETTINGS, Estimate, plain_differences, shrink
 from tune_vfl.statistics.laws import normal_below, satterthwaite
 
@@ -34,6 +34,12 @@ class Tolerances(NamedTuple):
 
 TOLERANCES = Tolerances()
 
+_FIRST_LOOK = 64
+"""With how many settings of the front all are compared before any pairs are."""
+
+_ROWS = 256
+"""How many settings are compared with all others at a time: what stays in a core's cache."""
+
 
 def leakage_differences(x: ArrayLike) -> Estimate:
     """Estimate differences of leakage, row minus column, between the worst attacks of both settings.
@@ -49,18 +55,51 @@ def leakage_differences(x: ArrayLike) -> Estimate:
         ShapeError, UsageError: for another shape, a number that is not finite, or a single seed.
     """
     advantages = finite(x, "attacks settings seeds", "advantages")
-    settings, seeds = advantages.shape[1:]
-    worst = advantages.mean(-1).argmax(0)
-    mine = advantages[worst, np.arange(settings)]
+    settings = advantages.shape[1]
     if settings < FEWEST_SETTINGS:
-        return plain_differences(mine)
+        return plain_differences(advantages[advantages.mean(-1).argmax(0), np.arange(settings)])
+    return worst_levels(advantages).pairs()
+
+
+class Own(NamedTuple):
+    """Settings without what a seed does to all of them, which cancels between any two.
+
+    Attributes:
+        mean: ``(N,)``.
+        variance: ``(N,)`` of the means.
+        df: degrees of freedom of each variance.
+    """
+
+    mean: Floats
+    variance: Floats
+    df: float
+
+    def pairs(self) -> Estimate:
+        """Return the differences ``(N, N)``, row minus column."""
+        one, other = self.variance[:, None], self.variance[None, :]
+        df = satterthwaite((one, other), (self.df, self.df))
+        return Estimate(self.mean[:, None] - self.mean[None, :], np.sqrt(one + other), df)
+
+    def of(self, settings: Sequence[int]) -> Own:
+        """Return some of the settings, with the variances that all of them gave."""
+        chosen = list(settings)
+        return Own(self.mean[chosen], self.variance[chosen], self.df)
+
+
+def own_levels(y: ArrayLike) -> Own:
+    """Return the own part of ``(N, S)`` numbers, N and S at least 2."""
+    block = shrink(y)
+    return Own(block.mean, block.own / block.seeds, block.own_df)
+
+
+def worst_levels(x: ArrayLike) -> Own:
+    """Return the own part of each setting's worst attack, from ``(K, N, S)`` advantages, N and S at least 2."""
+    advantages = finite(x, "attacks settings seeds", "advantages")
+    worst, settings = advantages.mean(-1).argmax(0), np.arange(advantages.shape[1])
     blocks = [shrink(block) for block in advantages]
-    own = np.stack([b.own for b in blocks])[worst, np.arange(settings)]
-    one, other, df = own[:, None], own[None, :], blocks[0].own_df
-    mean = mine.mean(1)
-    return Estimate(
-        mean[:, None] - mean[None, :], np.sqrt((one + other) / seeds), satterthwaite((one, other), (df, df))
-    )
+    own = np.stack([b.own for b in blocks])[worst, settings]
+    mean = np.stack([b.mean for b in blocks])[worst, settings]
+    return Own(mean, own / blocks[0].seeds, blocks[0].own_df)
 
 
 def dominance(utility: Estimate, leakage: Estimate, tolerances: Tolerances = TOLERANCES) -> Floats:
@@ -94,6 +133,49 @@ def membership(chances: ArrayLike) -> Floats:
         ``(N,)`` in [0, 1].
     """
     return np.asarray(1 - finite(chances, "settings settings", "chances").max(1))
+
+
+def membership_of_many(front: ArrayLike, utility: Own, leakage: Own, least: float = 0.03) -> Floats:
+    """Return :func:`membership` of thousands of settings without comparing every one with every other.
+
+    All are compared with some of the front first, which bounds their chance from above. Those that may have at least
+    ``least`` are then compared with each other.
+
+    Args:
+        front: ``(N,)`` bool, the front of the means.
+        utility: of N settings.
+        leakage: of the same settings, of each its worst attack's.
+        least: a chance below it is only known to be below it.
+
+    Returns:
+        ``(N,)``; where another setting that is far from the front would alone have pressed it down, too large by
+        ``least`` at most.
+    """
+    on_front = np.flatnonzero(front)
+    along = on_front[np.argsort(utility.mean[on_front], kind="stable")]
+    some = along[np.unique(np.linspace(0, len(along) - 1, _FIRST_LOOK).astype(np.int64))]
+    everyone = np.arange(len(utility.mean))
+    chances = _not_dominated(everyone, some, utility, leakage)
+    near = np.flatnonzero(chances >= least)
+    chances[near] = np.minimum(chances[near], _not_dominated(near, near, utility, leakage))
+    return chances
+
+
+def _not_dominated(rows: Ints, columns: Ints, utility: Own, leakage: Own) -> Floats:
+    """Return for each row the chance that the column which most likely dominates it does not."""
+    found = np.ones(len(rows))
+    for start in range(0, len(rows), _ROWS):
+        mine = rows[start : start + _ROWS]
+        better = _ahead(utility.mean[columns] - TOLERANCES.utility, utility, mine, columns, sign=1)
+        better *= _ahead(leakage.mean[columns] + TOLERANCES.leakage, leakage, mine, columns, sign=-1)
+        better[mine[:, None] == columns[None, :]] = 0.0
+        found[start : start + _ROWS] = 1 - better.max(1)
+    return found
+
+
+def _ahead(theirs: Floats, own: Own, rows: Ints, columns: Ints, sign: int) -> Floats:
+    gain = sign * (theirs[None, :] - own.mean[rows][:, None])
+    return _chance(gain, np.sqrt(own.variance[rows][:, None] + own.variance[columns][None, :]))
 
 
 def candidates(member: ArrayLike, front: ArrayLike, trials: int) -> list[int]:

@@ -173,6 +173,31 @@ def differences(y: ArrayLike) -> Estimate:
     return (shrunk_differences if len(block) >= FEWEST_SETTINGS else plain_differences)(block)
 
 
+def differences_from(reference: ArrayLike, y: ArrayLike) -> Estimate:
+    """Estimate how far each setting lies below a reference, such as the undefended model: ``reference - y``.
+
+    Args:
+        reference: ``(S,)``.
+        y: ``(N, S)`` with the same seeds; the reference counts as one more setting.
+
+    Returns:
+        ``(N,)`` estimates, the reference's row of :func:`differences`.
+
+    Raises:
+        ShapeError, UsageError: as :func:`levels`, or for other seeds.
+    """
+    block, one = finite(y, "settings seeds", "block"), finite(reference, "seeds", "reference")
+    if len(one) != block.shape[1]:
+        raise ShapeError(f"reference: expected one number for each of {block.shape[1]} seeds, got {len(one)}")
+    if len(block) + 1 < FEWEST_SETTINGS:
+        gaps, seeds = one - block, seeds_of(block, "block")
+        df = np.full(len(block), float(seeds - 1))
+        return Estimate(gaps.mean(1), gaps.std(1, ddof=1) / np.sqrt(seeds), df)
+    parts = shrink(np.vstack([one, block]))
+    df = satterthwaite((np.full_like(parts.own[1:], parts.own[0]), parts.own[1:]), (parts.own_df, parts.own_df))
+    return Estimate(parts.mean[0] - parts.mean[1:], np.sqrt((parts.own[0] + parts.own[1:]) / parts.seeds), df)
+
+
 def levels_by_undefended(y: ArrayLike, undefended: ArrayLike) -> Estimate:
     """Levels that learn from more seeds of the undefended model what the few seeds of the settings were like.
 

@@ -148,9 +148,31 @@ def leakage_bounds(x: ArrayLike) -> list[Bounds]:
     Raises:
         ShapeError, UsageError: for another shape, a number that is not finite, or a single seed.
     """
+    return _bounds(*_estimates(x))
+
+
+def upper_bounds(x: ArrayLike, confidence: float) -> Floats:
+    """Return what each setting's leakage is surely at most: :attr:`Bounds.upper_90` with another confidence.
+
+    Args:
+        x: ``(K, N, S)`` signed advantages, or successes, of K attacks on N settings with the same S seeds.
+        confidence: one-sided, in (0, 1).
+
+    Returns:
+        ``(N,)`` in [0, 1]; with more attacks never less.
+
+    Raises:
+        ShapeError, UsageError: as :func:`leakage_bounds`.
+    """
+    mean, se, df = _estimates(x)
+    return clipped((mean + t_quantile(confidence, df) * se).max(0))
+
+
+def _estimates(x: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """Return means, standard errors and degrees of freedom ``(K, N)``, each attack a block of its own."""
     blocks = finite(x, "attacks settings seeds", "advantages")
     mean, se, df = (np.stack(columns) for columns in zip(*(levels(block) for block in blocks), strict=True))
-    return _bounds(mean, se, df)
+    return mean, se, df
 
 
 def _bounds(mean: Floats, se: Floats, df: Floats) -> list[Bounds]:

@@ -20,9 +20,14 @@ class Measurement(NamedTuple):
 
 @dataclass
 class Held:
-    """What MLflow holds of one run, or will once its change is written; a run without an id is not there yet."""
+    """What MLflow holds of one run, or will once its change is written; a run without an id is not there yet.
+
+    Attributes:
+        artifacts: where its files go.
+    """
 
     run_id: str = ""
+    artifacts: str = ""
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)

@@ -66,6 +66,7 @@ class DatabaseWriter:
         from mlflow.utils.uri import append_to_uri_path
 
         change.run.run_id = uuid.uuid4().hex
+        change.run.artifacts = append_to_uri_path(self._artifacts, change.run.run_id, "artifacts")
         status, ended = change.ended or ("RUNNING", None)
         return {
             "run_uuid": change.run.run_id,
@@ -80,7 +81,7 @@ class DatabaseWriter:
             "deleted_time": None,
             "source_version": "",
             "lifecycle_stage": "active",
-            "artifact_uri": append_to_uri_path(self._artifacts, change.run.run_id, "artifacts"),
+            "artifact_uri": change.run.artifacts,
             "experiment_id": self._experiment_id,
         }
 

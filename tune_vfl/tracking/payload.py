@@ -1,4 +1,4 @@
-"""What a trial and a study look like in MLflow: names and values, computed before anything is sent."""
+"""What a trial looks like in MLflow: names and values, computed before anything is sent."""
 
 from __future__ import annotations
 
@@ -7,33 +7,31 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tune_vfl.campaign import phrases
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
-    from tune_vfl.ledger.standing import Standing
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec.cell import Cell
 
 STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
-PARETO, RANK, KNEE = "tune_vfl.pareto", "tune_vfl.rank", "tune_vfl.knee"
-CONFIRMED = "tune_vfl.confirmed"
-FRONT_TAGS = (PARETO, RANK, KNEE, CONFIRMED)
+# The front of its study, and the joint one of all the campaign's studies on its data set.
+PARETO, CAMPAIGN_PARETO = "tune_vfl.pareto", "tune_vfl.campaign_pareto"
+RANK, KNEE, CONFIRMED = "tune_vfl.rank", "tune_vfl.knee", "tune_vfl.confirmed"
+FRONT_TAGS = (PARETO, CAMPAIGN_PARETO, RANK, KNEE, CONFIRMED)
+# Those that say how a trial stands among the trials of all studies.
+TOGETHER = (CAMPAIGN_PARETO, KNEE)
 SUMMARY, PREEMPTED, STALE = "tune_vfl.summary", "tune_vfl.preempted", "tune_vfl.stale"
-DIGEST, RETRY = "tune_vfl.digest", "tune_vfl.retry_of"
-NOTE = "mlflow.note.content"
+# What a run's attached files were made of, so that they are attached once: the summary's, and a front run's setting.
+DIGEST, CONFIG = "tune_vfl.digest", "tune_vfl.config"
+RETRY, NOTE = "tune_vfl.retry_of", "mlflow.note.content"
 
-FILTERS = {
-    "the front": f"tags.`{PARETO}` = 'true'",
-    "the knee": f"tags.`{KNEE}` = 'true'",
-    "the points that a confirmation kept": f"tags.`{CONFIRMED}` = 'true'",
-    "all trials": f"tags.`{TRIAL}` != ''",
-    "trials that failed": f"tags.`{TRIAL}` != '' AND tags.`{OUTCOME}` != 'ok'",
-    "leakage at most 0.2": f"tags.`{OUTCOME}` = 'ok' AND metrics.leakage <= 0.2",
-    "this summary": f"tags.`{SUMMARY}` = 'true'",
-}
+# MLflow takes no longer name of a run.
+_LONGEST_NAME = 250
 
 
 class RunContent(NamedTuple):
@@ -99,6 +97,19 @@ def common_params(cell: Cell) -> dict[str, str]:
     }
 
 
+def run_name(cell: Cell, trial: TrialRecord) -> str:
+    """Return what a trial is in a line: ``laplace scale=0.01 · AUC .726 · leak .03``; how it ended where it failed."""
+    setting = f"{cell.defense} {phrases.setting(trial.params)}" if trial.params else cell.defense
+    outcome = trial.outcome
+    if outcome.outcome != "ok" or outcome.utility is None:
+        end = str(outcome.outcome)
+    else:
+        utility, leakage = outcome.objectives
+        end = f"{phrases.metric(outcome.utility.metric)} {phrases.short(utility)} · leak {phrases.short(leakage, 2)}"
+    most = _LONGEST_NAME - len(end) - len(" · ")
+    return f"{setting if len(setting) <= most else setting[: most - 1] + '…'} · {end}"
+
+
 def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
     """Return the run of one trial. A preempted one has no trial tag, because its retry is the trial that counts."""
     outcome = trial.outcome
@@ -109,7 +120,7 @@ def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
     if outcome.reason:
         tags[NOTE] = outcome.reason
     return RunContent(
-        name=f"trial-{trial.number}" + ("-preempted" if preempted else ""),
+        name=run_name(cell, trial),
         params={**common_params(cell), **{qualified(k): text(v) for k, v in trial.params.items()}},
         metrics=measured(outcome),
         tags=tags,
@@ -119,15 +130,19 @@ def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
     )
 
 
-def confirmed_content(record: StudyRecord, number: int) -> tuple[dict[str, str], dict[str, float]]:
-    """Return what a confirmation adds to a trial's run: its tag, and metrics of what was measured again.
+def confirmed_contents(record: StudyRecord) -> dict[int, tuple[dict[str, str], dict[str, float]]]:
+    """Return what a confirmation adds to the runs: by trial, its tag, and metrics of what was measured again.
 
-    Nothing where the study was not confirmed; a trial that took no part, or did not stay, is tagged as not confirmed.
+    Empty where the study was not confirmed; a trial that took no part, or did not stay, is tagged as not confirmed.
     """
     if record.confirmation is None:
-        return {}, {}
-    point = next((p for p in record.confirmation.points if p.number == number), None)
-    tags = {CONFIRMED: "true" if point is not None and point.confirmed else "false"}
+        return {}
+    points = {point.number: point for point in record.confirmation.points}
+    return {t.number: _confirmed(points.get(t.number)) for t in record.counted}
+
+
+def _confirmed(point: ConfirmedPoint | None) -> tuple[dict[str, str], dict[str, float]]:
+    tags = {CONFIRMED: _word(point is not None and point.confirmed)}
     if point is None or point.outcome != "ok":
         return tags, {}
     low, high = point.utility_interval or (None, None)
@@ -145,41 +160,24 @@ def confirmed_content(record: StudyRecord, number: int) -> tuple[dict[str, str],
     return tags, finite(measured_again)
 
 
-def front_tags(number: int, now: Standing) -> dict[str, str]:
-    """Return a trial's tags of front, knee and rank; a trial without objectives has no rank."""
-    rank = now.ranks.get(number)
-    tags = {PARETO: "true" if rank == 0 else "false", KNEE: "true" if number == now.knee else "false"}
+def front_tags(rank: int | None, *, knee: bool, joint: bool | None) -> dict[str, str]:
+    """Return a trial's tags of fronts, knee and rank.
+
+    Args:
+        rank: in its study; None for a trial without objectives, which has none.
+        knee: whether it is the best compromise of all that is laid side by side with it.
+        joint: whether it is on the joint front; None for a study that belongs to no campaign.
+    """
+    tags = {PARETO: _word(rank == 0), KNEE: _word(knee)}
+    if joint is not None:
+        tags[CAMPAIGN_PARETO] = _word(joint)
     return tags if rank is None else {**tags, RANK: str(rank)}
 
 
-def summary_content(record: StudyRecord, now: Standing) -> RunContent:
-    """Return the summary run: the undefended model (metrics ``baseline.*``), the front's size, filters to paste."""
-    baseline = measured(record.baseline) if record.baseline else {}
-    metrics = {f"baseline.{name}": value for name, value in baseline.items()}
-    times = [m for t in record.trials for m in (milliseconds(t.started), milliseconds(t.finished))] or [0]
-    return RunContent(
-        name="summary",
-        params=common_params(record.cell),
-        metrics={**metrics, "front_size": float(len(now.front)), "trial_count": float(len(record.counted))},
-        tags={STUDY: record.name, SUMMARY: "true", NOTE: _note(record, now)},
-        status="FINISHED",
-        started=min(times),
-        finished=max(times),
-    )
+def fresh_tags(*, lone: bool) -> dict[str, str]:
+    """Return the tags of a new run: on no front, until an update of the fronts finds it there."""
+    return dict.fromkeys((PARETO, KNEE, *(() if lone else (CAMPAIGN_PARETO,))), "false")
 
 
-def _note(record: StudyRecord, now: Standing) -> str:
-    counts = ", ".join(f"{n} {kind}" for kind, n in record.by_outcome().items() if n)
-    lines = [
-        f"**{record.name}**: {record.cell.defense} on {record.cell.dataset.name}, {counts or 'no trials yet'}.",
-        f"{len(now.front)} on the front, hypervolume {now.hypervolume:.4f}.",
-        "",
-        "Paste one of these into the search field of the runs table:",
-        "",
-        *(
-            f"- {what}: `` {query} ``"
-            for what, query in FILTERS.items()
-            if record.confirmation or CONFIRMED not in query
-        ),
-    ]
-    return "\n".join(lines)
+def _word(true: bool) -> str:
+    return "true" if true else "false"

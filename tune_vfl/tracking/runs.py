@@ -1,18 +1,20 @@
-"""One study's runs in MLflow: what they hold, and writing only what is missing.
+"""The runs of one experiment in MLflow: what they hold, and writing only what is missing.
 
 All reading and writing of runs is done here. What a run should hold is decided in :mod:`tune_vfl.tracking.payload`.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from itertools import islice
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 from tune_vfl.tracking import payload, store
 from tune_vfl.tracking.changes import Change, Held, Measurement, Writer
 from tune_vfl.tracking.database import DatabaseWriter, is_database
-from tune_vfl.tracking.server import ServerWriter
+from tune_vfl.tracking.server import ServerWriter, in_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
     from tune_vfl.tracking.payload import RunContent
 
 RunKind = Literal["trial", "preempted", "summary"]
-Key = tuple[RunKind, int]
-SUMMARY_KEY: Key = ("summary", 0)
+# The study's name, what the run is, and the trial's number; the summary is of the whole experiment.
+Key = tuple[str, RunKind, int]
+SUMMARY_KEY: Key = ("", "summary", 0)
 
 # MLflow refuses longer values, so they are cut; the ledger has them whole.
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 5000
@@ -36,20 +39,22 @@ class Runs:
     it reads what is there.
 
     Args:
-        study: its name, which is the experiment's.
+        name: the experiment's: that of a campaign or of a lone study.
         uri: the tracking URI.
 
     Attributes:
         held: by key, what MLflow holds of each run, and will once everything is flushed.
+        tags: those of the experiment.
 
     Raises:
         UnreachableError: when MLflow does not answer.
     """
 
-    def __init__(self, study: str, uri: str) -> None:
-        self._client = store.client(uri)
-        experiment = self._open_experiment(study, uri)
+    def __init__(self, name: str, uri: str) -> None:
+        self._name, self._uri, self._client = name, uri, store.client(uri)
+        experiment = self._open_experiment(name, uri)
         self.experiment_id = str(experiment.experiment_id)
+        self.tags: dict[str, str] = dict(experiment.tags)
         self._writer: Writer = (
             DatabaseWriter(uri, self.experiment_id, experiment.artifact_location)
             if is_database(uri)
@@ -60,10 +65,10 @@ class Runs:
         self._changes: dict[int, Change] = {}
         self.load()
 
-    def _open_experiment(self, study: str, uri: str) -> Any:
-        found = self._client.get_experiment_by_name(study)
+    def _open_experiment(self, name: str, uri: str) -> Any:
+        found = self._client.get_experiment_by_name(name)
         if found is None:
-            made = self._client.create_experiment(study, artifact_location=store.artifact_folder(uri, study))
+            made = self._client.create_experiment(name, artifact_location=store.artifact_folder(uri, name))
             return self._client.get_experiment(made)
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
@@ -82,11 +87,12 @@ class Runs:
                 return
 
     def _file(self, run: Any) -> None:
-        key = _key(run.data.tags)
+        key = _key(run.data.tags, self._name)
         if key is None:
             return
         info, data = run.info, run.data
-        held = Held(info.run_id, dict(data.params), dict(data.metrics), dict(data.tags), info.status, info.end_time)
+        known = dict(data.params), dict(data.metrics), dict(data.tags)
+        held = Held(info.run_id, info.artifact_uri, *known, info.status, info.end_time)
         other = self.held.get(key)
         if other is None:
             self.held[key] = held
@@ -149,13 +155,9 @@ class Runs:
         held.metrics.update(metrics)
         held.tags.update(new_tags)
 
-    def tag(self, key: Key, tags: Mapping[str, str]) -> None:
-        """Set the tags that differ from what the run holds."""
-        self._complete(self.held[key], {}, {}, tags)
-
-    def add(self, key: Key, tags: Mapping[str, str], metrics: Mapping[str, float]) -> None:
+    def add(self, key: Key, tags: Mapping[str, str], metrics: Mapping[str, float] | None = None) -> None:
         """Add tags and metrics to a run, those that differ from what it holds."""
-        self._complete(self.held[key], {}, metrics, tags)
+        self._complete(self.held[key], {}, metrics or {}, tags)
 
     def log_steps(self, name: str, steps: Iterable[tuple[int, float, int]]) -> None:
         """Log ``(step, value, milliseconds)`` of one metric of the summary run."""
@@ -165,28 +167,47 @@ class Runs:
 
     def steps(self, name: str) -> dict[int, float]:
         """Return the values of one metric of the summary run by step, the latest where there are several."""
-        history = self._client.get_metric_history(self._summary(), name)
+        history = self._client.get_metric_history(self.summary(), name)
         return {m.step: m.value for m in sorted(history, key=lambda m: (m.step, m.timestamp))}
 
-    def log_text(self, text: str, name: str) -> None:
-        """Store a text beside the summary run."""
-        self._client.log_text(self._summary(), text, name)
+    def log_texts(self, texts: Mapping[Key, str], name: str) -> None:
+        """Store a text beside each of some runs, under one name."""
+        self.flush()
+        in_parallel(lambda found: self._store(self.held[found[0]], found[1], name), texts.items())
+
+    def _store(self, run: Held, text: str, name: str) -> None:
+        """Store a text. The client would read the run first, which takes ten times as long, to learn where to."""
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
+            path = Path(folder) / PurePosixPath(name).name
+            path.write_text(text, encoding="utf-8")
+            place = str(PurePosixPath(name).parent)
+            repository = get_artifact_repository(run.artifacts, tracking_uri=self._uri)
+            repository.log_artifact(str(path), None if place == "." else place)
 
     def log_folder(self, folder: str, name: str) -> None:
         """Store a folder beside the summary run."""
-        self._client.log_artifacts(self._summary(), folder, name)
+        self._client.log_artifacts(self.summary(), folder, name)
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """Return the id of the summary run, which is there then."""
         self.flush()
         return self.held[SUMMARY_KEY].run_id
 
+    def describe(self, tags: Mapping[str, str]) -> None:
+        """Set tags of the experiment."""
+        for name, value in tags.items():
+            self._client.set_experiment_tag(self.experiment_id, name, value[:_LONGEST_TAG])
+            self.tags[name] = value
+
     def retire(self, key: Key) -> None:
-        """Take a run out of the study without deleting it: our tags are removed from it, and it is marked stale."""
+        """Take a run out of the experiment without deleting it: our tags are removed, and it is marked stale."""
         self.flush()
         self._retire(self.held.pop(key))
 
     def retire_doubles(self) -> None:
-        """Take out of the study every run whose trial has another, fuller run."""
+        """Take out every run whose trial has another, fuller run."""
         while self._doubles:
             self._retire(self._doubles.pop())
 
@@ -200,9 +221,9 @@ class Runs:
             self._client.set_terminated(held.run_id, "KILLED")
 
 
-def _key(tags: Mapping[str, str]) -> Key | None:
+def _key(tags: Mapping[str, str], experiment: str) -> Key | None:
     kinds: tuple[tuple[RunKind, str], ...] = (("trial", payload.TRIAL), ("preempted", payload.PREEMPTED))
     for kind, name in kinds:
         if tags.get(name, "").isdecimal():
-            return kind, int(tags[name])
+            return tags.get(payload.STUDY, experiment), kind, int(tags[name])
     return SUMMARY_KEY if tags.get(payload.SUMMARY) == "true" else None

@@ -41,7 +41,7 @@ class ServerWriter:
             made = self._client.create_run(
                 self._experiment_id, start_time=change.started, tags=tags, run_name=change.name
             )
-            run.run_id, tags = made.info.run_id, {}
+            run.run_id, run.artifacts, tags = made.info.run_id, made.info.artifact_uri, {}
         if change.params or change.measurements or tags:
             self._client.log_batch(
                 run.run_id,

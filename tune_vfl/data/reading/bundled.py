@@ -55,6 +55,6 @@ def bundled_table(
 ) -> Dataset:
     """Build the data set of a numeric table of scikit-learn, its columns shared out in their order."""
     features = torch.tensor(x, dtype=torch.float32)
-    parties = matrix_parties(features, [*columns], options.split, options.passive_parties, name)
+    parties = matrix_parties(features, [*columns], options.share, options.passive_parties, name)
     labels = torch.tensor(y, dtype=torch.int64)
     return assemble(name, parties, labels, class_names, metric=options.metric, recipe=recipe)

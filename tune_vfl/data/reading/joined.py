@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tune_vfl.data.encode import MISSING
-from tune_vfl.data.partition import check_listed, shown
+from tune_vfl.data.partition import ACTIVE, check_excluded, check_listed, shown, without
 from tune_vfl.data.reading.table import left_out, read_table
 from tune_vfl.errors import DataError
 
@@ -58,7 +58,9 @@ def require(frame: pd.DataFrame, column: str, role: str, path: Path) -> None:
     raise DataError(f"{path}: the header has no column {column!r}, {role}{hint} it has: {shown(header)}{alone}")
 
 
-def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: str, label: str) -> Joined:
+def join(
+    files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: str, label: str, exclude: Sequence[str] = ()
+) -> Joined:
     """Read and join one file a party.
 
     Args:
@@ -66,6 +68,7 @@ def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: s
         id_column: the column that joins them; a row without an id is left out. Where all ids of a file end in ``.0``,
             as pandas writes whole numbers when some are missing, that ending is ignored.
         label: the label column; the party whose file has it is the label party.
+        exclude: columns that no party has, in whichever file they are.
 
     Raises:
         DataError: when no file or two files have the label, a file lacks the id or repeats one, a passive party is
@@ -84,11 +87,18 @@ def join(files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: s
         raise DataError(f"{paths[label_party]}: no id of column {id_column!r} is in every party's file ({found})")
     order = [i for i in frames[label_party][id_column] if i in shared]
     reserved = {id_column: "the id", label: "the label"}
+    everywhere = list(dict.fromkeys(c for frame in frames.values() for c in frame.columns))
+    check_excluded(exclude, everywhere, reserved, ", ".join(str(path) for path in paths.values()))
     tables = {
         name: PartyTable(
             path=paths[name],
             frame=_in_order(frame, id_column, order),
-            columns=_features(name, frame, files[name], reserved, may_be_empty=name == label_party),
+            columns=without(
+                _features(name, frame, files[name], reserved, may_be_empty=name == label_party),
+                exclude,
+                ACTIVE if name == label_party else name,
+                str(paths[name]),
+            ),
         )
         for name, frame in frames.items()
     }

@@ -117,7 +117,7 @@ def image_set(
         pixels = pixels[kept.numpy()]
     return assemble(
         known.name,
-        pixel_parties(pixels, options.split, options.passive_parties, str(path)),
+        pixel_parties(pixels, options.share, options.passive_parties, str(path)),
         y[kept],
         known.classes,
         metric=options.metric,

@@ -45,6 +45,18 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
     return _without_count(_parse(path, delimiter, header, has_header=names is None), path)
 
 
+def header(path: Path) -> list[str]:
+    """Return the names of a table's columns.
+
+    Raises:
+        DataError: as :func:`read_table`.
+    """
+    if is_parquet(path):
+        return [str(name) for name in read_parquet(path).columns]
+    with readable(path):
+        return [name for name in _head(path, None)[1] if name]
+
+
 def left_out(frame: pd.DataFrame) -> list[str]:
     """Return what :func:`read_table` left out of a file, as notes for readers of the results."""
     return list(frame.attrs.get("left_out", ()))
@@ -119,6 +131,13 @@ def _outside_quotes(line: str) -> str:
 
 
 def _check_header(path: Path, header: list[str]) -> None:
+    if header[0].lower().startswith("sep="):
+        raise DataError(f"{path}: its first line tells Excel the separator ({header[0]!r}); remove that line")
+    if len(header) > 1 and not header[-1]:
+        raise DataError(
+            f"{path}: the last column of the header has no name; if the lines end in a separator, remove it from "
+            "all of them, else name the column"
+        )
     for place, name in enumerate(header, start=1):
         if not name and (place > 1 or len(header) == 1):
             raise _nameless(path, place)

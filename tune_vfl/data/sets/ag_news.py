@@ -56,7 +56,7 @@ class SectionedTexts(Loader[TextOptions]):
         missing = () if official else (f"{self.folder}/train.csv is not there: the rows are those of test.csv alone",)
         return assemble(
             self.name,
-            text_parties(x[kept], start, options.split, options.passive_parties, self.name),
+            text_parties(x[kept], start, options.share, options.passive_parties, self.name),
             y[kept],
             self.classes,
             metric=options.metric,

@@ -62,7 +62,7 @@ class Bank(Loader[BankOptions]):
         y, class_names = encode_labels(frame[LABEL], f"{path}: label column {LABEL!r}")
         rows, notes = _rows(y, class_names, balance=options.balance)
         frame = frame.drop(columns=LABEL).iloc[rows.numpy()]
-        partition = by_share(list(frame.columns), options.split, options.passive_parties, str(path))
+        partition = by_share(list(frame.columns), options.share, options.passive_parties, str(path))
         codes = Encoding(codes="ordinal")
 
         def party(name: str, columns: tuple[str, ...]) -> Columns:

@@ -86,7 +86,7 @@ class Covtype(Loader[SampledOptions]):
             notes = (f"the file holds {len(y):,} of the official {_OFFICIAL_ROWS:,} rows", *notes)
         return assemble(
             "covtype",
-            matrix_parties(x[kept], FEATURES, options.split, options.passive_parties, str(path)),
+            matrix_parties(x[kept], FEATURES, options.share, options.passive_parties, str(path)),
             y[kept],
             CLASSES,
             metric=options.metric,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, Source, dataset
-from tune_vfl.data.options import PartyOptions
+from tune_vfl.data.options import ByImportance, PartyOptions
 from tune_vfl.data.partition import by_share
 from tune_vfl.data.reading.files import find_one
 from tune_vfl.data.reading.table import open_text, readable
@@ -39,6 +39,12 @@ class CriteoOptions(PartyOptions):
         "party", description="party: all its columns into the same buckets; field: each column into a share of its own"
     )
 
+    @model_validator(mode="after")
+    def _columns_apart(self) -> CriteoOptions:
+        if isinstance(self.split, ByImportance) and self.hashing == "party":
+            raise ValueError("split by importance needs columns that are kept apart; set hashing: field")
+        return self
+
 
 @dataset("criteo")
 class Criteo(Loader[CriteoOptions]):
@@ -62,7 +68,7 @@ class Criteo(Loader[CriteoOptions]):
         hint = "https://www.kaggle.com/c/criteo-display-ad-challenge"
         path = find_one(root, ["criteo/train.txt.gz", "criteo/train.txt"], hint)
         y, values = _read(path, options.rows)
-        partition = by_share(FEATURES, options.split, options.passive_parties, str(path))
+        partition = by_share(FEATURES, options.share, options.passive_parties, str(path))
         passive = tuple(_hashed(party, columns, values, options) for party, columns in partition.passive.items())
         active = _hashed("active", partition.active, values, options) if partition.active else None
         recipe = {"name": "mlp", "bottom_hidden": [64, 16], "embedding_dim": 4, "top_hidden": [8, 4]}

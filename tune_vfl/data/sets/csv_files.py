@@ -8,9 +8,9 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
-from tune_vfl.data.encode import Encoding, encode_parties, encode_party
-from tune_vfl.data.options import Column, ColumnList, MetricChoice
-from tune_vfl.data.partition import by_list, by_share
+from tune_vfl.data.encode import Encoding, Note, encode_parties, encode_party, grouped
+from tune_vfl.data.options import Column, ColumnList, MetricChoice, SplitChoice, share_in_order
+from tune_vfl.data.partition import by_list, by_share, check_excluded, shown, without
 from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.data.reading.joined import join, require
 from tune_vfl.data.reading.labels import encode_labels
@@ -48,9 +48,10 @@ class CsvOptions(Encoding):
         None, description="the csv (.gz is fine) or Parquet file, from the working directory or the data root"
     )
     id: Column | None = Field(None, description="the column that joins the parties' files; never a feature")
+    exclude: ColumnList = Field((), description="columns that no party has, wherever they are listed")
     parties: dict[str, Party] | None = Field(None, description="columns by party, or a file by party")
-    split: float | None = Field(
-        None, gt=0, le=1, description="share of the columns, in file order, of the passive side; 0.5"
+    split: SplitChoice | None = Field(
+        None, description="share of the columns, in file order, of the passive side; 0.5; or {importance: share}"
     )
     passive_parties: int = Field(1, ge=1, description="number of passive parties that divide that share")
     positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
@@ -116,26 +117,30 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
     reserved = {options.label: "the label"} | ({options.id: "the id"} if options.id else {})
     for column, role in reserved.items():
         require(frame, column, role, path)
-    features = [c for c in frame.columns if c not in reserved]
+    check_excluded(options.exclude, list(frame.columns), reserved, str(path))
+    features = [c for c in frame.columns if c not in reserved and c not in options.exclude]
     if options.parties is not None:
-        partition = by_list(options.lists, list(frame.columns), reserved, str(path))
+        lists = {party: without(columns, options.exclude, party, str(path)) for party, columns in options.lists.items()}
+        partition = by_list(lists, list(frame.columns), reserved, str(path))
     else:
         if not features:
-            raise DataError(f"{path}: has no column beside {' and '.join(map(repr, reserved))}; a party needs columns")
-        share = 0.5 if options.split is None else options.split
+            left = [*reserved, *options.exclude]
+            raise DataError(f"{path}: has no column beside {shown([repr(c) for c in left])}; a party needs columns")
+        share = 0.5 if options.split is None else share_in_order(options.split)
         partition = by_share(features, share, options.passive_parties, str(path))
     used = {*partition.active, *(c for columns in partition.passive.values() for c in columns)}
     _check_declared(options, used, str(path))
     passive, active, notes = encode_parties(frame, partition, str(path), options)
     unused = [c for c in features if c not in used]
-    notes += [f"columns of no party, left out: {', '.join(unused)}"] if unused else []
+    notes += [f"excluded: {shown(options.exclude)}"] if options.exclude else []
+    notes += [f"columns of no party, left out: {shown(unused)}"] if unused else []
     return _dataset((passive, active), frame[options.label], path, options, notes=[*left_out(frame), *notes])
 
 
-def _check_declared(encoding: Encoding, features: Collection[str], where: str) -> None:
+def _check_declared(options: CsvOptions, features: Collection[str], where: str) -> None:
     for kind in ("numeric", "categorical"):
-        for column in getattr(encoding, kind):
-            if column not in features:
+        for column in getattr(options, kind):
+            if column not in features and column not in options.exclude:
                 near = did_you_mean(column, features)
                 raise DataError(
                     f"{where}: column {column!r}, listed as {kind}, is no party's feature; take it off {kind}, or give "
@@ -145,19 +150,20 @@ def _check_declared(encoding: Encoding, features: Collection[str], where: str) -
 
 def _load_joined(options: CsvOptions, root: Path) -> Dataset:
     files = {name: (locate(f.path, root), f.columns) for name, f in options.files.items()}
-    joined = join(files, id_column=options.id or "", label=options.label)
-    notes = list(joined.notes)
+    joined = join(files, id_column=options.id or "", label=options.label, exclude=options.exclude)
+    notes = [*joined.notes, *([f"excluded: {shown(options.exclude)}"] if options.exclude else [])]
+    columns: list[Note] = []
     places = ", ".join(str(table.path) for table in joined.tables.values())
     _check_declared(options, {c for table in joined.tables.values() for c in table.columns}, places)
     held: dict[str, Columns] = {}
     for name, table in joined.tables.items():
         if table.columns:
             held[name], found = encode_party(table.frame, name, table.columns, where=str(table.path), encoding=options)
-            notes.extend(found)
+            columns.extend(found)
     passive = tuple(held[name] for name in joined.tables if name != joined.label_party)
     own = joined.tables[joined.label_party]
     parties = (passive, held.get(joined.label_party))
-    return _dataset(parties, own.frame[options.label], own.path, options, notes=notes)
+    return _dataset(parties, own.frame[options.label], own.path, options, notes=[*notes, *grouped(columns)])
 
 
 def _dataset(

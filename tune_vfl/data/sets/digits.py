@@ -31,7 +31,7 @@ class Digits(Loader[PartyOptions]):
         images = torch.tensor(pixels, dtype=torch.float32).view(-1, 1, 8, 8) / 16
         return assemble(
             "digits",
-            image_parties(images, options.split, options.passive_parties, "digits"),
+            image_parties(images, options.share, options.passive_parties, "digits"),
             torch.tensor(y, dtype=torch.int64),
             [str(k) for k in range(10)],
             metric=options.metric,

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.options import SplitChoice
 from tune_vfl.data.partition import matrix_parties
 from tune_vfl.data.reading.files import find_one
 from tune_vfl.data.sample import SampledOptions, training_sample
@@ -33,7 +34,7 @@ _LABELS = {b"-1": 0, b"1": 1, b"+1": 1}
 class EpsilonOptions(SampledOptions):
     """Which columns are used, and how they are shared out."""
 
-    split: float = Field(0.46, gt=0, le=1, description="share of the columns that the passive side holds: 23 of 50")
+    split: SplitChoice = Field(0.46, description="share of the columns that the passive side holds: 23 of 50")
     columns: int = Field(
         50, ge=2, le=_COLUMNS, description="how many of the 2,000 columns are used, drawn once for all seeds"
     )
@@ -69,7 +70,7 @@ class Epsilon(Loader[EpsilonOptions]):
         x = torch.from_numpy(np.concatenate([x_train, x_test]))[kept]
         return assemble(
             self.name,
-            matrix_parties(x, [f"f{k}" for k in used], options.split, options.passive_parties, str(paths[0].parent)),
+            matrix_parties(x, [f"f{k}" for k in used], options.share, options.passive_parties, str(paths[0].parent)),
             y[kept],
             _CLASSES,
             metric=options.metric,

@@ -9,7 +9,7 @@ from pydantic import Field
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.encode import Encoding, encode_parties
-from tune_vfl.data.options import Column, PartyOptions
+from tune_vfl.data.options import Column, PartyOptions, SplitChoice
 from tune_vfl.data.partition import by_share
 from tune_vfl.data.reading.files import find, holds
 from tune_vfl.data.reading.joined import require
@@ -28,8 +28,8 @@ _COLUMNS, _CLASSES = 47, 3
 class FaultOptions(PartyOptions):
     """Who holds what, and which column is the label."""
 
-    split: float = Field(
-        0.49, gt=0, le=1, description="share of the columns, in file order, that the passive side holds: 23 of 47"
+    split: SplitChoice = Field(
+        0.49, description="share of the columns, in file order, that the passive side holds: 23 of 47"
     )
     label: Column | None = Field(None, description="the label column of the Kaggle file; none: its last one")
 
@@ -64,7 +64,7 @@ class Fault(Loader[FaultOptions]):
                 f"{path.name} has {len(features)} columns and {len(class_names)} classes by {label!r}, LabObf counts "
                 "47 and 3; label names another column"
             )
-        partition = by_share(features, options.split, options.passive_parties, str(path))
+        partition = by_share(features, options.share, options.passive_parties, str(path))
         passive, active, said = encode_parties(frame, partition, str(path), Encoding(numeric=tuple(features)))
         return assemble(
             self.name,

@@ -58,7 +58,7 @@ class GiveMeSomeCredit(Loader[SampledOptions]):
         if found != ("0", "1"):
             raise DataError(f"{path}: label column {LABEL!r} holds {', '.join(found)}, expected 0 and 1")
         kept, _, notes = training_sample(y, torch.empty(0, dtype=torch.int64), options.rows, _CLASSES, self.name)
-        partition = by_share(FEATURES, options.split, options.passive_parties, str(path))
+        partition = by_share(FEATURES, options.share, options.passive_parties, str(path))
         passive, active, said = encode_parties(frame, partition, str(path), Encoding())
         return assemble(
             self.name,

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
+from tune_vfl.data.options import SplitChoice
 from tune_vfl.data.partition import matrix_parties
 from tune_vfl.data.reading.imdb_files import read_reviews
 from tune_vfl.data.reading.words import top_words
@@ -27,8 +28,8 @@ _CLASSES = ("negative", "positive")
 class ImdbOptions(SampledOptions):
     """All words at the passive party, labels alone at the other, unless ``split`` says otherwise."""
 
-    split: float = Field(
-        1.0, gt=0, le=1, description="share of the words, the most frequent first, that the passive side holds"
+    split: SplitChoice = Field(
+        1.0, description="share of the words, the most frequent first, that the passive side holds"
     )
     words: int = Field(500, ge=1, description="how many of the most frequent words of the training reviews are columns")
 
@@ -62,7 +63,7 @@ class Imdb(Loader[ImdbOptions]):
         return assemble(
             "imdb",
             _as_they_are(
-                matrix_parties(torch.from_numpy(x)[kept], words, options.split, options.passive_parties, "imdb")
+                matrix_parties(torch.from_numpy(x)[kept], words, options.share, options.passive_parties, "imdb")
             ),
             y[kept],
             _CLASSES,

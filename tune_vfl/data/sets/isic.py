@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.options import SplitChoice
 from tune_vfl.data.reading.files import find
 from tune_vfl.data.reading.public_images import ImageSet, image_set, read_parts
 from tune_vfl.data.sample import SampledOptions
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class IsicOptions(SampledOptions):
     """Whole images at the passive party, labels alone at the other, unless ``split`` says otherwise."""
 
-    split: float = Field(1.0, gt=0, le=1, description="share of the pixel columns that the passive side holds")
+    split: SplitChoice = Field(1.0, description="share of the pixel columns that the passive side holds")
 
 
 @dataset("isic")

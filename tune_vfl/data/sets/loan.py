@@ -67,7 +67,7 @@ class Loan(Loader[LoanOptions]):
         rows = _ROWS if options.rows is None and len(y) > _ROWS else options.rows
         kept, _, said = training_sample(y, torch.empty(0, dtype=torch.int64), rows, class_names, self.name)
         counted = [f"{path.name} has {len(features)} columns, LADSG counts 156"] * (len(features) != _COLUMNS)
-        partition = by_share(features, options.split, options.passive_parties, str(path))
+        partition = by_share(features, options.share, options.passive_parties, str(path))
         passive, active, found = encode_parties(frame, partition, str(path), Encoding())
         return assemble(
             self.name,

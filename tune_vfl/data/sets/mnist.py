@@ -60,7 +60,7 @@ class Mnist(Loader[SampledOptions]):
         model = Named.model_validate({"name": "mlp", "bottom_hidden": [32], "embedding_dim": 10, "top_hidden": [32]})
         return assemble(
             "mnist",
-            image_parties(images, options.split, options.passive_parties, "mnist"),
+            image_parties(images, options.share, options.passive_parties, "mnist"),
             y[kept],
             _CLASSES,
             metric=options.metric,

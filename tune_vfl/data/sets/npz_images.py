@@ -112,7 +112,7 @@ def own_images(
     model = "cnn" if min(images.shape[2:]) >= _CNN_FROM else "mlp"
     return assemble(
         name,
-        image_parties(images, options.split, options.passive_parties, str(path)),
+        image_parties(images, options.share, options.passive_parties, str(path)),
         y,
         class_names,
         metric=options.metric,

@@ -10,7 +10,7 @@ from pydantic import Field
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.encode import Encoding, encode_party
-from tune_vfl.data.options import PartyOptions
+from tune_vfl.data.options import PartyOptions, SplitChoice
 from tune_vfl.data.partition import matrix_parties
 from tune_vfl.data.reading.files import find
 from tune_vfl.data.reading.labels import encode_labels
@@ -37,9 +37,7 @@ FEATURES = (
 class SpambaseOptions(PartyOptions):
     """All features at the passive party, labels alone at the other, unless ``split`` says otherwise."""
 
-    split: float = Field(
-        1.0, gt=0, le=1, description="share of the columns, in file order, that the passive side holds"
-    )
+    split: SplitChoice = Field(1.0, description="share of the columns, in file order, that the passive side holds")
 
 
 @dataset("spambase")
@@ -62,7 +60,7 @@ class Spambase(Loader[SpambaseOptions]):
             )
         return assemble(
             "spambase",
-            matrix_parties(features.x, FEATURES, options.split, options.passive_parties, str(path)),
+            matrix_parties(features.x, FEATURES, options.share, options.passive_parties, str(path)),
             y,
             ("ham", "spam"),
             metric=options.metric,

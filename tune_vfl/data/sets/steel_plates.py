@@ -65,7 +65,7 @@ class SteelPlates(Loader[PartyOptions]):
         columns, _ = encode_party(frame, "all", (*features, *FAULTS), str(path), Encoding())
         if columns.names != (*features, *FAULTS) or not torch.isfinite(columns.x).all():
             raise DataError(f"{path}: expected complete numeric columns; fetch the file again")
-        parties = matrix_parties(columns.x[:, :_FEATURES], features, options.split, options.passive_parties, str(path))
+        parties = matrix_parties(columns.x[:, :_FEATURES], features, options.share, options.passive_parties, str(path))
         return assemble(
             name,
             parties,

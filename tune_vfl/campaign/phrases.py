@@ -1,4 +1,4 @@
-"""Numbers and names as reports write them."""
+"""Numbers and names as decisions and reports write them."""
 
 from __future__ import annotations
 
@@ -67,3 +67,16 @@ def count(how_many: int, one: str, many: str | None = None) -> str:
 def listed(items: Sequence[str]) -> str:
     """Return ``a, b and c``."""
     return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+def short(value: float, digits: int = 3) -> str:
+    """Return a share or a difference without its leading zero: ``.941``, ``-.004``, ``1.000``."""
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def short_span(value: float, interval: tuple[float, float] | None, digits: int = 3) -> str:
+    """Return ``.941 (.936 to .946)``; the number alone where it has no interval."""
+    if interval is None:
+        return short(value, digits)
+    return f"{short(value, digits)} ({short(interval[0], digits)} to {short(interval[1], digits)})"

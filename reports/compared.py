@@ -1,0 +1,273 @@
+"""The tables that lay the defenses of a data set side by side: the texts of the page, and frames for files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+
+from reports.describe import spans
+from tune_vfl.campaign import phrases as words
+from tune_vfl.spec.cell import qualified
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from reports.gathered import Gathered
+    from tune_vfl.campaign.joint import JointPoint
+    from tune_vfl.campaign.tables import Ranking
+    from tune_vfl.evaluation.certainty import Certainty
+    from tune_vfl.outcome import Outcome
+
+
+class Row(NamedTuple):
+    """Texts by column; ``kind`` is how the row looks: ``chosen``, ``reference`` or nothing special."""
+
+    cells: tuple[str, ...]
+    kind: str = ""
+
+
+class Table(NamedTuple):
+    """A table of the page, and the frame that its files hold.
+
+    Attributes:
+        name: of its files.
+        head: titles of the columns; one that ends in a space holds texts, the others numbers.
+        rows: texts; ``heat``: by row and column how strongly a cell is shaded, 0 to 1; empty without shades.
+        note: how to read it.
+        frame: the same in full precision.
+    """
+
+    name: str
+    head: tuple[str, ...]
+    rows: tuple[Row, ...]
+    note: str
+    frame: pd.DataFrame
+    heat: tuple[tuple[float, ...], ...] = ()
+
+
+def front_table(data: Gathered) -> Table:
+    """Return the joint front by rising leakage, under the undefended model and the label party alone."""
+    found, names, metric = data.found, data.names, words.metric(data.found.metric)
+    chosen = data.decision.setting
+    lone = len(found.parts) == 1
+    rows = list(_reference_rows(data))
+    records: list[dict[str, Any]] = []
+    for point in sorted(found.front, key=lambda p: (p.objectives[1], p.name)):
+        outcome = point.trial.outcome
+        is_chosen = chosen is not None and (chosen.study, chosen.number) == (point.study, point.number)
+        utility, leakage, kept = _texts(data, outcome, point.sure)
+        what = words.setting(point.params, names.moved[point.study])
+        marks = [m for m, holds in (("recommended", is_chosen), ("confirmed", point.confirmed)) if holds]
+        setting = what if lone else f"{names.called[point.study]} {what}"
+        cells = (setting, utility, kept, leakage, _worst(outcome), f"{point.chance:.0%}", ", ".join(marks), point.name)
+        rows.append(Row(cells, "chosen" if is_chosen else ""))
+        records.append(_front_record(point, recommended=is_chosen))
+    head = ("setting ", metric, "gain kept", "leakage", "strongest attack ", "on the front", " ", "--select ")
+    note = (
+        "Means over seeds; in parentheses 90% intervals. Gain kept: the share of what the federation adds to the label "
+        "party's own model. Leakage: the largest advantage of all attacks over the best guess that needs no "
+        "federation. On the front: the chance that nothing else is better in both."
+    )
+    return Table("front", head, tuple(rows), note, pd.DataFrame(records))
+
+
+def _reference_rows(data: Gathered) -> Iterator[Row]:
+    found = data.found
+    if found.undefended is not None:
+        utility, leakage, kept = _texts(data, found.undefended, found.undefended_sure)
+        yield Row(("undefended", utility, kept, leakage, _worst(found.undefended), "", "", ""), "reference")
+    if found.alone is not None:
+        own = words.span(found.alone.utility, found.alone.interval)
+        yield Row(("the label party alone", own, "0%", "–", "", "", "", ""), "reference")
+
+
+def _texts(data: Gathered, outcome: Outcome, sure: Certainty | None) -> tuple[str, str, str]:
+    """Return utility and leakage with their intervals, and the share of the gain that is kept."""
+    utility, leakage = outcome.objectives
+    intervals = (sure.utility_interval, sure.leakage_interval) if sure else (None, None)
+    kept = data.found.alone.kept(utility) if data.found.alone else None
+    spread = outcome.utility.std if outcome.utility else None
+    return (
+        words.span(utility, intervals[0], spread),
+        words.span(leakage, intervals[1], outcome.leakage_std),
+        "–" if kept is None else f"{kept:.0%}",
+    )
+
+
+def _worst(outcome: Outcome) -> str:
+    found = outcome.attacks
+    name = max(found, key=lambda n: found[n].advantage, default="")
+    return f"{name} (too weak)" if name and found[name].weak_attack else name
+
+
+def _front_record(point: JointPoint, *, recommended: bool) -> dict[str, Any]:
+    outcome = point.trial.outcome
+    (utility, leakage), (up, across) = outcome.objectives, spans(outcome, point.sure)
+    head = {"dataset": point.dataset, "study": point.study, "defense": point.defense, "number": point.number}
+    return {
+        **head,
+        **{qualified(k): v for k, v in point.params.items()},
+        "recommended": recommended,
+        "utility": utility,
+        "utility_low": up[0],
+        "utility_high": up[1],
+        "leakage": leakage,
+        "leakage_low": across[0],
+        "leakage_high": across[1],
+        "chance": point.chance,
+        "confirmed": point.confirmed,
+        **{f"attack.{name}": score.mean for name, score in outcome.attacks.items()},
+    }
+
+
+class Ranked(NamedTuple):
+    """Defenses below a cap of leakage: those with a setting there, and in a sentence those without one."""
+
+    cap: float
+    table: Table
+    rest: str
+
+
+def ranked(data: Gathered) -> list[Ranked]:
+    """Return a table for each cap of leakage, the most useful defense first."""
+    return [_ranked(data, ranking) for ranking in data.rankings]
+
+
+def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
+    rows, records = [], []
+    for place, rank in enumerate((r for r in ranking.rows if r.point is not None), start=1):
+        point = rank.point
+        assert point is not None  # noqa: S101 - of those that have one
+        utility = words.span(rank.utility, rank.utility_interval)
+        bound = words.score(rank.leakage_upper, digits=2)
+        rows.append(Row((str(place), data.names.setting(point), utility, bound, f"{rank.best:.0%}")))
+    for rank in ranking.rows:
+        low, high = rank.utility_interval or (None, None)
+        known = (
+            {"study": rank.point.study, "number": rank.point.number} if rank.point else {"study": None, "number": None}
+        )
+        numbers = {
+            "utility": rank.utility,
+            "utility_low": low,
+            "utility_high": high,
+            "leakage_upper": rank.leakage_upper,
+        }
+        end = {"best": rank.best, "least": rank.least}
+        records.append(
+            {"dataset": data.found.dataset, "cap": ranking.cap, "defense": rank.defense, **known, **numbers, **end}
+        )
+    without = [
+        r.defense + (f" ({words.score(r.least, digits=2)})" if r.least is not None else "")
+        for r in ranking.rows
+        if r.point is None
+    ]
+    rest = f"None of their settings surely leaks so little (in parentheses the least bound): {words.listed(without)}."
+    head = ("", "setting ", words.metric(data.found.metric), "leakage under", "best")
+    return Ranked(ranking.cap, Table("ranking", head, tuple(rows), "", pd.DataFrame(records)), rest if without else "")
+
+
+def attack_table(data: Gathered) -> Table:
+    """Return what each attack finds in each defense's best setting; shades follow the advantage."""
+    found = data.attacks
+    rows, heat, records = [], [], []
+    for defense in found.defenses:
+        cells, shades = [], []
+        point = found.points.get(defense)
+        for attack in found.attacks:
+            met = found.cells.get((defense, attack))
+            worst = max((c.advantage for (d, _), c in found.cells.items() if d == defense), default=0.0)
+            text = "–" if met is None else f"{met.advantage:.2f}" + (" (weak)" if met.weak else "")
+            cells.append(f"{text} ◂" if met is not None and met.worst and worst > 0 else text)
+            shades.append(met.advantage if met is not None else 0.0)
+            if met is not None:
+                low, high = met.interval or (None, None)
+                known = {
+                    "dataset": data.found.dataset,
+                    "defense": defense,
+                    "attack": attack,
+                    "advantage": met.advantage,
+                }
+                tail = {"low": low, "high": high, "worst": met.worst, "share": met.share, "weak": met.weak}
+                records.append({**known, **tail})
+        setting = words.setting(point.params, data.names.moved[point.study]) if point else "–"
+        rows.append(Row((defense, setting, *cells)))
+        heat.append((0.0, 0.0, *shades))
+    note = "Advantage in each defense's best setting, 0 to 1; ◂ marks the strongest attack, (weak) one that finds less "
+    note += "there than on a model that was never trained."
+    head = ("defense ", "best setting ", *found.attacks)
+    return Table("worst_attacks", head, tuple(rows), note, pd.DataFrame(records), tuple(heat))
+
+
+def cost_table(data: Gathered) -> Table:
+    """Return what each study took: CPU of its training over the undefended one's, and seconds."""
+    rows, records = [], []
+    for part in data.campaign.studies:
+        ended = [t.outcome.seconds for t in part.ok]
+        train, attack = (_mean([s[kind] for s in ended if kind in s]) for kind in ("train", "attack"))
+        minutes = sum((t.finished - t.started).total_seconds() for t in part.trials) / 60
+        cost = data.campaign.costs.get(part.name)
+        name = data.names.called[part.name]
+        counted = len(part.counted)
+        times = "–" if cost is None else f"{cost:.2f}"
+        cells = (
+            name,
+            times,
+            str(counted),
+            words.score(train, digits=1),
+            words.score(attack, digits=1),
+            f"{minutes:.1f}",
+        )
+        rows.append(Row(cells))
+        known = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
+        records.append(
+            {**known, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
+        )
+    note = (
+        "Cost: the CPU of a training over that of the undefended one, measured alone; – where it was not measured. "
+        "Seconds: of a mean trial with all its seeds. Minutes: of all trials, which may have run side by side."
+    )
+    head = ("defense ", "cost", "trials", "training s", "attacks s", "minutes")
+    return Table("cost", head, tuple(rows), note, pd.DataFrame(records))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def failure_table(data: Gathered) -> Table:
+    """Return trials that ended without a result, by reason, the most frequent first."""
+    rows, records = [], []
+    for failure in data.failures:
+        where = ", ".join(f"{data.names.called.get(s, s)} {n}" for s, n in failure.where.items())
+        rows.append(Row((failure.outcome, str(failure.count), where, failure.reason)))
+        records += [
+            {
+                "dataset": data.found.dataset,
+                "outcome": failure.outcome,
+                "reason": failure.reason,
+                "study": s,
+                "trials": n,
+            }
+            for s, n in failure.where.items()
+        ]
+    return Table("failures", ("outcome ", "trials", "where ", "reason "), tuple(rows), "", pd.DataFrame(records))
+
+
+def retired_table(data: Gathered) -> Table:
+    """Return the studies that get no more trials, and why."""
+    rows = tuple(Row((data.names.called[r.study], str(r.trials), r.why)) for r in data.retired)
+    records = [{"dataset": data.found.dataset, **{k: getattr(r, k) for k in _RETIRED}} for r in data.retired]
+    return Table("retired", ("defense ", "trials", "why "), rows, "", pd.DataFrame(records))
+
+
+_RETIRED = ("study", "defense", "trials", "why")
+
+
+def history_frame(data: Gathered) -> pd.DataFrame:
+    """Return the joint hypervolume after each trial that counts."""
+    steps = [
+        {"dataset": data.found.dataset, "trial": k, "study": s.study, "number": s.number, "hypervolume": s.hypervolume}
+        for k, s in enumerate(data.found.history, start=1)
+    ]
+    return pd.DataFrame(steps)

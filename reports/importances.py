@@ -1,0 +1,129 @@
+"""What of a defense's parameters matters, by Optuna's own means, on a study in memory that is made from the records."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reports.naming import moving_params
+from reports.plotted import INK, SOFT
+from tune_vfl.campaign import phrases as words
+from tune_vfl.ledger.standing import standing
+from tune_vfl.spec.cell import as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+
+FEWEST = 12
+"""Settings below which importances are chance."""
+MOST = 60
+"""Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take time."""
+_TREES = 16
+
+
+class Importance(NamedTuple):
+    """The share of a parameter in what utility and leakage vary by, of all that its study searched; 0 to 1."""
+
+    study: str
+    param: str
+    utility: float
+    leakage: float
+
+
+def enough(record: StudyRecord) -> bool:
+    """Return whether a study has enough settings, and at least two parameters that vary among them."""
+    return len(record.ok) >= FEWEST and len(_varied(record)) >= 2
+
+
+def importances(record: StudyRecord) -> list[Importance]:
+    """Return how much each parameter matters (fANOVA), the one that matters most to leakage first.
+
+    Empty where there are not :func:`enough` settings.
+    """
+    if not enough(record):
+        return []
+    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+    study, shares = _study(record), []
+    for objective in (0, 1):
+        weigh = FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
+        shares.append(get_param_importances(study, evaluator=weigh, target=partial(_value, objective)))
+    names = sorted(shares[1], key=lambda name: (-shares[1][name], name))
+    return [Importance(record.name, n, float(shares[0][n]), float(shares[1][n])) for n in names]
+
+
+def parallel(record: StudyRecord) -> dict[str, Any] | None:
+    """Return Optuna's parallel coordinates of a study as plotly's data; None where there are not enough settings."""
+    if not enough(record):
+        return None
+    from optuna.visualization import plot_parallel_coordinate
+
+    drawn: dict[str, Any] = json.loads(plot_parallel_coordinate(_study(record)).to_json())
+    layout = drawn["layout"]
+    layout.pop("template", None)
+    layout.pop("title", None)
+    for note in layout.get("annotations", ()):
+        note["font"] = {"color": SOFT, "size": 11}
+    layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False}
+    layout |= {"font": {"color": INK, "family": "inherit", "size": 13}, "margin": {"l": 56, "r": 10, "t": 10, "b": 40}}
+    return {"data": drawn["data"], "layout": layout}
+
+
+def _varied(record: StudyRecord) -> list[str]:
+    """Return the parameters that take at least two values, among the settings that have one."""
+    found = {n: {json.dumps(t.params[n]) for t in record.ok if n in t.params} for n in moving_params(record)}
+    return [name for name, values in found.items() if len(values) > 1]
+
+
+def _study(record: StudyRecord) -> Study:
+    """Return the best ranks of a study as a study of Optuna's that is nowhere but in memory."""
+    import optuna
+
+    names = _varied(record)
+    ranks = standing(record).ranks
+    trials = sorted(record.ok, key=lambda t: (ranks[t.number], t.number))[:MOST]
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    domains = {name: _domain([t.params[name] for t in trials if name in t.params]) for name in names}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that metric names are new
+        study = optuna.create_study(directions=["maximize", "minimize"], storage=optuna.storages.InMemoryStorage())
+        study.set_metric_names([words.metric(record.cell.metric), "leakage"])
+        for trial in sorted(trials, key=lambda t: t.number):
+            study.add_trial(_trial(trial, domains))
+    return study
+
+
+def _trial(trial: TrialRecord, domains: dict[str, BaseDistribution]) -> Any:
+    from optuna.trial import create_trial
+
+    params = {n: as_text(trial.params[n]) for n in domains if n in trial.params}
+    return create_trial(
+        params=params, distributions={n: domains[n] for n in params}, values=list(trial.outcome.objectives)
+    )
+
+
+def _domain(values: Sequence[Any]) -> BaseDistribution:
+    """Return a domain that holds these values, by decades where they span more than one."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)]
+    if len(numbers) < len(values):
+        return CategoricalDistribution(list(dict.fromkeys(as_text(v) for v in values)))
+    low, high = min(numbers), max(numbers)
+    log = low > 0 and high / low > 10
+    if all(isinstance(v, int) for v in numbers):
+        return IntDistribution(int(low), int(high), log=log)
+    return FloatDistribution(float(low), float(high), log=log)
+
+
+def _value(objective: int, trial: FrozenTrial) -> float:
+    return float(trial.values[objective])

@@ -1,0 +1,57 @@
+"""How defenses look in every figure: a color and a shape each, which the color-blind and a print without color keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255")
+"""Okabe and Ito's (2008) six that are seen on white, and Tol's wine."""
+
+DARK = (*COLORS[:-1], "#f0e442")
+"""The same on a dark page, where wine would not be seen and Okabe and Ito's yellow is."""
+
+SHAPES = ("circle", "square", "triangle", "diamond", "down", "star", "plus")
+SIGNS = {
+    "circle": "●",
+    "square": "■",
+    "triangle": "▲",
+    "diamond": "◆",
+    "down": "▼",
+    "star": "★",
+    "plus": "✚",
+}
+"""The shapes as letters, for keys in a text."""
+
+MANY = len(COLORS) * 4
+"""So many defenses have a look that no other one has."""
+
+
+class Look(NamedTuple):
+    """A color, by its place in :data:`COLORS`, and a shape of :data:`SHAPES`; a muted look has no color."""
+
+    color: int | None
+    shape: str
+
+
+PLAIN = Look(None, "circle")
+
+
+def looks(names: Sequence[str], standing_out: Sequence[str]) -> dict[str, Look]:
+    """Return a look for each name; those that stand out come first, so that up to seven share no color and no shape.
+
+    Args:
+        names: all of them, each once.
+        standing_out: those of them that are drawn in color; the rest are muted.
+    """
+    ordered = [*(n for n in names if n in standing_out), *(n for n in names if n not in standing_out)]
+    found = {name: _look(place) for place, name in enumerate(ordered)}
+    return {name: found[name] if name in standing_out else found[name]._replace(color=None) for name in names}
+
+
+def _look(place: int) -> Look:
+    # Each round goes through all colors and meets every one with the next shape.
+    around = place // len(COLORS)
+    return Look(place % len(COLORS), SHAPES[(place + around) % len(SHAPES)])

@@ -1,0 +1,74 @@
+"""What the studies of a data set are called in figures and tables, and which of them stand out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from reports.looks import COLORS, Look, looks
+from tune_vfl.campaign import phrases as words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tune_vfl.campaign.joint import Joint, JointPoint
+    from tune_vfl.ledger.records import StudyRecord
+
+NEAR = (0.01, 0.05)
+"""A defense is near the front where it lacks no more utility, and no more leakage, than this."""
+
+
+class Names(NamedTuple):
+    """What studies are called in figures and tables of a data set, and how they look.
+
+    Attributes:
+        called: by study: its defense, where no other study has it, else the study's own name.
+        moved: by study, the parameters that its search varies.
+        looks: by what a study is called; one that stands out has a color.
+    """
+
+    called: Mapping[str, str]
+    moved: Mapping[str, Sequence[str]]
+    looks: Mapping[str, Look]
+
+    def setting(self, point: JointPoint) -> str:
+        """Return ``laplace scale=0.01``."""
+        return f"{self.called[point.study]} {words.setting(point.params, self.moved[point.study])}"
+
+    def short(self, point: JointPoint) -> str:
+        """Return a setting without the defense, and where only one parameter varies without its name."""
+        moved = [n for n in self.moved[point.study] if n in point.params]
+        return words.number(point.params[moved[0]]) if len(moved) == 1 else words.setting(point.params, moved)
+
+
+def names_of(found: Joint) -> Names:
+    """Name the studies of a data set; those on its joint front stand out, then those near it while colors last."""
+    defenses = [part.cell.defense for part in found.parts]
+    called = {p.name: d if defenses.count(d) == 1 else p.name for p, d in zip(found.parts, defenses, strict=True)}
+    outstanding = [called[study] for study in _standing_out(found)]
+    moved = {part.name: moving_params(part) for part in found.parts}
+    return Names(called, moved, looks(list(called.values()), outstanding))
+
+
+def moving_params(record: StudyRecord) -> list[str]:
+    """Return the parameters that the spec does not fix, in the order in which the trials list them."""
+    names = dict.fromkeys(n for t in record.trials for n in t.params)
+    return [n for n in names if n not in record.cell.fixed]
+
+
+def _standing_out(found: Joint) -> list[str]:
+    on = {p.study for p in found.front}
+    gaps: dict[str, float] = {}
+    for point in found.points:
+        if point.study not in on:
+            gaps[point.study] = min(gaps.get(point.study, math.inf), _gap(point, found.front))
+    first = [part.name for part in found.parts if part.name in on]
+    near = [study for gap, study in sorted((gap, study) for study, gap in gaps.items()) if gap <= 1]
+    return first + near[: max(0, len(COLORS) - len(first))]
+
+
+def _gap(point: JointPoint, front: Sequence[JointPoint]) -> float:
+    """Return how far a point is from being on the front, in units of :data:`NEAR`; 1 is still near."""
+    utility, leakage = point.objectives
+    others = [f.objectives for f in front]
+    return max((max(0.0, min((u - utility) / NEAR[0], (leakage - x) / NEAR[1])) for u, x in others), default=math.inf)

@@ -1,0 +1,194 @@
+"""A described figure for the page and for notebooks (plotly): hover, zoom, and defenses that can be hidden."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from reports.looks import COLORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reports.figure import Axis, Figure, Label, Line, Mark, Marks, Span
+
+# A color that begins with a dollar is a variable of the page's style, which is another one in the dark.
+INK, SOFT, LINE, MUTED, CARD = "$ink", "$soft", "$line", "$muted", "$card"
+LIGHT = {INK: "#1d2733", SOFT: "#5b6773", LINE: "#e1e5e9", MUTED: "#9aa5b1", CARD: "#ffffff"} | {
+    f"$c{k}": color for k, color in enumerate(COLORS)
+}
+"""The variables in light, for where there is no page around a figure."""
+
+_SYMBOLS = {"triangle": "triangle-up", "down": "triangle-down", "plus": "cross"}
+_SIZES = {"front": 10, "behind": 6, "muted": 5, "chosen": 20, "undefended": 10}
+_WIDEST = 46  # letters of a line under the pointer: a phone shows about so many
+
+
+def plotly_dict(figure: Figure, command: str = "") -> dict[str, Any]:
+    """Return a figure as plotly's ``{"data", "layout"}``, with the page's variables for colors.
+
+    Args:
+        figure: as described.
+        command: what exports a point, with ``{key}`` for its key; shown under the pointer.
+    """
+    data = [_line(line) for line in figure.lines]
+    for group in figure.groups:
+        if group.rank in ("front", "undefended"):
+            data += _bars(group)
+        data.append(_group(group, command))
+    layout = {
+        "font": {"color": INK, "family": "inherit", "size": 14},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 64, "r": 14, "t": 14, "b": 54},
+        "showlegend": False,
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left", "bgcolor": CARD, "bordercolor": SOFT, "font": {"color": INK, "size": 13}},
+        "xaxis": _axis(figure.x),
+        "yaxis": _axis(figure.y),
+        "annotations": [_label(label, figure.x.limits) for label in figure.labels if label.weight != "plain"],
+    }
+    return {"data": data, "layout": layout}
+
+
+def plotly_figure(figure: Figure) -> Any:
+    """Return a figure as ``plotly.graph_objects.Figure`` in light colors, for notebooks."""
+    import plotly.graph_objects as go
+
+    drawn = go.Figure(in_light(plotly_dict(figure)))
+    return drawn.update_layout(showlegend=True, template="none", title=figure.title, margin={"t": 60})
+
+
+def in_light(value: Any) -> Any:
+    """Return plotly's data with the light page's colors in the place of its variables."""
+    if isinstance(value, str):
+        return LIGHT.get(value, "sans-serif" if value == "inherit" else value)
+    if isinstance(value, dict):
+        return {k: in_light(v) for k, v in value.items()}
+    return [in_light(v) for v in value] if isinstance(value, list) else value
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    # Nobody zooms out to where the metric cannot be.
+    low, high = axis.reach
+    return {
+        "title": {"text": axis.title, "standoff": 8},
+        "range": list(axis.limits),
+        "minallowed": low,
+        "maxallowed": high,
+        "gridcolor": LINE,
+        "zeroline": False,
+        "tickcolor": LINE,
+        "tickfont": {"color": SOFT},
+        "nticks": 8,
+        "automargin": True,
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    dash = {"alone": "dash", "guess": "dot"}.get(line.kind, "solid")
+    main = line.kind in ("front", "growth")
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": line.name,
+        "x": [c[0] for c in line.corners],
+        "y": [c[1] for c in line.corners],
+        "line": {"color": INK if main else SOFT, "width": 2 if main else 1.4, "dash": dash},
+        "opacity": 0.75 if main else 1,
+        "hoverinfo": "x+y" if line.kind == "growth" else "skip",
+        "showlegend": line.kind != "growth",
+    }
+
+
+def _group(group: Marks, command: str) -> dict[str, Any]:
+    color = _color(group)
+    filled = group.rank in ("front",)
+    symbol = {"chosen": "circle-open", "undefended": "x-thin"}.get(group.rank, _symbol(group))
+    edge = {"front": CARD, "chosen": INK, "undefended": INK}.get(group.rank, color)
+    marker = {
+        "symbol": symbol,
+        "size": _SIZES[group.rank],
+        "color": color if filled else INK if group.rank in ("chosen", "undefended") else color,
+        "line": {"color": edge, "width": {"front": 1, "chosen": 2.2, "undefended": 2.6}.get(group.rank, 1)},
+    }
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": group.name,
+        "legendgroup": group.name,
+        "showlegend": group.rank in ("front", "undefended"),
+        "x": [m.x for m in group.marks],
+        "y": [m.y for m in group.marks],
+        "marker": marker,
+        "opacity": {"behind": 0.5, "muted": 0.35}.get(group.rank, 1),
+        "cliponaxis": False,
+        "meta": group.rank,
+    }
+    if group.rank == "chosen":
+        return {**trace, "hoverinfo": "skip"}
+    texts = ["<br>".join(_wrapped(m, command)) for m in group.marks]
+    return {
+        **trace,
+        "text": texts,
+        "hovertemplate": "%{text}<extra></extra>",
+        "customdata": [m.key for m in group.marks],
+    }
+
+
+def _symbol(group: Marks) -> str:
+    symbol = _SYMBOLS.get(group.look.shape, group.look.shape)
+    return symbol if group.rank == "front" else f"{symbol}-open"
+
+
+def _color(group: Marks) -> str:
+    return MUTED if group.look.color is None else f"$c{group.look.color}"
+
+
+def _wrapped(mark: Mark, command: str) -> Iterator[str]:
+    lines = [*mark.says, *([command.format(key=mark.key)] if command and mark.key else [])]
+    for line in lines:
+        yield from (_escaped(part) for part in textwrap.wrap(line, _WIDEST, break_on_hyphens=False) or [""])
+
+
+def _escaped(text: str) -> str:
+    # plotly reads some tags in its texts.
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _bars(group: Marks) -> list[dict[str, Any]]:
+    """Draw bars as lines: those of plotly begin at the mark, which may lie beyond an end of its interval."""
+    xs: list[float | None] = []
+    ys: list[float | None] = []
+    for mark in group.marks:
+        for x, y in ((mark.x_bar, (mark.y, mark.y)), ((mark.x, mark.x), mark.y_bar)):
+            if x is not None and y is not None:
+                xs += [*x, None]
+                ys += [*y, None]
+    color = INK if group.rank == "undefended" else _color(group)
+    look = {"mode": "lines", "line": {"color": color, "width": 1.2}, "opacity": 0.45, "hoverinfo": "skip"}
+    grouped = {"name": group.name, "legendgroup": group.name, "showlegend": False, "meta": "bars"}
+    return [{"type": "scatter", "x": xs, "y": ys, **look, **grouped}] if xs else []
+
+
+def _label(label: Label, across: Span) -> dict[str, Any]:
+    """Return the note beside a point or on a line."""
+    here = {"x": label.x, "y": label.y, "text": _escaped(label.text), "font": {"size": 13, "color": INK}}
+    if label.weight == "line":
+        return {**here, "showarrow": False, "xanchor": "right", "yanchor": "top", "font": {"size": 12, "color": SOFT}}
+    # Nothing lies above a front; what stands far to the right has its text on the left.
+    right = label.x > (across[0] + across[1]) / 2
+    name = label.text.partition(":")[0]  # what a narrow drawing has room for
+    up = label.text != name
+    away = {"ax": -16 if right else 20, "ay": -40 if up else 34, "xanchor": "right" if right else "left"}
+    text = f"<b>{here['text']}</b>" if label.text != name else here["text"]
+    return {
+        **here,
+        "text": text,
+        "name": name,
+        "arrowcolor": SOFT,
+        "arrowwidth": 1,
+        "arrowhead": 0,
+        "standoff": 9,
+        **away,
+    }

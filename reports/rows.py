@@ -1,0 +1,73 @@
+"""The front of one study as texts, attack by attack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tune_vfl.campaign import phrases as words
+
+if TYPE_CHECKING:
+    from reports.story import Story
+    from tune_vfl.evaluation.certainty import Certainty
+    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.ledger.trust import Trust
+    from tune_vfl.outcome import AttackScore, Outcome
+
+
+class StudyRows(NamedTuple):
+    """A study's front.
+
+    Attributes:
+        undefended: the texts of the undefended model; None before it was measured.
+        front: a mapping a point, texts by column.
+        attacks: the names of the columns of attacks; ``measures``: what they are measured in.
+        bounded: whether an attack is an upper bound.
+    """
+
+    undefended: dict[str, Any] | None
+    front: list[dict[str, Any]]
+    attacks: list[str]
+    measures: str
+    bounded: bool
+
+
+def study_rows(record: StudyRecord, told: Story) -> StudyRows:
+    """Return the texts of a study's own front, by rising leakage."""
+    info, outcomes = told.info, {t.number: t.outcome for t in record.ok}
+    known = record.baseline if info.undefended else None
+    shown = [*outcomes.values(), *([known] if known else [])]
+    scores = [score for outcome in shown for score in outcome.attacks.values()]
+    front = [
+        {
+            "key": f"{record.name}#{p.number}",
+            "number": p.number,
+            "setting": words.setting(p.params, info.moved),
+            "knee": p.is_knee,
+            "weak": ", ".join(p.weak),
+            **_texts(outcomes[p.number], info.trust.trials.get(p.number), info.trust),
+        }
+        for p in info.front
+    ]
+    return StudyRows(
+        undefended=_texts(known, info.trust.baseline, info.trust) if known else None,
+        front=front,
+        attacks=list(dict.fromkeys(name for outcome in shown for name in outcome.attacks)),
+        measures=words.listed(list(dict.fromkeys(words.metric(s.metric) for s in scores))) or "none",
+        bounded=any(s.upper_bound for s in scores),
+    )
+
+
+def _texts(outcome: Outcome, sure: Certainty | None, trust: Trust) -> dict[str, Any]:
+    utility, leakage = outcome.utility, outcome.leakage
+    kept = trust.alone.kept(utility.mean) if trust.alone and utility else None
+    return {
+        "utility": words.span(utility.mean, sure.utility_interval if sure else None, utility.std) if utility else "–",
+        "kept": "–" if kept is None else f"{kept:.0%}",
+        "leakage": words.span(leakage, sure.leakage_interval if sure else None, outcome.leakage_std),
+        "worst": words.score(sure.leakage_worst_seed) if sure else "–",
+        "attacks": {name: _attack(score) for name, score in outcome.attacks.items()},
+    }
+
+
+def _attack(score: AttackScore) -> str:
+    return words.score(score.mean, score.std) + (" ≤" if score.upper_bound else "")

@@ -1,0 +1,158 @@
+"""What a page says of each data set and each study, ready for the template."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+
+from reports.compared import (
+    Row,
+    Table,
+    attack_table,
+    cost_table,
+    failure_table,
+    front_table,
+    history_frame,
+    ranked,
+    retired_table,
+)
+from reports.describe import frontier, growth
+from reports.importances import importances, parallel
+from reports.plotted import plotly_dict
+from reports.printed import files_of
+from reports.story import Story, story
+from tune_vfl.campaign import phrases as words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from reports.compared import Ranked
+    from reports.figure import Figure
+    from reports.gathered import Gathered
+    from tune_vfl.ledger.records import StudyRecord
+
+
+class Drawn(NamedTuple):
+    """A figure, drawn both ways.
+
+    Attributes:
+        name: of its files, and of its place in the page.
+        figure: as described.
+        data: for plotly; ``image``: the printed one, as an address that holds the picture itself.
+        files: by name.
+    """
+
+    name: str
+    figure: Figure
+    data: dict[str, Any]
+    image: str
+    files: dict[str, bytes]
+
+
+class Part(NamedTuple):
+    """One study.
+
+    Attributes:
+        record, story: the study and the words about it.
+        called: its name in figures; ``key``: of its place in the page.
+        weights: how much its parameters matter; None without enough settings.
+        parallel: its parallel coordinates for plotly; None without enough settings.
+    """
+
+    record: StudyRecord
+    story: Story
+    called: str
+    key: str
+    weights: Table | None
+    parallel: dict[str, Any] | None
+
+
+class Section(NamedTuple):
+    """One data set."""
+
+    data: Gathered
+    key: str
+    frontier: Drawn
+    growth: Drawn
+    front: Table
+    ranked: list[Ranked]
+    attacks: Table
+    cost: Table
+    failures: Table
+    retired: Table
+    parts: list[Part]
+    history: pd.DataFrame
+
+
+def section(data: Gathered, key: str, command: Callable[[str], str], *, alone: bool, quick: bool) -> Section:
+    """Gather one data set's part of a page.
+
+    Args:
+        data: the data set.
+        key: of its place in the page.
+        command: what exports a point of a study, by the study's name, with ``{key}`` for the point.
+        alone: whether it is the report's only data set; else its files are named after it.
+        quick: leave out what takes long and is rather looked at in the end: importances and parallel coordinates.
+    """
+    name = "" if alone else f"-{data.found.dataset}"
+    export = command(data.found.parts[0].name)
+    return Section(
+        data=data,
+        key=key,
+        frontier=_drawn(frontier(data.found, data.decision, data.names), name, export),
+        growth=_drawn(growth(data.found), name, ""),
+        front=front_table(data),
+        ranked=ranked(data),
+        attacks=attack_table(data),
+        cost=cost_table(data),
+        failures=failure_table(data),
+        retired=retired_table(data),
+        parts=[
+            Part(
+                record,
+                story(record),
+                data.names.called[record.name],
+                f"{key}-{k}",
+                None if quick else _weights(record),
+                None if quick else parallel(record),
+            )
+            for k, record in enumerate(data.found.parts)
+        ],
+        history=history_frame(data),
+    )
+
+
+def _drawn(figure: Figure, suffix: str, command: str) -> Drawn:
+    named = figure._replace(name=f"{figure.name}{suffix}")
+    files = files_of(named)
+    image = base64.b64encode(files[f"{named.name}.svg"]).decode()
+    return Drawn(named.name, named, plotly_dict(named, command), f"data:image/svg+xml;base64,{image}", files)
+
+
+def _weights(record: StudyRecord) -> Table | None:
+    """Return a table of importances, shaded by them."""
+    found = importances(record)
+    if not found:
+        return None
+    rows = tuple(Row((i.param, f"{i.utility:.2f}", f"{i.leakage:.2f}")) for i in found)
+    note = "The share of each parameter in what utility and leakage vary by (fANOVA)."
+    head = ("parameter ", words.metric(record.cell.metric), "leakage")
+    heat = tuple((0.0, i.utility, i.leakage) for i in found)
+    return Table("importances", head, rows, note, pd.DataFrame([i._asdict() for i in found]), heat)
+
+
+def frames(sections: list[Section]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the tables of all data sets by name, those of one name in one frame."""
+    for name in ("front", "ranking", "worst_attacks", "cost", "failures", "retired", "importances", "hypervolume"):
+        found = [frame for s in sections for frame in _frames(s, name) if len(frame)]
+        if found:
+            yield name, pd.concat(found, ignore_index=True) if len(found) > 1 else found[0]
+
+
+def _frames(section: Section, name: str) -> list[pd.DataFrame]:
+    tables = [section.front, section.attacks, section.cost, section.failures, section.retired]
+    tables += [r.table for r in section.ranked]
+    tables += [p.weights for p in section.parts if p.weights is not None]
+    return [section.history] if name == "hypervolume" else [t.frame for t in tables if t.name == name]

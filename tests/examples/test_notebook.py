@@ -1,0 +1,75 @@
+"""The notebook of examples/, cell by cell as Jupyter would run it, in a home of its own with a small budget."""
+
+from __future__ import annotations
+
+import ast
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.examples import EXAMPLES
+from tune_vfl import load_config
+from tune_vfl.search import api
+from tune_vfl.service import confirming
+
+CELL_KEYS = {"markdown": {"cell_type", "id", "metadata", "source"}}
+CELL_KEYS["code"] = CELL_KEYS["markdown"] | {"execution_count", "outputs"}
+
+
+@cache
+def notebook() -> dict[str, Any]:
+    book: dict[str, Any] = json.loads((EXAMPLES / "choose_a_defense.ipynb").read_text(encoding="utf-8"))
+    return book
+
+
+def code() -> list[str]:
+    return ["".join(cell["source"]) for cell in notebook()["cells"] if cell["cell_type"] == "code"]
+
+
+def test_it_is_a_notebook_without_outputs() -> None:
+    """The fields that nbformat 4.5 asks for; it is not installed here."""
+    book = notebook()
+    assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
+    assert set(book) == {"cells", "metadata", "nbformat", "nbformat_minor"}
+    assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
+    for cell in book["cells"]:
+        assert set(cell) == CELL_KEYS[cell["cell_type"]]
+        assert all(isinstance(line, str) for line in cell["source"])
+        assert all(line.endswith("\n") for line in cell["source"][:-1])
+        assert cell.get("outputs", []) == []
+        assert cell.get("execution_count") is None
+
+
+def test_its_cells_run_in_order_and_show_something(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    confirmed: list[str] = []
+    # What these two do has tests of its own, and would take most of this one's time.
+    monkeypatch.setattr(confirming, "confirm_named", lambda name, **_: confirmed.append(name))
+    monkeypatch.setattr(api, "_recorders", lambda _: [])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRIALS", "8")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    shown = [value for cell in code() if (value := displayed(cell, names)) is not None]
+    kinds = ["Campaign", "DataFrame", "Figure", "DataFrame", "Recommendation", "DataFrame"]
+    assert [type(value).__name__ for value in shown] == kinds
+    study, front, _, _, decision, _ = shown
+    assert confirmed == ["choose-a-defense"]
+    assert set(study.trials()["defense"]) == {"laplace", "gradient_compression"}
+    assert decision.setting.defense == "laplace", "what the text around it promises"
+    assert decision.setting.number in front["number"].tolist()
+    assert "<p><b>Deploy laplace" in decision._repr_html_()
+    config = load_config(tmp_path / "best.json")
+    assert config.defense.params == {"clip": None, **decision.setting.params}
+    assert capsys.readouterr().out == f"laplace {config.defense.params}\n"
+
+
+def displayed(cell: str, names: dict[str, Any]) -> Any:
+    """Run a cell; return what its last line comes to, which is what a notebook shows."""
+    tree = ast.parse(cell)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell", "exec"), names)  # noqa: S102 - the notebook's own cells
+    return None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307

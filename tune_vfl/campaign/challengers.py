@@ -1,0 +1,188 @@
+"""Who stands behind what is to be deployed: the next ones, those that come nowhere near, and what would change that."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_vfl.campaign.constraints import nearly
+from tune_vfl.campaign.decide import Far
+from tune_vfl.campaign.phrases import count, listed, setting, short
+from tune_vfl.statistics.fronts import TOLERANCES
+from tune_vfl.statistics.laws import normal_below, normal_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tune_vfl.campaign.describing import Describer
+    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.statistics.arrays import Bools, Floats
+
+SMALL = 0.1
+"""A challenger whose chance to be the better one is smaller does not keep a decision open."""
+
+FRESH_SEEDS = 10
+"""How many seeds a confirmation is asked for."""
+
+
+def rivals(describer: Describer, among: Bools, *, by_utility: bool) -> list[int]:
+    """Rank settings as a decision would take them: confirmed ones first, then by utility, or by compromise.
+
+    Args:
+        describer: of all settings.
+        among: ``(N,)`` those that come into question.
+        by_utility: whether the most useful one is wanted; else the best compromise, of settings on the joint front
+            where any is among them.
+
+    Returns:
+        Places.
+    """
+    settings, joint = describer.settings, describer.joint
+    utility, leakage = settings.known.T
+    worth = utility if by_utility else balance(describer)
+    places = np.flatnonzero(among)
+    order = np.lexsort((places, leakage[places], -worth[places], ~np.asarray(settings.confirmed, dtype=bool)[places]))
+    ranked = [int(i) for i in places[order]]
+    if by_utility:
+        return ranked
+    return sorted(ranked, key=lambda i: not (joint.points[i].on_front or joint.points[i].confirmed))
+
+
+def balance(describer: Describer) -> Floats:
+    """Return ``(N,)`` utility minus leakage on the scale on which the knee is sought."""
+    utility, leakage = describer.settings.known.T
+    wide, high = widths(describer)
+    return np.asarray(utility / wide - leakage / high)
+
+
+def widths(describer: Describer) -> tuple[float, float]:
+    """Return the units of utility and leakage; 1 where no undefended model gives any."""
+    scale = describer.settings.scale
+    if scale is None:
+        return 1.0, 1.0
+    gain = scale.utility_high - scale.utility_low
+    return (gain if gain > 0 else 1.0), (scale.leakage_high if scale.leakage_high > 0 else 1.0)
+
+
+def chance_over(describer: Describer, one: int, other: int, *, by_utility: bool) -> float:
+    """Return the chance that one setting is truly better than another; by the means alone where seeds cannot say."""
+    settings = describer.settings
+    worth = settings.known[:, 0] if by_utility else balance(describer)
+    gap = float(worth[one] - worth[other])
+    if settings.own is None:
+        return 0.5 if gap == 0 else float(gap > 0)
+    wide, high = (1.0, np.inf) if by_utility else widths(describer)
+    utility, leakage = (own.variance[one] + own.variance[other] for own in settings.own)
+    se = float(np.sqrt(utility / wide**2 + leakage / high**2))
+    return float(normal_below(gap / se)) if se > 0 else 0.5 if gap == 0 else float(gap > 0)
+
+
+def far_from(describer: Describer, chosen: int) -> tuple[Far, ...]:
+    """Return the defenses none of whose settings, at no more leakage (tolerance .02), is nearly as useful as one.
+
+    Nearly: within half of the 90% interval of the difference, and within the tolerance of .002.
+    """
+    joint, settings = describer.joint, describer.settings
+    utility, leakage = settings.known.T
+    low = leakage <= leakage[chosen] + TOLERANCES.leakage
+    gaps: dict[str, float | None] = {}
+    for defense in joint.defenses:
+        here = [i for i, p in enumerate(joint.points) if p.defense == defense]
+        if defense == joint.points[chosen].defense or not here:
+            continue
+        safe = [i for i in here if low[i]]
+        best = max(safe, key=lambda i: utility[i], default=None)
+        if best is None:
+            gaps[defense] = None
+        elif utility[chosen] - utility[best] > _tells(describer, chosen, best):
+            gaps[defense] = float(utility[chosen] - utility[best])
+    near = sorted((gap, name) for name, gap in gaps.items() if gap is not None)
+    out = tuple(name for name, gap in gaps.items() if gap is None)
+    found = [Far(tuple(name for _, name in near), near[0][0])] if near else []
+    return (*found, Far(out, None)) if out else tuple(found)
+
+
+def _tells(describer: Describer, one: int, other: int) -> float:
+    own = describer.settings.own
+    if own is None:
+        return TOLERANCES.utility
+    se = float(np.sqrt(own[0].variance[one] + own[0].variance[other]))
+    return max(TOLERANCES.utility, float(normal_quantile(0.95)) * se)
+
+
+def changes(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> tuple[str, ...]:
+    """Say what would change a decision, a sentence each.
+
+    Args:
+        campaign: all of it.
+        describer: of the settings on one data set.
+        chosen: what is to be deployed; None where nothing is.
+        trusted: ``(N,)`` the settings of studies of which no check fails.
+    """
+    found = [*_owed(campaign, describer)]
+    if len(trusted):
+        found += [*_excluded(describer, chosen, trusted), *_open(campaign, describer, chosen, trusted)]
+        found += [*_wide(describer), *_unconfirmed(campaign, describer, chosen)]
+    return tuple(found)
+
+
+def _owed(campaign: CampaignRecord, describer: Describer) -> Iterator[str]:
+    owed = sum(p.running + p.waiting for p in describer.joint.parts)
+    if owed:
+        yield f"{count(owed, 'trial is', 'trials are')} still owed: `tune-vfl resume {shlex.quote(campaign.name)}`."
+
+
+def _excluded(describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
+    """Say which defenses were left out because a check of theirs fails, where others were not."""
+    points = describer.joint.points
+    names = dict.fromkeys(p.defense for p, sound in zip(points, trusted.tolist(), strict=True) if not sound)
+    if chosen is not None and names:
+        yield f"A check fails for {listed(list(names))}: they may be recommended when it holds."
+
+
+def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
+    """Name the strongest challenger, and what more seeds would let in."""
+    points, by_utility = describer.joint.points, bool(campaign.constraints)
+    among = describer.bounds.keeping(campaign.constraints) & trusted
+    ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]
+    if chosen is not None and ranked:
+        chances = [(chance_over(describer, i, chosen, by_utility=by_utility), -k, i) for k, i in enumerate(ranked)]
+        chance, _, best = max(chances)
+        if chance >= SMALL:
+            what = "more useful" if by_utility else "the better compromise"
+            yield f"{_called(describer, best)} is {what} with chance {chance:.2f}: more seeds may turn the two."
+    close = nearly(describer.bounds, campaign.constraints) & trusted if campaign.constraints else np.zeros(len(points))
+    better = [i for i in np.flatnonzero(close).tolist() if chosen is None or _utility(describer, i, chosen) > 0]
+    if better:
+        best = max(better, key=lambda i: describer.settings.known[i, 0])
+        utility = short(float(describer.settings.known[best, 0]))
+        lacks = describer.setting(best, campaign.constraints).lacks
+        yield f"{_called(describer, best)} ({utility}) would do by its means, but not surely: {'; '.join(lacks)}."
+
+
+def _utility(describer: Describer, one: int, other: int) -> float:
+    utility = describer.settings.known[:, 0]
+    return float(utility[one] - utility[other])
+
+
+def _wide(describer: Describer) -> Iterator[str]:
+    wide = [p for p in describer.joint.front if p.sure.undecided]
+    if wide:
+        settings = count(len(wide), "setting of the front has", "settings of the front have")
+        yield f"{settings} an undecided leakage: more seeds, or more rows, narrow its interval."
+
+
+def _unconfirmed(campaign: CampaignRecord, describer: Describer, chosen: int | None) -> Iterator[str]:
+    confirm = f"`tune-vfl confirm {shlex.quote(campaign.name)} --seeds {FRESH_SEEDS}`"
+    if chosen is not None and describer.settings.rows[chosen].again is None:
+        yield f"It was not measured on fresh seeds: {confirm} says whether it stays."
+    elif chosen is not None and not describer.settings.confirmed[chosen]:
+        yield "On fresh seeds it is not on the front: it is what keeps the constraints."
+
+
+def _called(describer: Describer, place: int) -> str:
+    point = describer.joint.points[place]
+    fixed = describer.settings.rows[place].record.cell.fixed
+    return f"{point.defense} {setting(point.params, [n for n in point.params if n not in fixed])} ({point.name})"

@@ -1,0 +1,141 @@
+"""Decide on one data set of a campaign: what to deploy, or why nothing, as :mod:`tune_vfl.campaign.decide` holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tune_vfl.campaign.challengers import changes, far_from, rivals
+from tune_vfl.campaign.constraints import asked_for, nearest
+from tune_vfl.campaign.decide import Decision
+from tune_vfl.campaign.describing import Describer
+from tune_vfl.campaign.examined import checks_by_study, checks_together, unexamined
+from tune_vfl.campaign.joint import joint_of
+from tune_vfl.campaign.phrases import count, listed
+
+if TYPE_CHECKING:
+    from tune_vfl.campaign.joint import Joint
+    from tune_vfl.evaluation.checks import Check
+    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.statistics.arrays import Bools
+
+
+def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
+    """Decide on one data set.
+
+    With constraints it is the most useful setting that surely keeps all of them and is more useful than what needs no
+    federation; without, the best compromise of the joint front. Where a confirmation left such settings on the front,
+    it is one of these. Settings of a study of which a check fails are not recommended, nor those whose leakage is
+    undecided.
+
+    Args:
+        campaign: all of it.
+        joint: its studies on that data set.
+    """
+    checks = checks_by_study(joint)
+    about: dict[str, Any] = {
+        "dataset": joint.dataset,
+        "metric": joint.metric,
+        "constraints": dict(campaign.constraints),
+        "confidence": campaign.confidence,
+        "rule": "constraints" if campaign.constraints else "knee",
+        "measured": len(joint.points),
+        "checks": checks_together(checks),
+        "unexamined": unexamined(campaign, joint),
+    }
+    describer = Describer(joint)
+    about |= {"undefended": describer.undefended(), "alone": describer.alone()}
+    if not joint.points:
+        owed = changes(campaign, describer, None, np.zeros(0, dtype=bool))
+        return Decision(**about, verdict="nothing_measured", why="no trial has come to a result", changes=owed)
+    keeping = describer.bounds.keeping(campaign.constraints)
+    about["qualifying"] = int(keeping.sum())
+    trusted = _trusted(joint, checks)
+    if not trusted.any():
+        return Decision(**about, **_not_trusted(campaign, describer, checks))
+    sound = trusted & ~np.asarray([p.sure.undecided for p in joint.points])
+    worth = sound & (describer.useful() > 0)
+    chosen = _chosen(campaign, describer, worth & keeping)
+    if chosen is None:
+        return Decision(**about, **_none(campaign, describer, sound, keeping))
+    return Decision(**about, **_deploy(campaign, describer, chosen, worth & keeping, trusted))
+
+
+def decisions(campaign: CampaignRecord) -> dict[str, Decision]:
+    """Decide on every data set of a campaign, by its name."""
+    return {dataset: decide(campaign, joint_of(campaign, dataset)) for dataset in campaign.datasets}
+
+
+def _trusted(joint: Joint, checks: dict[str, tuple[Check, ...]]) -> Bools:
+    failing = {study for study, found in checks.items() if not all(check.ok for check in found)}
+    return np.asarray([p.study not in failing for p in joint.points], dtype=bool)
+
+
+def _chosen(campaign: CampaignRecord, describer: Describer, among: Bools) -> int | None:
+    """Return the place of what is to be deployed."""
+    if not campaign.constraints and (knee := describer.joint.knee) is not None and among[describer.place(knee)]:
+        return describer.place(knee)
+    ranked = rivals(describer, among, by_utility=bool(campaign.constraints))
+    return ranked[0] if ranked else None
+
+
+def _deploy(
+    campaign: CampaignRecord, describer: Describer, chosen: int, among: Bools, trusted: Bools
+) -> dict[str, Any]:
+    joint, by_utility = describer.joint, bool(campaign.constraints)
+    ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]
+    others = [i for i in ranked if joint.points[i].defense != joint.points[chosen].defense]
+    second = next(iter(others or ranked), None)
+    kept, measured = int(among.sum()), count(len(joint.points), "measured setting")
+    where = f"{kept} of {measured} that surely keep {asked_for(campaign.constraints)}"
+    # Where the knee itself may not be recommended, the best of what may be is no knee.
+    best = joint.knee is not None and describer.place(joint.knee) == chosen
+    compromise = "the best compromise" if best else "the best compromise that may be recommended"
+    why = f"{compromise} of the joint front, {count(len(joint.front), 'setting')} of {measured}"
+    return {
+        "verdict": "deploy",
+        "why": f"the most useful of {where}" if by_utility else why,
+        "setting": describer.setting(chosen, campaign.constraints),
+        "runner_up": None if second is None else describer.setting(second, campaign.constraints),
+        "far": far_from(describer, chosen),
+        "changes": changes(campaign, describer, chosen, trusted),
+    }
+
+
+def _none(campaign: CampaignRecord, describer: Describer, sound: Bools, keeping: Bools) -> dict[str, Any]:
+    """Say that nothing qualifies, and what comes nearest."""
+    useless = sound & keeping & (describer.useful() <= 0)
+    if useless.any():
+        place = rivals(describer, useless, by_utility=True)[0]
+        party = "the label party reaches alone" if describer.joint.alone is not None else "a constant answer reaches"
+        kept = "keeps the constraints" if campaign.constraints else "was measured"
+        why = f"nothing that {kept} is more useful than what {party}: that needs no federation"
+    elif not sound.any():
+        place = rivals(describer, ~sound, by_utility=True)[0]
+        why = "the leakage of every setting is undecided: half of its interval is too wide to recommend anything"
+    else:
+        worth = sound & (describer.useful() > 0)
+        found = nearest(describer.bounds, campaign.constraints, worth if worth.any() else sound)
+        assert found is not None  # noqa: S101 - some settings are sound
+        place, asked = found, asked_for(campaign.constraints)
+        settings = count(len(keeping), "measured setting")
+        why = f"none of {settings} surely keeps {asked} with {campaign.confidence:.0%} confidence"
+    return {
+        "verdict": "none_qualifies",
+        "why": why,
+        "nearest": describer.setting(place, campaign.constraints),
+        "changes": changes(campaign, describer, None, sound),
+    }
+
+
+def _not_trusted(
+    campaign: CampaignRecord, describer: Describer, checks: dict[str, tuple[Check, ...]]
+) -> dict[str, Any]:
+    says = listed(list(dict.fromkeys(c.says for found in checks.values() for c in found if not c.ok)))
+    nobody = np.zeros(len(describer.joint.points), dtype=bool)
+    return {
+        "verdict": "not_trusted",
+        "why": f"nothing is recommended while a check fails: {says}",
+        "changes": changes(campaign, describer, None, nobody),
+    }

@@ -1,0 +1,130 @@
+"""What a campaign did not look at: pairs that cannot be, attacks that were not run, other attackers, other rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.campaign.phrases import listed
+from tune_vfl.evaluation.checks import Check
+from tune_vfl.ledger.trust import checks_of
+from tune_vfl.spec.study import PORTFOLIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tune_vfl.campaign.joint import Joint
+    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.ledger.records import StudyRecord
+
+_LABELS = ("default", "thorough")
+"""Portfolios that hold every attack on labels of a competent adversary."""
+
+
+def untried(record: StudyRecord) -> tuple[str, ...]:
+    """Return the attacks of a competent adversary that a study did not run: by fewer, any defense looks good.
+
+    Those that do not fit its data, model or defense are not among them; nothing is said of a study of measure 1, or of
+    one with attacks that are not known here.
+    """
+    if record.measure == 1 or any(a.name in _LABELS for a in record.spec.attacks):
+        return ()
+    from tune_vfl.attacks.base import ATTACKS
+    from tune_vfl.defenses.base import DEFENSES, grants_missing
+
+    cell, asked = record.cell, {a.name for a in record.cell.attacks}
+    if asked - set(ATTACKS.names()) or cell.defense not in DEFENSES:
+        return ()
+    missing = []
+    for name in ATTACKS:
+        cls = ATTACKS[name]
+        can = cls.capabilities
+        fits = cell.mode in can.modes and (can.classes == "any" or cell.num_classes == 2)
+        fits = fits and not grants_missing(can.sees, cell.defense)
+        if cls.in_default is not None and fits and not can.acts and name not in asked:
+            missing.append(name)
+    return tuple(missing)
+
+
+def checks_by_study(joint: Joint) -> dict[str, tuple[Check, ...]]:
+    """Return the checks of every study, whether they hold or not; one that says which attacks were not tried."""
+    return {part.name: (*checks_of(part), *_tried(part)) for part in joint.parts}
+
+
+def _tried(part: StudyRecord) -> Iterator[Check]:
+    if missing := untried(part):
+        says = f"not tried: {listed(missing)}; search with `attacks: default` before you choose"
+        yield Check(name="untried", ok=False, says=says)
+
+
+def checks_together(by_study: dict[str, tuple[Check, ...]]) -> tuple[Check, ...]:
+    """Return every check once; one that is not that of all studies says of which."""
+    found: dict[tuple[str, bool, str], list[str]] = {}
+    for study, checks in by_study.items():
+        for check in checks:
+            found.setdefault((check.name, check.ok, check.says), []).append(study)
+    return tuple(
+        Check(name=name, ok=ok, says=says if len(studies) == len(by_study) else f"{says} ({listed(studies)})")
+        for (name, ok, says), studies in found.items()
+    )
+
+
+def unexamined(campaign: CampaignRecord, joint: Joint) -> tuple[str, ...]:
+    """Say what was not looked at on one data set, a sentence each."""
+    return (
+        *_skipped(campaign, joint),
+        *_not_run(joint),
+        *_other_attackers(joint),
+        *_other_rows(joint),
+    )
+
+
+def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
+    """Yield which pairs cannot be, those of one reason together."""
+    defenses = {part.name: part.cell.defense for part in joint.parts}
+    others = {part.name for part in campaign.studies} - set(defenses)
+    why: dict[tuple[str | None, str], list[str]] = {}
+    for left in campaign.skipped:
+        if left.study not in others:
+            why.setdefault((left.attack, "; ".join(left.problems)), []).append(defenses.get(left.study, left.study))
+    for (attack, problems), names in why.items():
+        what = listed(names) if attack is None else f"{attack} on {listed(names)}"
+        yield f"Skipped: {what} ({problems})."
+
+
+def _not_run(joint: Joint) -> Iterator[str]:
+    missing: dict[tuple[str, ...], list[str]] = {}
+    for part in joint.parts:
+        if names := untried(part):
+            missing.setdefault(names, []).append(part.cell.defense)
+    for names, defenses in missing.items():
+        yield f"Attacks that were not tried on {listed(defenses)}: {listed(names)}."
+
+
+def _other_attackers(joint: Joint) -> Iterator[str]:
+    kinds = _kinds([a.name for part in joint.parts for a in part.spec.attacks])
+    if "acts" not in kinds:
+        yield "Attackers who act: no attack took part in the training and changed what it sends."
+    if "features" not in kinds:
+        yield "Features: only what is revealed of labels was measured."
+    if not any(part.confirmation and any(p.tuned for p in part.confirmation.points) for part in joint.parts):
+        yield "Attackers tuned against the setting itself: `tune-vfl confirm --adaptive MINUTES` tunes them."
+
+
+def _kinds(names: Sequence[str]) -> set[str]:
+    """Return what the listed attacks are beside readers of labels. A portfolio is not looked into, which takes long."""
+    kinds = {"acts"} if "thorough" in names else set()
+    kinds |= {"features"} if "default_features" in names else set()
+    listed_alone = {name for name in names if name not in PORTFOLIOS}
+    if listed_alone:
+        from tune_vfl.attacks.base import ATTACKS
+
+        known = [ATTACKS[name].capabilities for name in sorted(listed_alone & set(ATTACKS.names()))]
+        kinds |= {"acts" for can in known if can.acts} | {"features" for can in known if can.goal == "features"}
+    return kinds
+
+
+def _other_rows(joint: Joint) -> Iterator[str]:
+    by_rows = any(p.trial.outcome.utility_variance for p in joint.points)
+    if not by_rows:
+        yield f"Other rows: {joint.metric} has no formula for them, so its intervals speak of this data set alone."
+    yield "Rows of another source or a later time: intervals speak of rows like these."

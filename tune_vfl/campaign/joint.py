@@ -1,0 +1,249 @@
+"""The joint front of a campaign's studies on one data set: the settings of every defense, laid side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tune_vfl.campaign.compromise import knee_of
+from tune_vfl.evaluation.certainty import certainties
+from tune_vfl.ledger.side_by_side import SideBySide
+from tune_vfl.metrics import pareto
+from tune_vfl.statistics import (
+    differences,
+    dominance,
+    leakage_differences,
+    membership,
+    membership_of_many,
+    merged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from tune_vfl.evaluation.certainty import Certainty
+    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.ledger.confirmations import ConfirmedPoint
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.ledger.trust import Alone
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.statistics.arrays import Bools
+
+
+@dataclass(frozen=True)
+class JointPoint:
+    """One measured setting of one defense.
+
+    Attributes:
+        study, dataset, defense, number: which; ``trial``: as the ledger holds it.
+        sure: intervals, from all settings of the data set that share its seeds and its undefended model.
+        again: what a confirmation measured of it, whether it stayed on the front or not; None where it took no part.
+        chance: of being on the joint front; from one seed 1 on the front and 0 behind it.
+        on_front: whether it is on the joint front of what the search measured.
+    """
+
+    study: str
+    dataset: str
+    defense: str
+    number: int
+    trial: TrialRecord
+    sure: Certainty
+    again: ConfirmedPoint | None = None
+    chance: float = 0.0
+    on_front: bool = False
+
+    @property
+    def name(self) -> str:
+        """What ``--select`` takes: ``STUDY#21``."""
+        return f"{self.study}#{self.number}"
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Its parameters, fixed ones included."""
+        return self.trial.params
+
+    @property
+    def objectives(self) -> tuple[float, float]:
+        """Utility and leakage as the search measured them: where it lies in a figure of the search."""
+        return self.trial.outcome.objectives
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether a confirmation found it on the front."""
+        return self.again is not None and self.again.confirmed
+
+
+class Step(NamedTuple):
+    """The joint hypervolume after one more trial that counts.
+
+    Attributes:
+        finished: when that trial did; ``study``, ``number``: which.
+        hypervolume: of the joint front then.
+    """
+
+    finished: datetime
+    study: str
+    number: int
+    hypervolume: float
+
+
+@dataclass(frozen=True)
+class Together:
+    """Settings of the joint front, of any defenses, that their seeds cannot tell apart.
+
+    Attributes:
+        points: by falling utility.
+        utility, leakage: lowest and highest of what the search measured.
+    """
+
+    points: tuple[JointPoint, ...]
+    utility: tuple[float, float]
+    leakage: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Joint:
+    """All studies of a campaign on one data set, laid side by side.
+
+    Attributes:
+        dataset: its name; ``metric``: of the utility.
+        parts: the studies, in the order of the campaign.
+        points: all settings with objectives, study by study, by number.
+        front: those on the joint front, by falling utility; equal ones all stay.
+        together: the front, neighbors that cannot be told apart in one.
+        reference: ``(utility, leakage)`` of the worst point that counts for the hypervolume.
+        hypervolume: of the joint front; ``history``: of it after each trial that counts, in the order of their ends.
+        knee: the best compromise, among confirmed settings where there are any; None without a point.
+        undefended: the undefended model that all are compared with, the one that most studies share; None without.
+        undefended_sure: its intervals, where they are known.
+        alone: the label party's own model; None where it was not measured.
+        settings: the points again, in the same order, with what their seeds say.
+    """
+
+    dataset: str
+    metric: str
+    parts: tuple[StudyRecord, ...]
+    points: tuple[JointPoint, ...]
+    front: tuple[JointPoint, ...]
+    together: tuple[Together, ...]
+    reference: tuple[float, float]
+    hypervolume: float
+    history: tuple[Step, ...]
+    knee: JointPoint | None
+    undefended: Outcome | None
+    undefended_sure: Certainty | None
+    alone: Alone | None
+    settings: SideBySide = field(repr=False)
+
+    def point(self, study: str, number: int) -> JointPoint | None:
+        """Return a setting; None where it has no objectives, or is not here."""
+        return next((p for p in self.points if p.study == study and p.number == number), None)
+
+    def of(self, defense: str) -> tuple[JointPoint, ...]:
+        """Return the settings of one defense."""
+        return tuple(p for p in self.points if p.defense == defense)
+
+    @property
+    def defenses(self) -> tuple[str, ...]:
+        """The defenses, each once, in the order of the campaign."""
+        return tuple(dict.fromkeys(part.cell.defense for part in self.parts))
+
+
+def joint_of(campaign: CampaignRecord, dataset: str | None = None) -> Joint:
+    """Lay the studies of a campaign on one data set side by side.
+
+    Args:
+        campaign: all of it.
+        dataset: which; None where it has only one.
+    """
+    part = campaign.on(campaign.datasets[0] if dataset is None else dataset)
+    settings, first = SideBySide(part), part.studies[0]
+    on_front = pareto.front(settings.searched)
+    chances = _membership(settings, on_front)
+    points = tuple(
+        JointPoint(
+            study=row.record.name,
+            dataset=first.cell.dataset.name,
+            defense=row.record.cell.defense,
+            number=row.trial.number,
+            trial=row.trial,
+            sure=sure,
+            again=row.again,
+            chance=chance,
+            on_front=on,
+        )
+        for row, sure, chance, on in zip(settings.rows, settings.sure, chances, on_front.tolist(), strict=True)
+    )
+    front = sorted(np.flatnonzero(on_front).tolist(), key=lambda i: (*_by_utility(points[i]), i))
+    reference = _reference(part.studies)
+    history = _history(part.studies, reference)
+    best = knee_of(settings, front)
+    undefended = settings.undefended
+    return Joint(
+        dataset=first.cell.dataset.name,
+        metric=first.cell.metric,
+        parts=part.studies,
+        points=points,
+        front=tuple(points[i] for i in front),
+        together=tuple(_together([points[i] for i in group]) for group in _groups(settings, front)),
+        reference=reference,
+        hypervolume=history[-1].hypervolume if history else 0.0,
+        history=history,
+        knee=None if best is None else points[best],
+        undefended=undefended,
+        undefended_sure=None if undefended is None or first.measure == 1 else certainties([undefended])[0],
+        alone=settings.alone,
+        settings=settings,
+    )
+
+
+def _by_utility(point: JointPoint) -> tuple[float, float]:
+    utility, leakage = point.objectives
+    return -utility, leakage
+
+
+def _membership(settings: SideBySide, on_front: Bools) -> list[float]:
+    """Return every setting's chance to be on the joint front; what seeds cannot say goes by the means."""
+    if settings.own is not None:
+        found = membership_of_many(on_front, *settings.own)
+    elif len(settings.blocks) == 1 and settings.blocks[0].certain and settings.blocks[0].names:
+        block = settings.blocks[0]
+        found = membership(dominance(differences(block.utilities), leakage_differences(block.gains)))
+    else:
+        found = np.asarray(on_front, dtype=np.float64)
+    return [float(chance) for chance in found]
+
+
+def _reference(parts: Sequence[StudyRecord]) -> tuple[float, float]:
+    """Return the studies' own reference point, of several the one that leaves most in view."""
+    return min(p.reference_point[0] for p in parts), max(p.reference_point[1] for p in parts)
+
+
+def _history(parts: Sequence[StudyRecord], reference: tuple[float, float]) -> tuple[Step, ...]:
+    counted = [(t.finished, i, t.number, p.name, t.outcome) for i, p in enumerate(parts) for t in p.counted]
+    held, steps = pareto.GrowingFront(reference), []
+    for finished, _, number, study, outcome in sorted(counted, key=lambda step: step[:3]):
+        if outcome.outcome == "ok":
+            held.add(*outcome.objectives)
+        steps.append(Step(finished, study, number, held.area))
+    return tuple(steps)
+
+
+def _groups(settings: SideBySide, front: Sequence[int]) -> list[list[int]]:
+    """Return the front in groups that their seeds cannot tell apart; each alone where seeds cannot say."""
+    if settings.own is not None:
+        utility, leakage = (own.of(front).pairs() for own in settings.own)
+    elif len(settings.blocks) == 1 and settings.blocks[0].certain and settings.blocks[0].names:
+        block = settings.blocks[0]
+        utility, leakage = differences(block.utilities[front]), leakage_differences(block.gains[:, front])
+    else:
+        return [[i] for i in front]
+    return [[front[k] for k in group] for group in merged(range(len(front)), utility, leakage)]
+
+
+def _together(points: Sequence[JointPoint]) -> Together:
+    utilities, leakages = zip(*(p.objectives for p in points), strict=True)
+    return Together(tuple(points), (min(utilities), max(utilities)), (min(leakages), max(leakages)))

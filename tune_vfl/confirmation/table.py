@@ -1,0 +1,253 @@
+"""What a contest found of its settings, computed anew from the records that the ledger keeps. Nothing is run here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tune_vfl.confirmation.checks import RowFacts, rows_of
+from tune_vfl.confirmation.values import Block, fresh, names_of, searched
+from tune_vfl.evaluation.certainty import Name, utility_levels
+from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, ConfirmedPoint, SeedRecord, UndefendedModel
+from tune_vfl.statistics import (
+    clipped,
+    cross_selected,
+    differences,
+    dominance,
+    knee,
+    leakage_bounds,
+    leakage_differences,
+    levels,
+    mean_of_maxima,
+    membership,
+    merged,
+    worst_attack,
+)
+from tune_vfl.statistics.rejects import FEWEST_SEEDS
+
+if TYPE_CHECKING:
+    from tune_vfl.confirmation.contest import Contest, Entrant
+    from tune_vfl.confirmation.jobs import Place
+    from tune_vfl.ledger.joint import Setting
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.statistics import Bounds, Estimate
+    from tune_vfl.statistics.arrays import Floats
+    from tune_vfl.statistics.choosing import Scale
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Settings on the same first seeds.
+
+    Attributes:
+        rows: their places among the contest's points.
+        block: the numbers.
+        utility: levels; ``bounds``: of the leakage.
+        variance: of the utilities over test rows, times the share that the spread over seeds does not have in it.
+    """
+
+    rows: tuple[int, ...]
+    block: Block
+    utility: Estimate
+    bounds: list[Bounds]
+    variance: Floats
+
+
+class Table:
+    """The records of a contest that has come to its end, by point and seed.
+
+    Points are meant by their places among the contest's.
+
+    Args:
+        contest: who took part.
+        held: the records of the ledger; nothing of the contest's plan is missing.
+        failed: the settings that could not be measured in this run, and why.
+
+    Attributes:
+        facts: which rows were measured on.
+    """
+
+    def __init__(
+        self, contest: Contest, held: Mapping[Place, SeedRecord], failed: Mapping[Setting, str] | None = None
+    ) -> None:
+        self.contest, self._failed = contest, dict(failed or {})
+        self.facts: RowFacts = rows_of(contest.studies[0].cell)
+        self._plan = contest.plan(held, self._failed)
+        self._records = [_in_order(held, e.setting) for e in contest.points]
+        self._undefended = {s: _in_order(held, (s, UNDEFENDED)) for s in contest.measured_undefended}
+        self._ends = {(s, n): r for (s, n, _), r in sorted(held.items()) if r.outcome != "ok"}
+        outcomes = [e.trial.outcome for e in contest.points]
+        self._names: list[Name] = names_of(outcomes, [r for records in self._records for r in records])
+        self._known: dict[int, _Measured] = {}
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether every record says how far its utility would move on other test rows."""
+        return all(r.variance is not None for records in self._records for r in records)
+
+    @cached_property
+    def points(self) -> list[ConfirmedPoint]:
+        """All settings that took part, in the contest's order."""
+        return [self._point(i, entrant) for i, entrant in enumerate(self.contest.points)]
+
+    def _point(self, i: int, entrant: Entrant) -> ConfirmedPoint:
+        cell, trial = self.contest.study(entrant.study).cell, entrant.trial
+        utility, leakage = trial.outcome.objectives
+        about: dict[str, Any] = {
+            "study": entrant.study,
+            "dataset": cell.dataset.name,
+            "defense": cell.defense,
+            "number": trial.number,
+            "params": trial.params,
+            "seeds": len(self._records[i]),
+            "on_front": entrant.setting in self.contest.front,
+            "searched": {"utility": utility, "leakage": leakage},
+        }
+        if i not in self._sound:
+            outcome, reason = self._end_of(entrant.setting)
+            return ConfirmedPoint(**about, outcome=outcome, reason=reason)
+        kept = bool(self._plan.kept[i])
+        return ConfirmedPoint(**about, confirmed=kept, stays=self._stays(i), **self._numbers(i, trial.outcome))
+
+    def _end_of(self, setting: Setting) -> tuple[Any, str]:
+        """Return how a setting ended that has no numbers, and why."""
+        ended = self._ends.get(setting)
+        return (ended.outcome, ended.reason) if ended else ("error", self._failed.get(setting, "it was not measured"))
+
+    def _numbers(self, i: int, outcome: Outcome) -> dict[str, Any]:
+        measured = self._on(self._seeds_shown(i))
+        row = measured.rows.index(i)
+        gains, bounds = measured.block.advantages[:, row], measured.bounds[row]
+        chosen = cross_selected(gains, searched([outcome], self._names).advantages[:, 0])
+        low, high = measured.utility.interval(rows=measured.variance)
+        leakage = _within(chosen, bounds)
+        return {
+            "utility": float(measured.utility.mean[row]),
+            "utility_interval": (float(low[row]), float(high[row])),
+            "leakage": leakage,
+            "leakage_untuned": leakage,
+            "leakage_interval": (bounds.lower, bounds.upper),
+            "leakage_upper_90": bounds.upper_90,
+            "leakage_worst_seed": float(clipped(mean_of_maxima(gains))),
+            "attack": self._names[worst_attack(gains)][0],
+        }
+
+    def undefended(self, study: str) -> UndefendedModel:
+        """Return a study's undefended model on all of its fresh seeds."""
+        name = self.contest.undefended[study]
+        records = self._undefended.get(name)
+        if records is None:
+            return UndefendedModel(outcome="error", reason="none of the study's settings took part", seeds=0)
+        if len(records) < FEWEST_SEEDS:
+            outcome, reason = self._end_of((name, UNDEFENDED))
+            return UndefendedModel(outcome=outcome, reason=reason, seeds=len(records))
+        block = fresh([records], names_of([], records))
+        bounds = leakage_bounds(block.advantages)[0]
+        level = levels(block.utility)
+        low, high = level.interval(rows=self._variance([records]))
+        return UndefendedModel(
+            seeds=len(records),
+            utility=float(level.mean[0]),
+            utility_interval=(float(low[0]), float(high[0])),
+            leakage=_within(cross_selected(block.advantages[:, 0]), bounds),
+            leakage_interval=(bounds.lower, bounds.upper),
+            leakage_worst_seed=float(clipped(mean_of_maxima(block.advantages[:, 0]))),
+        )
+
+    @property
+    def reference(self) -> str:
+        """The study whose undefended model stands for the data set: the one that most studies share."""
+        shared = Counter(self.contest.undefended.values())
+        return max(self._undefended, key=lambda name: shared[name])
+
+    def kept(self, study: str | None = None) -> list[int]:
+        """Return the points that stay on the front, of one study or of all."""
+        points = self.contest.points
+        return [i for i in self._sound if self._plan.kept[i] and study in (None, points[i].study)]
+
+    @property
+    def settings_kept(self) -> list[Setting]:
+        """The settings that stay on the front, by falling utility."""
+        kept = sorted((p for p in self.points if p.confirmed), key=lambda p: (-(p.utility or 0.0), p.number))
+        return [(p.study, p.number) for p in kept]
+
+    def knee(self, points: Sequence[int], scale: Scale | None) -> int | None:
+        """Return the best compromise among kept points, on the seeds that all of them have."""
+        if scale is None or not points:
+            return None
+        measured = self._on(self.contest.common)
+        rows = [measured.rows.index(i) for i in points]
+        best = knee(rows, measured.block.utility, measured.block.advantages, scale)
+        return None if best is None else measured.rows[best]
+
+    def lines(self, points: Sequence[int]) -> list[list[ConfirmedPoint]]:
+        """Return kept points along the front, by falling utility, those in one line that cannot be told apart."""
+        if not points:
+            return []
+        measured = self._on(self.contest.common)
+        front = [measured.rows.index(i) for i in points]
+        lines = [[self.points[measured.rows[r]] for r in group] for group in merged(front, *self._apart)]
+        return [sorted(line, key=lambda p: (-(p.utility or 0.0), p.number)) for line in lines]
+
+    @cached_property
+    def _sound(self) -> list[int]:
+        """The points that have every seed that was asked for."""
+        wanted = self._plan.wanted.tolist()
+        return [i for i, records in enumerate(self._records) if len(records) >= wanted[i]]
+
+    def _stays(self, i: int) -> float:
+        """Return the chance of a point to be on the front: of one that was settled early, as it was then."""
+        if not self._plan.kept[i]:
+            return float(self._plan.member[i])
+        return float(self._on_front[self._on(self.contest.common).rows.index(i)])
+
+    @cached_property
+    def _apart(self) -> tuple[Estimate, Estimate]:
+        """The differences between settings on the seeds that the kept ones have in common."""
+        block = self._on(self.contest.common).block
+        return differences(block.utility), leakage_differences(block.advantages)
+
+    @cached_property
+    def _on_front(self) -> Floats:
+        return membership(dominance(*self._apart))
+
+    def _seeds_shown(self, i: int) -> int:
+        """Return on how many seeds a point's numbers are given: the common ones, for it to be laid beside others."""
+        return min(self.contest.common, len(self._records[i]))
+
+    def _on(self, seeds: int) -> _Measured:
+        if seeds not in self._known:
+            rows = tuple(i for i in self._sound if len(self._records[i]) >= seeds)
+            records = [self._records[i][:seeds] for i in rows]
+            block = fresh(records, self._names)
+            more = [r.utility for r in self._undefended[self.reference] if r.utility is not None]
+            utility, bounds = utility_levels(block.utility, more), leakage_bounds(block.advantages)
+            self._known[seeds] = _Measured(rows, block, utility, bounds, self._variance(records))
+        return self._known[seeds]
+
+    def _variance(self, points: Sequence[Sequence[SeedRecord]]) -> Floats:
+        known = [[r.variance for r in records if r.variance is not None] for records in points]
+        means = [float(np.mean(v)) if len(v) == len(r) else 0.0 for v, r in zip(known, points, strict=True)]
+        return self.facts.share * np.asarray(means)
+
+
+def _within(leakage: float, bounds: Bounds) -> float:
+    """Return a cross-selected leakage, at the nearest end of its interval where it lies outside.
+
+    Where two attacks are close, some seeds choose one and some the other, and the mean of what they find may be less
+    than either surely reaches.
+    """
+    return min(max(leakage, bounds.lower), bounds.upper)
+
+
+def _in_order(held: Mapping[Place, SeedRecord], setting: Setting) -> list[SeedRecord]:
+    """Return the records of a setting from the first fresh seed on, up to the first that is missing or not ok."""
+    records: list[SeedRecord] = []
+    while (record := held.get((*setting, FIRST_SEED + len(records)))) is not None and record.outcome == "ok":
+        records.append(record)
+    return records

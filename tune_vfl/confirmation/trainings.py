@@ -1,0 +1,162 @@
+"""The trainings of a confirmation in Ray's workers: whatever becomes of these, each is kept once, as it comes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.confirmation.jobs import Floors, cut
+from tune_vfl.confirmation.pool import Died, Hung, Pool
+from tune_vfl.ledger.confirmations import UNDEFENDED, records_of
+from tune_vfl.ledger.finite import read_outcome
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.search import ray_session as cluster
+from tune_vfl.search.part import HUNG
+from tune_vfl.search.undefended import undefended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tune_vfl.confirmation.jobs import Job, Place
+    from tune_vfl.confirmation.kept import Kept
+    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.ledger.joint import Setting
+    from tune_vfl.search.room import Room
+    from tune_vfl.search.runner import Work
+
+# What ends so says nothing about a setting. It is not kept, so that the next confirmation tries it again.
+_TRY_AGAIN = ("error", "oom", "timeout", "preempted")
+
+
+class Trainings:
+    """Trains settings with seeds.
+
+    Args:
+        campaign: what the settings are of.
+        kept: where records go.
+        work: what is trained.
+        room: how many jobs run at once.
+        stopped: asked before each job begins; once it says yes, those that run still answer and none begins.
+        say: is told of what could not be measured.
+
+    Attributes:
+        failed: the settings that could not be measured, and why.
+    """
+
+    def __init__(
+        self,
+        campaign: CampaignRecord,
+        kept: Kept,
+        work: Work,
+        room: Room,
+        *,
+        stopped: Callable[[], bool],
+        say: Callable[[str], None],
+    ) -> None:
+        self._campaign, self._kept, self._work, self._room = campaign, kept, work, room
+        self._stopped, self._say = stopped, say
+        self._floors = Floors.held(campaign.studies, kept.records)
+        self._stacks: dict[tuple[str, bool], bool] = {}
+        self._losses: Counter[Setting] = Counter()
+        self.failed: dict[Setting, str] = {}
+
+    def run(self, places: Sequence[Place]) -> None:
+        """Train what is to be trained, and what it is compared with before that."""
+        cluster.connect()
+        workers = min(self._room.packs(), len(places))
+        jobs = cut(self._campaign.studies, places, workers=workers, stacks=self._stack)
+        self._measure_floors(jobs)
+        while jobs and not self._stopped():
+            jobs = self._evaluate(jobs)
+
+    def pool(self, function: Any) -> Pool[Any]:
+        """Return the workers, for calls of one function."""
+        return Pool(function, self._campaign.studies[0].spec.resources, self._room.packs, self._stopped)
+
+    def called(self, setting: Setting) -> str:
+        """Return what a setting is called in messages."""
+        study, number = setting
+        if number != UNDEFENDED:
+            return f"trial {number}" if self._campaign.lone else f"trial {study}#{number}"
+        return "the undefended model" if self._campaign.lone else f"the undefended model of {study}"
+
+    def _stack(self, setting: Setting) -> bool:
+        """Whether networks of a study's trials, or of its undefended model, train in one pass; looked up once."""
+        kind = setting[0], setting[1] == UNDEFENDED
+        if kind not in self._stacks:
+            cell = self._campaign.study(setting[0]).cell
+            self._stacks[kind] = self._work.trainable.most_per_pack(undefended(cell) if kind[1] else cell) > 1
+        return self._stacks[kind]
+
+    def _measure_floors(self, jobs: Sequence[Job]) -> None:
+        """Measure what attacks are compared with, where that is not known from earlier runs."""
+        from trainables.base import referenced
+
+        trainable, options = self._work.trainable, dict(self._work.options)
+        owed = self._floors.owed(jobs)
+        for _ in range(MAX_WORKER_LOSSES):
+            calls = [(cell, (trainable, cell.model_dump_json(), options)) for cell in owed]
+            owed = []
+            for cell, answer in self.pool(referenced).run(calls):
+                if isinstance(answer, Died):
+                    owed.append(cell)
+                else:
+                    self._floors.learn(cell, answer)
+
+    def _evaluate(self, jobs: Sequence[Job]) -> list[Job]:
+        """Run jobs and keep what comes; return those to try again, whose worker died."""
+        from trainables.base import evaluated
+
+        again: list[Job] = []
+        ready = [job for job in jobs if not self._floors.owed([job])]
+        for job in jobs:
+            if job not in ready:
+                self._fail(job.settings, "what its attacks are compared with could not be measured: workers died")
+        for job, answer in self.pool(evaluated).run([(job, self._arguments(job)) for job in ready], _seconds_allowed):
+            if isinstance(answer, Hung) and len(job.settings) == 1:
+                self._fail(job.settings, f"{HUNG}, over trial_minutes = {job.cell.trial_minutes}")
+            elif isinstance(answer, Died):
+                again += self._lost(job)
+            else:
+                self._keep(job, answer)
+        return again
+
+    def _arguments(self, job: Job) -> tuple[Any, ...]:
+        pack = {
+            "cell": job.cell.model_dump_json(),
+            "references": self._floors.of(job.cell).model_dump_json(),
+            "params": [dict(p) for p in job.params],
+            "options": dict(self._work.options),
+        }
+        return self._work.trainable, pack
+
+    def _keep(self, job: Job, answer: Sequence[Any]) -> None:
+        lower = self._floors.of(job.cell).r_lower
+        for setting, raw in zip(job.settings, answer, strict=True):
+            outcome = read_outcome(raw)
+            if outcome.outcome in _TRY_AGAIN:
+                self._fail((setting,), outcome.reason)
+                continue
+            for seed, record in records_of(outcome, job.cell.seeds, lower).items():
+                self._kept.keep((*setting, seed), record)
+
+    def _lost(self, job: Job) -> list[Job]:
+        """Count a lost worker against every setting it had; return those that are tried again, each alone."""
+        self._losses.update(job.settings)
+        spent = [s for s in job.settings if self._losses[s] >= MAX_WORKER_LOSSES]
+        self._fail(spent, f"its worker process died {MAX_WORKER_LOSSES} times")
+        return [one for one in job.alone if one.settings[0] not in spent]
+
+    def _fail(self, settings: Sequence[Setting], reason: str) -> None:
+        for setting in settings:
+            self.failed.setdefault(setting, reason)
+            self._say(f"{self.called(setting)} could not be measured: {reason}")
+
+
+def _seconds_allowed(job: Job) -> float | None:
+    """Return how long a job may take: one that fails as one is tried again one by one. None where nobody can say.
+
+    On a cluster that grows a job may wait for its machine for as long as it takes.
+    """
+    minutes, count = job.cell.trial_minutes, len(job.numbers)
+    return None if minutes is None or cluster.grows() else minutes * 60 * (2 * count if count > 1 else 1)

@@ -1,0 +1,137 @@
+"""What is odd about a column: it tells the label, is an identifier or a date, hardly varies, or has too many values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+from tune_vfl.data.predictive_columns import THRESHOLD, chance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.data.base import ColumnKind
+    from tune_vfl.data.looks import Looks, Written
+
+SUSPECT = 0.5
+"""From this far above chance on, of the way to 1, is a column known before the label? An AUC of .75 is."""
+NEARLY = 0.995
+"""From this share of rows with one value on, a column is nearly constant."""
+MANY = 32
+"""Categories with more values than this are many. By default that is also how many 0/1 columns a column becomes."""
+# A score must also lie so many standard errors above chance: among 150 columns of noise, one goes far.
+_ERRORS = 4
+
+Oddity = Literal[
+    "tells the label",
+    "known before?",
+    "identifier",
+    "date",
+    "numbers as text",
+    "constant",
+    "near-constant",
+    "many values",
+]
+"""In the order in which they are told."""
+_EXCLUDED: frozenset[Oddity] = frozenset({"tells the label", "identifier", "date", "constant", "near-constant"})
+_ORDER: tuple[Oddity, ...] = get_args(Oddity)
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """A column of a party's file.
+
+    Attributes:
+        name: its name in the file.
+        kind: number, code (a category as one number) or category (as 0/1 columns).
+        width: how many columns it became.
+        missing: the share of rows without a value.
+        alone: how well it predicts the label by itself, see :func:`tune_vfl.data.predictive_columns.scores_alone`; None
+            where rows are too few.
+        distinct: how many different values it has, missing ones left out.
+        common: the share of rows with the most frequent value; missing counts as one.
+        looks: what its values look like in the file.
+    """
+
+    name: str
+    kind: ColumnKind
+    width: int
+    missing: float
+    alone: float | None
+    distinct: int
+    common: float
+    looks: Looks = ""
+
+    def seen_as(self, written: Written) -> ColumnFacts:
+        """Return the facts with what the file shows and the encoded column does not."""
+        return replace(self, distinct=written.distinct, common=written.common, looks=written.looks)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is odd about a column.
+
+    Attributes:
+        column, party: which one.
+        oddity: ``tells the label`` (a score above .98), ``known before?`` (above an AUC of .75), ``identifier``,
+            ``date``, ``numbers as text``, ``constant``, ``near-constant``, ``many values``.
+        score: its score alone.
+        why: what was found and what to do, in words.
+        exclude: whether it belongs on the list of columns to leave out, without a further look.
+    """
+
+    column: str
+    party: str
+    oddity: Oddity
+    score: float | None
+    why: str
+    exclude: bool
+
+
+def findings(columns: Sequence[tuple[str, ColumnFacts]], num_classes: int, error: float) -> tuple[Finding, ...]:
+    """Find what is odd about columns.
+
+    Args:
+        columns: each with the name of its party.
+        num_classes: K.
+        error: the standard error of the score of a column that tells nothing.
+
+    Returns:
+        By kind, the greatest risk first; within a kind by score, the highest first. A column may have several.
+    """
+    found = [
+        Finding(c.name, party, oddity, c.alone, _WHY[oddity].format(c=c), oddity in _EXCLUDED)
+        for party, c in columns
+        for oddity in _oddities(c, num_classes, error)
+    ]
+    return tuple(sorted(found, key=lambda f: (_ORDER.index(f.oddity), -(f.score or 0.0))))
+
+
+def _oddities(c: ColumnFacts, num_classes: int, error: float) -> list[Oddity]:
+    base = chance(num_classes)
+    found: list[Oddity] = []
+    if c.alone is not None and c.alone > THRESHOLD:
+        found.append("tells the label")
+    elif c.alone is not None and c.alone > max(base + SUSPECT * (1 - base), base + _ERRORS * error):
+        found.append("known before?")
+    if c.looks:
+        found.append(c.looks)
+    if c.distinct <= 1 and c.common == 1.0:
+        found.append("constant")
+    elif c.common >= NEARLY:
+        found.append("near-constant")
+    if c.kind == "category" and c.distinct > MANY and not c.looks:
+        found.append("many values")
+    return found
+
+
+_WHY: dict[Oddity, str] = {
+    "tells the label": "predicts the label alone ({c.alone:.3f}): made from the label, or known only after it",
+    "known before?": "predicts the label well by itself ({c.alone:.3f}): leave it out if known only after the label",
+    "identifier": "{c.distinct} different values: an identifier, which a model can only learn by heart",
+    "date": "dates, which are read as numbers or categories: leave it out, or put days since a date in its place",
+    "numbers as text": "numbers that are written as text, and read as categories: write them plainly, as 1234.5",
+    "constant": "one value in all rows",
+    "near-constant": "one value in {c.common:.1%} of the rows",
+    "many values": "{c.distinct} categories, of which the rarer ones share 'other': group them, or leave it out",
+}

@@ -1,0 +1,128 @@
+"""What a column looks like as it stands in the file: an identifier, dates, or numbers that are written as text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Looks = Literal["", "identifier", "date", "numbers as text"]
+
+LEAST_ROWS = 20
+"""With fewer known values, that all differ says little."""
+MOSTLY = 0.95
+"""A column looks like something when this share of its different values does."""
+_SAMPLE = 200
+_FEW = 32
+# An identifier of something else, such as a customer with several loans, repeats; but has more values than a category.
+_REPEATED = 0.02
+
+_TIME = r"(?:[T ]+\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\s*(?:[AaPp]\.?[Mm]\.?)?\s*(?:Z|UTC|GMT|[+-]\d{2}:?\d{2})?)?"
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_YEAR = r"(?:19|20)\d{2}"
+_DATE = re.compile(
+    "|".join(
+        (
+            rf"\d{{4}}([-/.])\d{{1,2}}\1\d{{1,2}}{_TIME}",
+            rf"\d{{1,2}}([-/.])\d{{1,2}}\2(?:\d{{4}}|\d{{2}}){_TIME}",
+            rf"{_YEAR}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]){_TIME}",
+            rf"{_YEAR}[-/](?:0?[1-9]|1[0-2])|(?:0?[1-9]|1[0-2])[-/]{_YEAR}",
+            rf"(?:\d{{1,2}}(?:st|nd|rd|th|\.)?[ -]?)?{_MONTH}[ ,-]*(?:\d{{4}}|'?\d{{2}}){_TIME}",
+            rf"{_MONTH}[ -]\d{{1,2}}(?:st|nd|rd|th)?,? *\d{{4}}{_TIME}",
+            rf"{_YEAR}[ -]{_MONTH}[ -]\d{{1,2}}{_TIME}",
+            r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? .*\d{4}.*",
+        )
+    ),
+    re.IGNORECASE,
+)
+_SECONDS = re.compile(r"[01]\d{9}(?:\d{3}){0,3}(?:\.\d+)?")
+_DECORATED = re.compile(r"[^\w\s.,+-]{0,2}\s*[+-]?\s*(?:\d{1,3}(?:[.,' ]\d{3})+|\d+)(?:[.,]\d+)?\s*[^\W\d_]{0,4}\W?")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_ID_WORDS = frozenset({"id", "ids", "uuid", "guid", "iban", "ssn", "email", "mail", "phone", "imei", "pan"})
+_COUNT_WORDS = frozenset({"no", "nr", "num", "number", "key", "index", "idx", "row", "ref", "code", "account"})
+_TIME_WORDS = frozenset({"time", "timestamp", "date", "ts", "at", "epoch", "created", "updated", "opened", "closed"})
+
+
+@dataclass(frozen=True)
+class Written:
+    """A column as it stands in the file.
+
+    Attributes:
+        distinct: how many different known values it has.
+        common: the share of the rows that have the most frequent value; missing ones count as one value.
+        looks: what its values look like; empty for plain numbers and categories.
+    """
+
+    distinct: int
+    common: float
+    looks: Looks = ""
+
+
+def as_written(values: pd.Series[Any], missing: np.ndarray[Any, np.dtype[np.bool_]], name: str) -> Written:
+    """Look at a column of text.
+
+    Args:
+        values: ``(N,)`` texts, N at least 1.
+        missing: ``(N,)`` where there is no value.
+        name: the column's name, which decides where the values leave it open: numbers that count, seconds since 1970.
+    """
+    import pandas as pd
+
+    codes, found = pd.factorize(values[~missing].to_numpy(dtype=object))
+    counts = np.bincount(codes, minlength=1)
+    most = max(int(counts.max()), int(missing.sum()))
+    texts = [str(text) for text in found]
+    return Written(len(texts), most / len(values), _looks(texts, int((~missing).sum()), name))
+
+
+def _looks(texts: list[str], rows: int, name: str) -> Looks:
+    words = {word.lower() for word in _WORDS.findall(name)}
+    sample = texts[:_SAMPLE]
+    if _mostly(_DATE, sample) or (words & _TIME_WORDS and _mostly(_SECONDS, sample)):
+        return "date"
+    numbers = [_number(text) for text in sample]
+    plain = sum(number is not None for number in numbers) / max(len(sample), 1)
+    if plain < 1 and len(texts) > _FEW and _mostly(_DECORATED, sample):
+        return "numbers as text"
+    return "identifier" if _is_identifier(texts, rows, words, numeric=plain == 1) else ""
+
+
+def _mostly(pattern: re.Pattern[str], texts: list[str]) -> bool:
+    # A single value says nothing of a format: a version may look like a date.
+    return len(texts) > 1 and sum(bool(pattern.fullmatch(text)) for text in texts) >= MOSTLY * len(texts)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _is_identifier(texts: list[str], rows: int, words: set[str], *, numeric: bool) -> bool:
+    if rows < LEAST_ROWS:
+        return False
+    if words & _ID_WORDS and len(texts) > max(_FEW, _REPEATED * rows) and not _has_fractions(texts):
+        return True
+    if len(texts) < MOSTLY * rows:
+        return False
+    if not numeric:
+        return True
+    if _has_fractions(texts) or len(texts) < rows:
+        return False
+    # Whole numbers that all differ may be amounts. Those that count rows, or have a name or a fixed length as
+    # identifiers do, are none.
+    numbers = [float(text) for text in texts]
+    counts = max(numbers) - min(numbers) < 2 * rows
+    lengths = {len(text.removesuffix(".0")) for text in texts}
+    return counts or bool(words & _COUNT_WORDS) or (len(lengths) == 1 and min(lengths) >= 8)
+
+
+def _has_fractions(texts: list[str]) -> bool:
+    numbers = [_number(text) for text in texts[:_SAMPLE]]
+    return any(number is not None and not number.is_integer() for number in numbers)

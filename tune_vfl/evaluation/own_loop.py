@@ -1,0 +1,215 @@
+"""A training that somebody else's loop carries out: what it starts from, and what attackers find out by it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from tune_vfl.errors import UsageError
+from tune_vfl.evaluation.grants.base import keepers_for
+from tune_vfl.evaluation.measuring import measured
+from tune_vfl.evaluation.packs import outcome_of
+from tune_vfl.evaluation.run import Run
+from tune_vfl.evaluation.table import Table, joined
+from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import build_network, extended, fill, split_of
+from tune_vfl.models.base import VflNetwork
+from tune_vfl.protocol.hooks import Context
+from tune_vfl.protocol.loop import SplitTraining, class_gradient, learning_rate, optimizer
+from tune_vfl.protocol.members import Batch, Pack, Rows
+from tune_vfl.seeds import Streams
+
+if TYPE_CHECKING:
+    from tune_vfl.data.base import Split
+    from tune_vfl.defenses.base import Defense
+    from tune_vfl.evaluation.keeper import Keeper
+    from tune_vfl.outcome import Outcome
+
+
+class OwnLoop:
+    """One training with one seed, as a loop of your own begins it, records it and has it attacked.
+
+    The loop calls :meth:`begin` before its first step, :meth:`record` in every one, and :meth:`measure` after the last.
+    Everything here is drawn from the named streams of the seed, so a loop that does what the search did gets its
+    numbers.
+
+    Args:
+        task: what the setting was measured on.
+        defense: built, not yet set up.
+        seed: decides rows, starting weights and order of rows.
+
+    Attributes:
+        split: the rows of this seed, with the columns that the defense has the parties add.
+        rows: the training rows: ``batches(size)`` yields an epoch, ``take(ids)`` looks rows up.
+        bottoms: the study's bottom models, one a passive party, with its starting weights; yours may take their place.
+        left_out: the attacks that take part in a training, which are not carried out here.
+        table: what was measured; empty before :meth:`measure`.
+    """
+
+    def __init__(self, task: Task, defense: Defense, *, seed: int) -> None:
+        self.task, self.defense, self.seed = _watching_alone(task), defense, seed
+        self.left_out = tuple(attack.name for attack in task.acting)
+        self._pack = Pack((seed,), None)
+        self.split: Split = extended(split_of(task, self._pack), defense, self._pack)
+        self.rows = Rows(self.split, self._pack)
+        self._network = build_network(task, self.split, self._pack, Streams(seed))
+        self.bottoms: list[nn.Module] = list(self._network.bottoms)
+        self._training: SplitTraining | None = None
+        self._keepers: dict[type[Keeper], Keeper] = {}
+        self._steps = 0
+        self._started = time.perf_counter()
+        self.table: Table = {}
+
+    @property
+    def own_bottom(self) -> nn.Module:
+        """The label party's bottom model, as the study's starts.
+
+        Raises:
+            UsageError: when the label party has labels only.
+        """
+        if self._network.own_bottom is None:
+            raise UsageError("the label party of this setting has labels only: there is no bottom model of its own")
+        return self._network.own_bottom
+
+    @property
+    def top(self) -> nn.Module:
+        """The top model ``(B, d) -> (B, K)``, as the study's starts.
+
+        Raises:
+            UsageError: when the joined embeddings are the logits.
+        """
+        if self._network.top is None:
+            raise UsageError("this setting has no top model (model.top: none): what join(embeddings) gives are logits")
+        return self._network.top
+
+    def join(self, embeddings: Sequence[Tensor]) -> Tensor:
+        """Join what the parties sent, the label party's own embedding last: ``(B, d)``, as the study's model does."""
+        return self._network.join(list(embeddings))
+
+    def optimizer(
+        self, parameters: Iterable[nn.Parameter]
+    ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+        """Return the recipe's optimizer, and the schedule of its learning rate, stepped after every epoch."""
+        recipe = self.task.cell.training
+        steps = optimizer(list(parameters), recipe)
+        factor = [learning_rate(recipe, epoch) / recipe.lr for epoch in range(recipe.epochs + 1)]
+        return steps, torch.optim.lr_scheduler.LambdaLR(steps, lambda epoch: factor[min(epoch, recipe.epochs)])
+
+    def begin(self, bottoms: Sequence[nn.Module]) -> None:
+        """Get ready to record.
+
+        Args:
+            bottoms: the passive parties' models that will be trained, as the defense has wrapped them.
+        """
+        recipe, rows = self.task.cell.training, self.split.y_train.shape[-1]
+        parts = self._network
+        network = VflNetwork(bottoms, parts.own_bottom, parts.top, parts.aggregation)
+        kinds = keepers_for(self.task.attacks)
+        self._keepers = {kind: kind(self.task.attacks, recipe, rows) for kind in kinds}
+        hooks = [self.defense, *self._keepers.values()]
+        self._training = SplitTraining(network, self.rows, recipe, hooks, ())
+        for keeper in self._keepers.values():
+            keeper.begin(self._training)
+
+    def context(
+        self, batch: Batch, *, epoch: int, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor], party: int = 0
+    ) -> Context:
+        """Return what the label party knows of a step, for :meth:`~tune_vfl.defenses.base.Defense.cut_gradient`.
+
+        Args:
+            batch: the rows of the step.
+            epoch: from 0.
+            logits: ``(B, K)`` with their graph, of which ``backward(retain_graph=True)`` keeps what is needed here.
+            targets: what the loss trained on.
+            embeddings: what arrived from each passive party, ``(B, d)``, leaves of that graph.
+            party: for whom the gradient is.
+        """
+        return Context(
+            embeddings=[e.detach() for e in embeddings],
+            logits=logits.detach(),
+            targets=targets,
+            ids=batch.ids,
+            epoch=epoch,
+            step=self._steps,
+            per_class_gradient=class_gradient(logits, embeddings[party], self.gradient_scale(batch)),
+        )
+
+    def gradient_scale(self, batch: Batch) -> int:
+        """Return by what a defense wants the batch's gradients multiplied, and what it returns divided: mostly 1."""
+        return len(batch.ids) if self.task.cell.training.grad_scale == "per_sample" else 1
+
+    def record(self, batch: Batch, *, epoch: int, sent: Sequence[Tensor], received: Sequence[Tensor]) -> None:
+        """Keep of a step what the study's attackers may see of it.
+
+        Args:
+            batch: the rows that the bottom models read.
+            epoch: from 0.
+            sent: what each passive party sent, ``(B, d)``.
+            received: what came back for it, ``(B, d)``: exactly what left the label party.
+
+        Raises:
+            UsageError: before :meth:`begin`.
+        """
+        self._begun()
+        for keeper in self._keepers.values():
+            keeper.inputs(batch, self.rows, epoch=epoch)
+            for party, embedding in enumerate(sent):
+                keeper.send_embedding(embedding.detach(), party=party)
+            for party, gradient in enumerate(received):
+                keeper.gradient_received(gradient, party=party, ids=batch.ids, epoch=epoch, step=self._steps)
+        self._steps += 1
+
+    def measure(self, scores: Tensor) -> float:
+        """Measure the utility, and carry out the study's attacks on what was recorded.
+
+        Args:
+            scores: ``(n_test, K)`` class scores of the test rows, as the defense decodes them.
+
+        Returns:
+            The utility of this seed; :func:`outcome` has the rest, over all seeds.
+
+        Raises:
+            UsageError: before :meth:`begin`.
+        """
+        training = self._begun()
+        training.network.eval()
+        for keeper in self._keepers.values():
+            keeper.end(training)
+        run = Run(self.task, self._pack, self.split, training.network, self._keepers)
+        lost = torch.tensor(any(not torch.isfinite(p).all() for p in training.network.parameters()))
+        fill(run, self.defense, scores.detach(), lost, {"train": time.perf_counter() - self._started})
+        with torch.enable_grad():  # attacks train heads of their own, wherever the scores were computed
+            self.table = measured(run, self.task.attacks)
+        self._training, self._keepers = None, {}  # what was recorded may be large, and has been read
+        return float(self.table["utility",][0])
+
+    def _begun(self) -> SplitTraining:
+        if self._training is None:
+            raise UsageError("a loop of one's own: call begin(bottoms) before the first step, and measure(scores) once")
+        return self._training
+
+
+def _watching_alone(task: Task) -> Task:
+    """Return a task without the attacks that take part in a training, as a loop of one's own has no place for them."""
+    named = tuple(n for n, attack in zip(task.cell.attacks, task.attacks, strict=True) if not attack.capabilities.acts)
+    return replace(task, cell=task.cell.model_copy(update={"attacks": named}), attacks=task.watching)
+
+
+def outcome(loops: Sequence[OwnLoop]) -> Outcome:
+    """Return what trainings of one setting come to, one a seed, as a trial of a search does.
+
+    Raises:
+        UsageError: for none, or one that was not measured.
+    """
+    if not loops or not all(loop.table for loop in loops):
+        raise UsageError("expected one or more loops that were measured; call measure(scores) at the end of each")
+    task, seeds = loops[0].task, tuple(loop.seed for loop in loops)
+    same = replace(task, cell=task.cell.model_copy(update={"seeds": seeds}))
+    found = outcome_of(same, joined([loop.table for loop in loops]))
+    left = [f"attack {name!r} takes part in a training: not carried out in this loop" for name in loops[0].left_out]
+    return found.model_copy(update={"notes": [*found.notes, *left]})

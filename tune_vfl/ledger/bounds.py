@@ -1,0 +1,180 @@
+"""What may be constrained of a setting: its estimate, and the one-sided bound by which a constraint is kept or missed.
+
+Names are those of :data:`tune_vfl.spec.constraints.Constraints`. Utility is bounded from below, everything else from
+above. Where seeds say nothing, as from a single one, the bound is the estimate itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tune_vfl.ledger.side_by_side import values_of
+from tune_vfl.spec.constraints import AT_LEAST, OF_ATTACK
+from tune_vfl.statistics import clipped, differences_from
+from tune_vfl.statistics.intervals import PRIOR
+from tune_vfl.statistics.laws import t_quantile
+from tune_vfl.statistics.leakage import upper_bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.ledger.confirmations import ConfirmedPoint
+    from tune_vfl.ledger.side_by_side import Block, Row, SideBySide
+    from tune_vfl.statistics.arrays import Bools, Floats, Ints
+
+
+class Bounded(NamedTuple):
+    """One thing that may be constrained, of N settings; NaN where it is not known.
+
+    Attributes:
+        value: ``(N,)`` estimates, of a confirmation where there is one.
+        bound: ``(N,)`` what it surely is at most; of the utility, at least.
+    """
+
+    value: Floats
+    bound: Floats
+
+
+class Bounds:
+    """Estimates and bounds of the settings of several studies, each computed once.
+
+    Args:
+        settings: side by side.
+        confidence: of the bounds, one-sided; None takes the campaign's.
+    """
+
+    def __init__(self, settings: SideBySide, confidence: float | None = None) -> None:
+        self.settings = settings
+        self.confidence = settings.campaign.confidence if confidence is None else confidence
+        self._held: dict[str, Bounded] = {}
+
+    def of(self, name: str) -> Bounded:
+        """Return what a name stands for, such as ``utility_loss`` or ``attacks.pmc.advantage``."""
+        if name not in self._held:
+            self._held[name] = self._compute(name)
+        return self._held[name]
+
+    def keeps(self, name: str, cap: float) -> Bools:
+        """Return which settings surely keep a constraint; what is not known is not kept."""
+        bound = self.of(name).bound
+        with np.errstate(invalid="ignore"):
+            return np.asarray(bound >= cap if name in AT_LEAST else bound <= cap)
+
+    def keeping(self, constraints: Mapping[str, float]) -> Bools:
+        """Return which settings surely keep all of them."""
+        kept = np.ones(len(self.settings.rows), dtype=bool)
+        for name, cap in constraints.items():
+            kept &= self.keeps(name, cap)
+        return kept
+
+    def unknown(self, i: int, name: str) -> str:
+        """Say why something is not known of a setting."""
+        record, attack = self.settings.rows[i].record, OF_ATTACK.fullmatch(name)
+        if attack is not None:
+            return f"{attack['attack']} was not run on it"
+        if name == "cost":
+            return f"the cost of {record.cell.defense} was not measured"
+        return "no attack was run on it" if name == "leakage" else "there is no undefended model to compare it with"
+
+    def _compute(self, name: str) -> Bounded:
+        rows = self.settings.rows
+        if name == "cost":
+            costs = np.asarray([self.settings.campaign.costs.get(r.record.name, np.nan) for r in rows], dtype=float)
+            return Bounded(costs, costs)
+        found = Bounded(np.full(len(rows), np.nan), np.full(len(rows), np.nan))
+        attack = OF_ATTACK.fullmatch(name)
+        for block in self.settings.blocks:
+            if attack is not None:
+                self._attack(found, block, attack["attack"], attack["what"])
+            else:
+                {"utility": self._utility, "utility_loss": self._loss, "leakage": self._leakage}[name](found, block)
+        return found
+
+    def _utility(self, found: Bounded, block: Block) -> None:
+        found.value[block.rows] = found.bound[block.rows] = self.settings.known[block.rows, 0]
+        if block.certain:
+            rows = [o.rows_shared * _mean(o.utility_variance, len(values_of(o))) for o in block.outcomes]
+            found.bound[block.rows] = block.levels.interval(2 * self.confidence - 1, rows)[0]
+        for i, again in self._again(block):
+            found.bound[i] = (again.utility or 0.0) - self._half(again, again.utility_interval)
+
+    def _loss(self, found: Bounded, block: Block) -> None:
+        model = values_of(self.settings.undefended)[: block.utilities.shape[1]]
+        if len(model) < block.utilities.shape[1]:
+            return
+        found.value[block.rows] = found.bound[block.rows] = np.mean(model) - block.utilities.mean(1)
+        se = df = np.zeros(len(block.rows))
+        if block.certain:
+            losses = differences_from(model, block.utilities)
+            se, df = losses.se, losses.df
+            found.bound[block.rows] = losses.mean + t_quantile(self.confidence, df) * se
+        places = {int(i): k for k, i in enumerate(block.rows)}
+        for i, again in self._again(block):
+            confirmation = self.settings.rows[i].record.confirmation
+            base = confirmation.baseline if confirmation is not None else None
+            if base is None or base.utility is None:
+                continue  # by the search, where both were measured
+            found.value[i] = base.utility - (again.utility or 0.0)
+            if block.certain:
+                # How far a seed moves the two apart is what the search has seen; there are other seeds now, and more.
+                spread = se[places[i]] * np.sqrt(len(model) / again.seeds)
+                found.bound[i] = found.value[i] + t_quantile(self.confidence, df[places[i]]) * spread
+            else:
+                halves = self._half(again, again.utility_interval), self._half(again, base.utility_interval)
+                found.bound[i] = found.value[i] + np.hypot(*halves)
+
+    def _leakage(self, found: Bounded, block: Block) -> None:
+        if not block.names:
+            return
+        found.value[block.rows] = found.bound[block.rows] = self.settings.known[block.rows, 1]
+        if block.certain:
+            found.bound[block.rows] = upper_bounds(block.gains, self.confidence)
+        for i, again in self._again(block):
+            found.bound[i] = self._leakage_again(again)
+
+    def _attack(self, found: Bounded, block: Block, attack: str, what: str) -> None:
+        """Bound one attack by what the search measured, which found more or less the same as fresh seeds."""
+        self._beside(found, block, attack)
+        places, names = block.met(attack)
+        if not len(places):
+            return
+        rows = block.rows[places]
+        scores = [block.outcomes[i].attacks[attack] for i in places]
+        found.value[rows] = [s.advantage if what == "advantage" else s.mean for s in scores]
+        found.bound[rows] = found.value[rows]
+        if block.certain:
+            kept = [block.names.index(name) for name in names]
+            x = block.gains[kept][:, places] if what == "advantage" else block.successes(places, names)
+            found.bound[rows] = upper_bounds(x, self.confidence)
+
+    def _beside(self, found: Bounded, block: Block, attack: str) -> None:
+        """An attack for which a defense leaves nothing to read finds nothing."""
+        for i in block.rows.tolist():
+            if self.settings.not_fitting(self.settings.rows[i].record.name, attack) is not None:
+                found.value[i] = found.bound[i] = 0.0
+
+    def _again(self, block: Block) -> list[tuple[int, ConfirmedPoint]]:
+        rows: list[Row] = self.settings.rows
+        places: Ints = block.rows
+        return [(i, again) for i in places.tolist() if (again := rows[i].again) is not None]
+
+    def _half(self, again: ConfirmedPoint, interval: tuple[float, float] | None) -> float:
+        """Return half of a one-sided width from a 90% interval of fresh seeds."""
+        if interval is None:
+            return 0.0
+        one, ninety = t_quantile([self.confidence, 0.95], again.seeds - 1 + PRIOR).tolist()
+        return float((interval[1] - interval[0]) / 2 * one / ninety)
+
+    def _leakage_again(self, again: ConfirmedPoint) -> float:
+        """Return the bound between, or beyond, the two that a confirmation says: of 90% and of 95%, one-sided."""
+        if again.leakage_interval is None or again.leakage_upper_90 is None:
+            return again.leakage or 0.0
+        ninety, more = again.leakage_upper_90, again.leakage_interval[1]
+        t = t_quantile([self.confidence, 0.9, 0.95], again.seeds - 1 + PRIOR).tolist()
+        return float(clipped(ninety + (more - ninety) * (t[0] - t[1]) / (t[2] - t[1])))
+
+
+def _mean(variances: list[float], seeds: int) -> float:
+    return float(np.mean(variances)) if len(variances) == seeds else 0.0

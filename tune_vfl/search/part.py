@@ -1,0 +1,142 @@
+"""One study of a search: what is asked of it, and what the ledger is told of what came back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from tune_vfl.ledger.finite import read_outcome
+from tune_vfl.outcome import Outcome
+from tune_vfl.search.packs import shortened
+from tune_vfl.search.proposals import Proposals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.ledger.ledger import Ledger, Lost
+    from tune_vfl.ledger.records import TrialRecord
+    from tune_vfl.search.losses import Cause
+    from tune_vfl.spec.cell import References
+
+DIED = "its worker process died"
+HUNG = "its worker did not come back, stuck in compiled code, and was killed"
+NODE_GONE = "the machine that it ran on went away"
+NO_MEMORY = "its worker was ended because the machine ran out of memory"
+
+
+class Watcher(Protocol):
+    """Who wants to know how the search goes; called in the driver's own thread, must be quick."""
+
+    def on_ask(self, study: str, count: int) -> None:
+        """So many trials of a study were handed out."""
+
+    def on_tell(self, study: str, record: TrialRecord) -> None:
+        """A trial of a study was finished."""
+
+    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
+        """The undefended model of these studies was measured."""
+
+
+class Part:
+    """One study of a search.
+
+    Args:
+        ledger: recovered, with its references measured.
+        pack: how many of its trials a pack holds.
+        watchers: who is told.
+
+    Attributes:
+        name: the study's.
+        taken: how many trials have been asked of it that have not been lost.
+        dry: it has nothing new to ask until a trial of it is told.
+    """
+
+    def __init__(self, ledger: Ledger, pack: int, watchers: Sequence[Watcher] = ()) -> None:
+        record = ledger.record()
+        self.name = ledger.study.name
+        self.taken, self._owed = len(record.counted) + record.running, record.waiting
+        self.dry = False
+        self._ledger, self._pack, self._watchers = ledger, pack, watchers
+        self._proposals = Proposals(ledger)
+
+    @property
+    def packs(self) -> int:
+        """How many packs it still needs, at least."""
+        return -(-self._owed // self._pack)
+
+    @property
+    def owes(self) -> bool:
+        """Whether it has trials to ask for now."""
+        return self._owed > 0 and not self.dry
+
+    @property
+    def cell(self) -> str:
+        """What its trials are evaluated with, as JSON."""
+        return self._ledger.cell.model_dump_json()
+
+    @property
+    def references(self) -> References | None:
+        """What its attacks are compared with."""
+        return self._ledger.references
+
+    def ask(self, trial_id: str) -> tuple[list[int], list[dict[str, Any]]]:
+        """Ask for a pack's trials and write them; none where the space has nothing new.
+
+        Returns:
+            The trials' numbers and their parameters.
+        """
+        asked = self._proposals.ask(min(self._pack, self._owed), trial_id)
+        self.dry = not asked
+        self._owed -= len(asked)
+        self.taken += len(asked)
+        for watcher in self._watchers if asked else ():
+            watcher.on_ask(self.name, len(asked))
+        return [a.number for a in asked], [a.params for a in asked]
+
+    def seconds_allowed(self, numbers: Sequence[int]) -> float | None:
+        """Return how long a pack may take by its trials' limits; None without a limit.
+
+        A pack that fails as one is tried again one by one, each with its own limit.
+        """
+        minutes = self._ledger.cell.trial_minutes
+        return None if minutes is None else minutes * 60 * (2 * len(numbers) if len(numbers) > 1 else 1)
+
+    def end(self, numbers: Sequence[int], sent: Sequence[Any]) -> None:
+        """Tell what came back of a pack."""
+        for number, raw in zip(numbers, sent, strict=True):
+            self._told(self._ledger.tell(number, read_outcome(raw)))
+
+    def lose(self, numbers: Sequence[int], cause: Cause) -> None:
+        """Tell that a pack was lost."""
+        if cause == "memory" and len(numbers) > 1:
+            self._pack = min(self._pack, -(-len(numbers) // 2))
+            self._lose(numbers, "memory", NO_MEMORY)
+        elif cause == "memory":
+            self._lose(numbers, "worker", NO_MEMORY, ends_as="oom")
+        elif cause == "node":
+            self._lose(numbers, "node", NODE_GONE)
+        else:
+            self._lose(numbers, "worker", DIED)
+
+    def give_up(self, numbers: Sequence[int]) -> None:
+        """Tell of a pack that does not come back: a trial alone is a timeout, several are asked again alone."""
+        if len(numbers) > 1:
+            self._lose(numbers, "worker", HUNG)
+            return
+        timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
+        self._told(self._ledger.tell(numbers[0], timeout))
+
+    def _lose(self, numbers: Sequence[int], lost: Lost, why: str, ends_as: Literal["error", "oom"] = "error") -> None:
+        for number in numbers:
+            self._told(self._ledger.lose(number, lost, why, ends_as=ends_as))
+
+    def _told(self, record: TrialRecord | None) -> None:
+        if record is None:
+            return
+        again = record.outcome.outcome == "preempted"
+        self._owed += again
+        self.taken -= again
+        self.dry = False
+        self._proposals.learn(record)
+        self._pack = shortened(self._pack, sum(record.outcome.seconds.values()))
+        for watcher in self._watchers:
+            watcher.on_tell(self.name, record)

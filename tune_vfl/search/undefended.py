@@ -1,0 +1,120 @@
+"""The undefended model: measured once for all studies of a search that differ by their defense alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.ledger.finite import read_outcome
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.outcome import Outcome
+from tune_vfl.search.part import DIED, HUNG, NO_MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.search.losses import Cause
+    from tune_vfl.search.part import Watcher
+    from tune_vfl.spec.cell import Cell, References
+
+# An outcome of one of these says nothing about the model: the next run measures it again.
+_MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
+
+
+def undefended(cell: Cell) -> Cell:
+    """Return the cell without its defense, and with more seeds."""
+    changes: dict[str, Any] = {"defense": "none", "fixed": {}, "seeds": cell.seeds_of_undefended}
+    if DEFENSES[cell.defense].capabilities.head == "scalar":
+        changes["model"] = cell.model.model_copy(update={"head": "auto"})
+    return cell.model_copy(update=changes)
+
+
+class Undefended:
+    """The undefended model of studies that have the same one, with what all of their attacks are compared with.
+
+    Args:
+        ledgers: of these studies. What one of them holds the others are given.
+        watchers: who is told.
+
+    Attributes:
+        cell: what it is evaluated with.
+        owed: it is to be measured, and is not being measured now.
+    """
+
+    def __init__(self, ledgers: Sequence[Ledger], watchers: Sequence[Watcher] = ()) -> None:
+        self._ledgers, self._watchers = ledgers, watchers
+        self.cell = undefended(ledgers[0].cell)
+        self._losses = 0
+        known = next((b for one in ledgers if _stands(b := one.baseline)), None)
+        self.owed = known is None
+        if known is not None:
+            self._give(known)
+        measured = next((one for one in ledgers if one.references is not None), None)
+        if measured is not None and measured.references is not None and measured.reference_point is not None:
+            self.set_references(measured.references, measured.reference_point)
+
+    @property
+    def references(self) -> References | None:
+        """What attacks are compared with; None before it was measured."""
+        return self._ledgers[0].references
+
+    @property
+    def first(self) -> Ledger:
+        """The ledger of one of the studies."""
+        return self._ledgers[0]
+
+    def set_references(self, references: References, reference_point: tuple[float, float]) -> None:
+        """Keep what is measured once a model, where it is not known yet."""
+        for ledger in self._ledgers:
+            if ledger.references is None:
+                ledger.set_references_and_reference_point(references, reference_point)
+
+    def take(self) -> None:
+        """Hand it out."""
+        self.owed = False
+
+    def seconds_allowed(self, _: Sequence[int], /) -> float | None:
+        """Return how long it may take; None without a limit."""
+        minutes = self.cell.trial_minutes
+        return None if minutes is None else minutes * 60
+
+    def end(self, _: Sequence[int], sent: Sequence[Any], /) -> None:
+        """Keep what came back."""
+        self._keep(read_outcome(sent[0]))
+
+    def lose(self, _: Sequence[int], cause: Cause, /) -> None:
+        """Hear that it was lost with its worker: it is tried again some times."""
+        self._losses += cause != "node"
+        if self._losses < MAX_WORKER_LOSSES:
+            self.owed = True
+        elif cause == "memory":
+            self._keep(Outcome.failed("oom", f"{NO_MEMORY}, {self._losses} times"))
+        else:
+            self._keep(Outcome.failed("error", f"{DIED} {self._losses} times"))
+
+    def give_up(self, _: Sequence[int], /) -> None:
+        """Hear that it does not come back."""
+        self._keep(Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self.cell.trial_minutes}"))
+
+    def _keep(self, outcome: Outcome) -> None:
+        self._give(outcome)
+        for watcher in self._watchers:
+            watcher.on_baseline([ledger.study.name for ledger in self._ledgers], outcome)
+
+    def _give(self, outcome: Outcome) -> None:
+        for ledger in self._ledgers:
+            if not _stands(ledger.baseline):
+                ledger.set_baseline(outcome)
+
+
+def _stands(baseline: Outcome | None) -> bool:
+    return baseline is not None and baseline.outcome not in _MEASURE_AGAIN
+
+
+def shared(ledgers: Sequence[Ledger], watchers: Sequence[Watcher] = ()) -> list[Undefended]:
+    """Return the undefended models of studies, each once."""
+    alike: dict[str, list[Ledger]] = {}
+    for ledger in ledgers:
+        alike.setdefault(undefended(ledger.cell).model_dump_json() + ledger.study.data, []).append(ledger)
+    return [Undefended(group, watchers) for group in alike.values()]

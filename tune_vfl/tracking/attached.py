@@ -1,0 +1,102 @@
+"""Files beside runs: specs, filters, page and tables at the summary, the exported setting at each run of a front."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tune_vfl.campaign import phrases
+from tune_vfl.errors import TuneVflError
+from tune_vfl.ledger.exporting import exported
+from tune_vfl.tracking import payload
+from tune_vfl.tracking.runs import SUMMARY_KEY, Key
+from tune_vfl.tracking.summary import filters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.tracking.parts import Whole
+    from tune_vfl.tracking.runs import Runs
+
+CONFIG_FILE = "config.json"
+
+_log = logging.getLogger("tune_vfl.tracking")
+
+
+def attach_settings(runs: Runs, whole: Whole) -> None:
+    """Attach to each run of its study's front the setting that ``tune_vfl.load_config`` reads.
+
+    Of a run that has it already, a tag says of what state it is.
+    """
+    texts: dict[Key, str] = {}
+    digests: dict[Key, str] = {}
+    for key, text in _settings(whole):
+        digest = _short_hash(text)
+        if runs.held[key].tags.get(payload.CONFIG) != digest:
+            texts[key], digests[key] = text, digest
+    runs.log_texts(texts, CONFIG_FILE)
+    for key, digest in digests.items():
+        runs.add(key, {payload.CONFIG: digest})
+    runs.flush()
+
+
+def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
+    for study in whole.studies:
+        ranks, refused = whole.standings[study.name].ranks, []
+        for trial in (t for t in study.ok if ranks[t.number] == 0):
+            try:
+                config = exported(study, trial, f"{study.name}#{trial.number}")
+            except TuneVflError as error:  # a setting that this version cannot use has its run, but no file
+                refused.append(error)
+                continue
+            plain = config.model_dump(mode="json", by_alias=True)
+            yield (study.name, "trial", trial.number), json.dumps(plain, indent=2) + "\n"
+        if refused:
+            _log.warning(
+                "%s of %s cannot be exported: %s", phrases.count(len(refused), "setting"), study.name, refused[0]
+            )
+
+
+def attach_summary(runs: Runs, whole: Whole) -> None:
+    """Attach page, tables, specs and filters to the summary run, unless its tag says that it has them."""
+    from reports.page import spec_text, write_report
+
+    digest = _digest(whole)
+    if runs.held[SUMMARY_KEY].tags.get(payload.DIGEST) == digest:
+        return
+    for study in whole.studies:
+        name = "spec.yaml" if whole.lone else f"specs/{study.name}.yaml"
+        runs.log_texts({SUMMARY_KEY: spec_text(study)}, name)
+    runs.log_texts({SUMMARY_KEY: json.dumps(filters(whole), indent=2)}, "filters.json")
+    with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
+        page = write_report(whole.campaign, Path(folder) / "report")
+        runs.log_folder(str(page.parent), "report")
+    runs.add(SUMMARY_KEY, {payload.DIGEST: digest})
+    runs.flush()
+
+
+def _digest(whole: Whole) -> str:
+    """Return what tells one state of the studies from another; the same studies in another order are the same."""
+    states = {study.name: _state(study) for study in whole.studies}
+    state = states[whole.name] if whole.lone else states
+    return _short_hash(json.dumps(state, sort_keys=True))
+
+
+def _state(record: StudyRecord) -> dict[str, object]:
+    state: dict[str, object] = {
+        "spec": record.spec.model_dump(mode="json"),
+        "baseline": record.baseline.model_dump(mode="json") if record.baseline else None,
+        "trials": [[t.number, t.outcome.model_dump(mode="json")] for t in record.trials],
+    }
+    if record.confirmation is not None:  # else the digests of studies that were never confirmed would change
+        state["confirmation"] = record.confirmation.plain()
+    return state
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

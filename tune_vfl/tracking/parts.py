@@ -1,0 +1,160 @@
+"""The studies of one experiment as the recorder knows them: a lone study, or the parts of a campaign."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tune_vfl.campaign.compromise import knee_of
+from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.ledger.side_by_side import SideBySide
+from tune_vfl.ledger.standing import Standing, standing
+from tune_vfl.metrics import pareto
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+
+# A trial among several studies: the study's name, and its number there.
+Place = tuple[str, int]
+
+
+class Part:
+    """One study, with the trials that were told since it was last told whole.
+
+    Attributes:
+        unsent: its trials that are still to be written, by number.
+    """
+
+    def __init__(self) -> None:
+        self.unsent: dict[int, TrialRecord] = {}
+        self._record: StudyRecord | None = None
+        self._trials: dict[int, TrialRecord] = {}
+        self._now: tuple[StudyRecord, Standing] | None = None
+
+    @property
+    def told(self) -> bool:
+        """Whether it was ever told whole; until then its trials are only remembered."""
+        return self._record is not None
+
+    @property
+    def trials(self) -> Collection[TrialRecord]:
+        """All its trials, preempted ones included."""
+        return self._trials.values()
+
+    def learn(self, record: StudyRecord) -> None:
+        """Learn the study as it stands; trials that it does not have yet were finished since."""
+        self._record = record
+        self.add(record.trials)
+        self.send_anew()
+
+    def add(self, trials: Iterable[TrialRecord]) -> None:
+        """Add finished trials."""
+        new = {t.number: t for t in trials}
+        self._trials.update(new)
+        self.unsent.update(new)
+        self._now = None
+
+    def send_anew(self) -> None:
+        """Let every trial be looked at again."""
+        self.unsent = dict(self._trials)
+
+    @property
+    def now(self) -> tuple[StudyRecord, Standing]:
+        """The study with all its trials, and where they stand; only once it was told whole."""
+        if self._now is None:
+            if self._record is None:
+                raise ValueError("the recorder does not know this study yet; call on_study or sync first")
+            trials = tuple(self._trials[n] for n in sorted(self._trials))
+            study = replace(self._record, trials=trials)
+            self._now = study, standing(study)
+        return self._now
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All studies of an experiment at one moment.
+
+    Attributes:
+        name: the experiment's.
+        studies: those told whole, in the order in which they were.
+        standings: where each one's trials stand, by the study's name.
+    """
+
+    name: str
+    studies: tuple[StudyRecord, ...]
+    standings: Mapping[str, Standing]
+
+    @classmethod
+    def of(cls, name: str, parts: Iterable[Part]) -> Whole:
+        """Return those of the parts that were told whole."""
+        now = [part.now for part in parts if part.told]
+        return cls(name, tuple(study for study, _ in now), {study.name: stands for study, stands in now})
+
+    @property
+    def lone(self) -> bool:
+        """Whether it is one study that belongs to no campaign."""
+        return is_lone(self.name, self.standings)
+
+    @property
+    def trials(self) -> int:
+        """How many trials count."""
+        return sum(len(s.counted) for s in self.studies)
+
+    @cached_property
+    def datasets(self) -> dict[str, tuple[StudyRecord, ...]]:
+        """The studies on each data set, by its name."""
+        names = dict.fromkeys(s.cell.dataset.name for s in self.studies)
+        return {name: tuple(s for s in self.studies if s.cell.dataset.name == name) for name in names}
+
+    @property
+    def campaign(self) -> CampaignRecord:
+        """The studies as a campaign."""
+        if self.lone:
+            return CampaignRecord.of(self.studies[0])
+        spec, trials = self.studies[0].spec, sum(s.spec.budget.trials for s in self.studies)
+        return CampaignRecord(self.name, self.studies, trials, dict(spec.constraints), spec.confidence)
+
+    @cached_property
+    def joint(self) -> dict[str, list[Place]]:
+        """The joint front of each data set; of a lone study its own."""
+        found: dict[str, list[Place]] = {}
+        for dataset, studies in self.datasets.items():
+            # What is not on its own study's front is on no joint one.
+            ok = [(s.name, t) for s in studies for t in s.ok if self.standings[s.name].ranks[t.number] == 0]
+            kept = pareto.front([t.outcome.objectives for _, t in ok])
+            found[dataset] = [(name, t.number) for (name, t), stays in zip(ok, kept, strict=True) if stays]
+        return found
+
+    @cached_property
+    def knees(self) -> frozenset[Place]:
+        """The best compromise of each data set."""
+        if self.lone:
+            number = self.standings[self.name].knee
+            return frozenset() if number is None else frozenset({(self.name, number)})
+        found = set()
+        for dataset, joint in self.joint.items():
+            settings, on = SideBySide(self.campaign.on(dataset)), set(joint)
+            places = [(row.record.name, row.trial.number) for row in settings.rows]
+            best = knee_of(settings, [i for i, place in enumerate(places) if place in on])
+            found |= set() if best is None else {places[best]}
+        return frozenset(found)
+
+    def hypervolume(self, dataset: str) -> float:
+        """Return that of the joint front of a data set."""
+        studies, on = self.datasets[dataset], set(self.joint[dataset])
+        points = [t.outcome.objectives for s in studies for t in s.ok if (s.name, t.number) in on]
+        return pareto.hypervolume(points, reference_of(studies))
+
+
+def is_lone(experiment: str, studies: Iterable[str]) -> bool:
+    """Return whether an experiment is of one study that belongs to no campaign, whose parts have names of their own."""
+    return set(studies) == {experiment}
+
+
+def reference_of(studies: Iterable[StudyRecord]) -> tuple[float, float]:
+    """Return from which point the hypervolume of studies on one data set counts: the worst of theirs."""
+    utilities, leakages = zip(*(s.reference_point for s in studies), strict=True)
+    return min(utilities), max(leakages)

@@ -1,0 +1,154 @@
+"""What MLflow shows of the whole: the summary run, the filters, and the description of the experiment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from tune_vfl.campaign import phrases
+from tune_vfl.tracking.payload import (
+    CAMPAIGN_PARETO,
+    CONFIRMED,
+    KNEE,
+    NOTE,
+    OUTCOME,
+    PARETO,
+    STUDY,
+    SUMMARY,
+    TRIAL,
+    RunContent,
+    common_params,
+    finite,
+    measured,
+    milliseconds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.tracking.parts import Whole
+
+# With this kind of experiment MLflow's UI opens on its runs, and not on the traces of a language model.
+KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"
+
+_ALL = {
+    "the front": f"tags.`{PARETO}` = 'true'",
+    "the knee": f"tags.`{KNEE}` = 'true'",
+    "the points that a confirmation kept": f"tags.`{CONFIRMED}` = 'true'",
+    "all trials": f"tags.`{TRIAL}` != ''",
+    "trials that failed": f"tags.`{TRIAL}` != '' AND tags.`{OUTCOME}` != 'ok'",
+    "leakage at most 0.2": f"tags.`{OUTCOME}` = 'ok' AND metrics.leakage <= 0.2",
+    "this summary": f"tags.`{SUMMARY}` = 'true'",
+}
+
+
+def filters(whole: Whole) -> dict[str, str]:
+    """Return filters to paste into the search field of the runs table, by what they find."""
+    if whole.lone:
+        return dict(_ALL)
+    joint = f"tags.`{CAMPAIGN_PARETO}` = 'true'"
+    found = {"the joint front": joint}
+    if len(whole.datasets) > 1:
+        found |= {f"the joint front on {name}": f"{joint} AND params.dataset = '{name}'" for name in whole.datasets}
+    return found | {"the front of each study" if what == "the front" else what: q for what, q in _ALL.items()}
+
+
+def series(whole: Whole, name: str, dataset: str) -> str:
+    """Return what a metric of the summary run is called, of which there is one a data set."""
+    return name if len(whole.datasets) == 1 else f"{name}/{dataset}"
+
+
+def summary_content(whole: Whole) -> RunContent:
+    """Return the summary run: the undefended models (metrics ``baseline.*``), the fronts' sizes, filters to paste."""
+    metrics: dict[str, float | None] = {"trial_count": float(whole.trials)}
+    for dataset, studies in whole.datasets.items():
+        undefended = next((s.baseline for s in studies if s.baseline is not None), None)
+        numbers: dict[str, float] = measured(undefended) if undefended else {}
+        listed = {f"baseline.{name}": value for name, value in numbers.items()}
+        listed["front_size"] = float(len(whole.joint[dataset]))
+        metrics |= {series(whole, name, dataset): value for name, value in listed.items()}
+    trials = [t for s in whole.studies for t in s.trials]
+    times = [m for t in trials for m in (milliseconds(t.started), milliseconds(t.finished))] or [0]
+    return RunContent(
+        name="summary",
+        params=common_params(whole.studies[0].cell) if whole.lone else {},  # what a campaign's studies are may change
+        metrics=finite(metrics),
+        tags={STUDY: whole.name, SUMMARY: "true", NOTE: _note(whole)},
+        status="FINISHED",
+        started=min(times),
+        finished=max(times),
+    )
+
+
+def _note(whole: Whole) -> str:
+    fronts = []
+    for dataset, studies in whole.datasets.items():
+        on = "" if len(whole.datasets) == 1 else f" on {dataset}"
+        size = len(whole.joint[dataset])
+        front = "front" if len(studies) == 1 else "joint front"
+        fronts.append(f"{size} on the {front}{on}, hypervolume {whole.hypervolume(dataset):.4f}.")
+    lines = [
+        *(_lone(whole.studies[0]) if whole.lone else _table(whole)),
+        *fronts,
+        "",
+        "Paste one of these into the search field of the runs table:",
+        "",
+        *(f"- {what}: `` {query} ``" for what, query in _shown(whole).items()),
+    ]
+    return "\n".join(lines)
+
+
+def _lone(study: StudyRecord) -> list[str]:
+    return [f"**{study.name}**: {study.cell.defense} on {study.cell.dataset.name}, {_counts(study)}."]
+
+
+def _table(whole: Whole) -> list[str]:
+    """Return the campaign's studies as a Markdown table."""
+    joint = Counter(study for places in whole.joint.values() for study, _ in places)
+    rows = [
+        f"| {s.name} | {s.cell.dataset.name} | {s.cell.defense} | {_counts(s)} "
+        f"| {len(whole.standings[s.name].front)} | {joint[s.name]} |"
+        for s in whole.studies
+    ]
+    head = "| study | data set | defense | trials | on its front | on the joint front |"
+    many = f"{phrases.count(len(whole.studies), 'study', 'studies')}, {phrases.count(whole.trials, 'trial')}"
+    return [f"**{whole.name}**: {many}.", "", head, "|---|---|---|---|---|---|", *rows, ""]
+
+
+def _counts(study: StudyRecord) -> str:
+    return ", ".join(f"{n} {kind}" for kind, n in study.by_outcome().items() if n) or "no trials yet"
+
+
+def _shown(whole: Whole) -> Mapping[str, str]:
+    """Return the filters without that for confirmed points where nothing was confirmed."""
+    confirmed = any(s.confirmation for s in whole.studies)
+    return {what: query for what, query in filters(whole).items() if confirmed or CONFIRMED not in query}
+
+
+def description(whole: Whole, experiment_id: str, summary_run: str, tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the experiment's tags that are to be set: its kind, and a description with links.
+
+    What a person chose or wrote in their place stays.
+
+    Args:
+        whole: the studies.
+        experiment_id: where the links lead.
+        summary_run: its id, for the first of them.
+        tags: those that the experiment has.
+    """
+    place, first = f"#/experiments/{experiment_id}/runs", f"**{whole.name}** of tune-vfl"
+    links = [f"- [{what}]({place}?{_query(query)})" for what, query in _shown(whole).items() if SUMMARY not in query]
+    text = "\n".join([f"{first}: [summary, page and tables]({place}/{summary_run})", "", *links])
+    wanted: dict[str, Any] = {}
+    held = tags.get(KIND, "")
+    if not held or held.endswith("_inferred") or held == "no_inferred_type":
+        wanted[KIND] = TRAINING
+    if tags.get(NOTE, first).startswith(first):
+        wanted[NOTE] = text
+    return {name: value for name, value in wanted.items() if tags.get(name) != value}
+
+
+def _query(text: str) -> str:
+    return f"searchFilter={quote(text, safe='')}"
