@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tune_vfl.campaign.allocation import ALLOCATORS, JUDGED, Allocation, Allocator, PartState, even, race, shares
+from tune_vfl.campaign.allocation import ALLOCATORS, FIRST, Allocation, Allocator, PartState, even, race, shares
 from tune_vfl.errors import SpecError
 from tune_vfl.metrics.pareto import hypervolume
 from tune_vfl.outcome import AttackScore, Outcome, Score
@@ -135,10 +135,11 @@ def test_a_retired_study_comes_back_when_the_front_moves() -> None:
     assert race([part("good", [(0.6, 0.9)] * 4), rival], 9, REFERENCE).retired.keys() == {"good"}
 
 
-def test_a_study_without_published_settings_is_given_one_trial_and_not_retired_by_it() -> None:
-    assert race([part("good", GOOD), part("new")], 9, REFERENCE)[:2] == ("new", 1)
-    for seen in range(1, JUDGED):
-        assert race([part("good", GOOD), part("new", BAD[:seen])], 9, REFERENCE) == Allocation("good", 4, {})
+def test_no_study_is_judged_by_fewer_than_the_first_trials() -> None:
+    for seen in range(FIRST):
+        assert race([part("good", GOOD), part("new", BAD[:seen])], 9, REFERENCE) == Allocation("new", FIRST - seen, {})
+    found = race([part("good", GOOD), part("new", BAD[:1], flying=FIRST - 1)], 9, REFERENCE)
+    assert found == Allocation("good", 4, {})
     used_up = part("new", BAD[:1], left=0)
     assert race([part("good", GOOD), used_up], 9, REFERENCE).retired.keys() == {"new"}
 

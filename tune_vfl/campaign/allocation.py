@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 CHANCE = 0.03
 """A study is retired when none of its settings has a larger chance."""
 
-JUDGED = 3
-"""No study is retired by fewer trials, unless it has no more."""
+FIRST = 3
+"""So many trials are seen of every study before it is judged, published settings among them, unless it has fewer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,22 +148,22 @@ def even(parts: Sequence[PartState], owed: int, reference: tuple[float, float]) 
 def race(parts: Sequence[PartState], owed: int, reference: tuple[float, float], *, seed: int = 0) -> Allocation:
     """Give every study its published settings, then full packs to the one that promises most; an :data:`Allocator`.
 
-    What a study's next trial brings is judged by :mod:`tune_vfl.campaign.gains`; packs that fly share it. One without
-    published settings is given a single trial to be judged by. A study of which nothing is likely to be on the joint
-    front, or under constraints to be the answer, is retired, and comes back as soon as that changes. Trials go to
-    retired studies only when no other one has any left to ask.
+    What a study's next trial brings is judged by :mod:`tune_vfl.campaign.gains`; packs that fly share it. A study
+    with few published settings first gets :data:`FIRST` trials to be judged by. One of which nothing is likely to be on
+    the joint front, or under constraints to be the answer, is retired, and comes back as soon as that changes. Trials
+    go to retired studies only when no other one has any left to ask.
     """
     due = _due(parts, owed)
     if due is not None:
         return due
     room = [p for p in parts if p.left > 0]
-    unseen = next((p for p in room if not p.asked), None)
+    unseen = next((p for p in room if p.asked < FIRST), None)
     if unseen is not None and owed > 0:
-        return Allocation(unseen.name, 1, {})
+        return Allocation(unseen.name, int(min(FIRST - unseen.asked, unseen.left, unseen.pack, owed)), {})
     seen = [p for p in parts if len(p.objectives)]
     prospects = _prospects(seen, reference, seed)
     retired = {p.name: why for p in parts if (why := _retired(p, seen, prospects))}
-    able = [p for p in room if p.finished]
+    able = [p for p in room if p.finished >= FIRST or not p.flying]
     racing = [p for p in able if p.name not in retired] or ([] if any(p.flying for p in parts) else able)
     if not racing or owed <= 0:
         return Allocation(None, 0, retired)
@@ -214,7 +214,7 @@ def _variances(block: Floats) -> Floats:
 
 def _retired(part: PartState, seen: Sequence[PartState], prospects: dict[str, Prospect]) -> str:
     """Return why a study is retired, or nothing; its rivals are places in ``seen``."""
-    if part.finished < JUDGED and (part.left > 0 or part.flying or not part.finished):
+    if part.finished < FIRST and (part.left > 0 or part.flying or not part.finished):
         return ""
     prospect = prospects.get(part.name)
     if prospect is None:
