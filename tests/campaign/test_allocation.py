@@ -135,14 +135,17 @@ def test_a_retired_study_comes_back_when_the_front_moves() -> None:
     assert race([part("good", [(0.6, 0.9)] * 4), rival], 9, REFERENCE).retired.keys() == {"good"}
 
 
-def test_nobody_is_judged_by_fewer_trials_than_the_first_ones() -> None:
-    found = race([part("good", GOOD[:4]), part("new", BAD[:1])], 9, REFERENCE)
-    assert found[:2] == ("new", FIRST - 1)
-    assert race([part("good", GOOD[:4]), part("new", BAD[:1], left=0)], 9, REFERENCE)[:2] == ("good", 4)
+def test_no_study_is_judged_by_fewer_than_the_first_trials() -> None:
+    for seen in range(FIRST):
+        assert race([part("good", GOOD), part("new", BAD[:seen])], 9, REFERENCE) == Allocation("new", FIRST - seen, {})
+    found = race([part("good", GOOD), part("new", BAD[:1], flying=FIRST - 1)], 9, REFERENCE)
+    assert found == Allocation("good", 4, {})
+    used_up = part("new", BAD[:1], left=0)
+    assert race([part("good", GOOD), used_up], 9, REFERENCE).retired.keys() == {"new"}
 
 
-def test_a_study_whose_first_trials_fly_is_waited_for_and_others_go_on() -> None:
-    flying = part("new", flying=FIRST)
+def test_a_study_that_has_shown_nothing_yet_is_waited_for_and_others_go_on() -> None:
+    flying = part("new", flying=3)
     assert race([part("good", GOOD[:4]), flying], 9, REFERENCE)[:2] == ("good", 4)
     assert race([flying], 9, REFERENCE) == Allocation(None, 0, {})
 
@@ -153,6 +156,13 @@ def test_packs_that_fly_share_what_is_promised() -> None:
     first = race(both, 99, REFERENCE).part
     busy = [replace(p, flying=40) if p.name == first else p for p in both]
     assert {first, race(busy, 99, REFERENCE).part} == {"one", "two"}
+
+
+def test_trials_without_a_result_make_a_study_less_promising() -> None:
+    one, two = part("one", GOOD[:4]), part("two", [(u - 0.001, x) for u, x in GOOD[:4]])
+    first = race([one, two], 9, REFERENCE).part
+    often = [replace(p, failed=40) if p.name == first else p for p in (one, two)]
+    assert {first, race(often, 9, REFERENCE).part} == {"one", "two"}
 
 
 def test_a_study_without_a_result_is_retired_in_its_own_words() -> None:

@@ -26,7 +26,7 @@ CHANCE = 0.03
 """A study is retired when none of its settings has a larger chance."""
 
 FIRST = 3
-"""So many trials are seen of a study before it is judged, published settings among them."""
+"""So many trials are seen of every study before it is judged, published settings among them, unless it has fewer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class PartState:
         left: how many more it can ask until its space is used up, those that are due included; infinite for most.
         pack: how many trials a pack of it holds.
         misses: ``(n,)`` by how much each trial misses the constraint that it misses most, 0 or less where it keeps all
-            of them; any unit, the same for all studies. None without constraints.
+            of them; finite, in any unit, the same for all studies. None without constraints.
     """
 
     name: str
@@ -148,28 +148,29 @@ def even(parts: Sequence[PartState], owed: int, reference: tuple[float, float]) 
 def race(parts: Sequence[PartState], owed: int, reference: tuple[float, float], *, seed: int = 0) -> Allocation:
     """Give every study its published settings, then full packs to the one that promises most; an :data:`Allocator`.
 
-    What a study's next trial brings is judged by :mod:`tune_vfl.campaign.gains`; packs that fly share it. A study of
-    which nothing is likely to be on the joint front, or under constraints to be the answer, is retired, and comes back
-    as soon as that changes. Trials go to retired studies only when no other one has any left to ask.
+    What a study's next trial brings is judged by :mod:`tune_vfl.campaign.gains`; packs that fly share it. A study
+    with few published settings first gets :data:`FIRST` trials to be judged by. One of which nothing is likely to be on
+    the joint front, or under constraints to be the answer, is retired, and comes back as soon as that changes. Trials
+    go to retired studies only when no other one has any left to ask.
     """
     due = _due(parts, owed)
     if due is not None:
         return due
     room = [p for p in parts if p.left > 0]
-    unseen = [p for p in room if p.asked < FIRST]
-    if unseen and owed > 0:
-        part = min(unseen, key=lambda p: p.asked)
-        return Allocation(part.name, int(min(FIRST - part.asked, part.left, owed)), {})
-    judged = [p for p in parts if p.finished and (p.finished >= FIRST or not p.flying)]
-    prospects = _prospects([p for p in judged if len(p.objectives)], reference, seed)
-    retired = {p.name: why for p in judged if (why := _retired(p, parts, prospects))}
-    able = [p for p in judged if p.left > 0]
+    unseen = next((p for p in room if p.asked < FIRST), None)
+    if unseen is not None and owed > 0:
+        return Allocation(unseen.name, int(min(FIRST - unseen.asked, unseen.left, unseen.pack, owed)), {})
+    seen = [p for p in parts if len(p.objectives)]
+    prospects = _prospects(seen, reference, seed)
+    retired = {p.name: why for p in parts if (why := _retired(p, seen, prospects))}
+    able = [p for p in room if p.finished >= FIRST or not p.flying]
     racing = [p for p in able if p.name not in retired] or ([] if any(p.flying for p in parts) else able)
     if not racing or owed <= 0:
         return Allocation(None, 0, retired)
 
     def promise(part: PartState) -> tuple[float, int]:
-        gain = prospects[part.name].gain if part.name in prospects else 0.0
+        # A trial without a result brings nothing.
+        gain = prospects[part.name].gain * len(part.objectives) / part.finished if part.name in prospects else 0.0
         return gain / (1 + part.flying / part.pack), -part.asked
 
     chosen = max(racing, key=promise)
@@ -211,14 +212,15 @@ def _variances(block: Floats) -> Floats:
     return shrink(block).own if len(block) >= FEWEST_SETTINGS else np.asarray(block.var(1, ddof=1))
 
 
-def _retired(part: PartState, parts: Sequence[PartState], prospects: dict[str, Prospect]) -> str:
-    """Return why a study is retired, or nothing."""
+def _retired(part: PartState, seen: Sequence[PartState], prospects: dict[str, Prospect]) -> str:
+    """Return why a study is retired, or nothing; its rivals are places in ``seen``."""
+    if part.finished < FIRST and (part.left > 0 or part.flying or not part.finished):
+        return ""
     prospect = prospects.get(part.name)
     if prospect is None:
-        return f"none of its {part.failed} trials came to a result"
+        return f"none of its {part.finished} trials came to a result"
     if prospect.chance >= CHANCE:
         return ""
-    seen = [p for p in parts if p.name in prospects]
     rivals = [seen[k].defense for k in prospect.rivals]
     names = rivals[0] if len(rivals) == 1 else f"{', '.join(rivals[:-1])} and {rivals[-1]}"
     if part.misses is None:

@@ -34,7 +34,7 @@ class Prospect(NamedTuple):
     """What may still come of one study.
 
     Attributes:
-        gain: what its next trial brings on average, in hypervolume; of utility where constraints decide.
+        gain: what its next result brings on average: hypervolume, or utility where constraints decide.
         chance: the largest chance of one of its settings, tried or next, to be on the joint front, or the answer.
         rivals: which studies hold the settings that keep its own from there, the one that does so most often first.
     """
@@ -48,7 +48,8 @@ class Shown(NamedTuple):
     """What all studies of a data set have shown.
 
     Attributes:
-        points: ``(N, 2)``; ``variance``: ``(N, 2)`` of these means over seeds, 0 where unknown.
+        points: ``(N, 2)``, of each study at least one.
+        variance: ``(N, 2)`` of these means over seeds, 0 where it is not known.
         study: ``(N,)`` whose each one is.
     """
 
@@ -68,16 +69,15 @@ def draws(shown: Shown, seed: int) -> list[Floats]:
     """
     count = int(shown.study.max()) + 1
     parts = [shown.points[shown.of(k)] for k in range(count)]
-    centered = [p - p.mean(0) for p in parts if len(p)]
+    centered = [p - p.mean(0) for p in parts]
     squares = [p.T @ p for p in centered]
     usual = sum(squares) / max(1, sum(len(p) - 1 for p in centered))
     normal = np.random.default_rng(seed).normal(size=(DRAWS, 2))
     found = []
     for part in parts:
-        n = len(part)
-        own = (part - part.mean(0)) if n else part
-        spread = (own.T @ own + PRIOR * usual) / (max(n - 1, 0) + PRIOR) + np.diag(np.square(TOLERANCES)) / 4
-        moves = normal @ np.linalg.cholesky(spread).T * MOVED * max(n, 1) ** (-1 / 6)
+        n, own = len(part), part - part.mean(0)
+        spread = (own.T @ own + PRIOR * usual) / (n - 1 + PRIOR) + np.diag(np.square(TOLERANCES)) / 4
+        moves = normal @ np.linalg.cholesky(spread).T * MOVED * n ** (-1 / 6)
         found.append(part[:, None, :] + moves)
     return found
 
@@ -98,7 +98,7 @@ def on_the_front(shown: Shown, reference: Sequence[float], seed: int = 0) -> lis
         beaten = _beaten(shown, front, rows, shown.points[rows])
         later = _beaten(shown, front, np.repeat(rows, DRAWS), points.reshape(-1, 2))
         chance = max(float((1 - beaten.max(1)).max()), float((1 - later.max(1)).mean()))
-        gain = float(total) / DRAWS / (len(rows) + 1)
+        gain = float(total) / (DRAWS * len(rows))
         found.append(Prospect(gain, chance, _often(shown.study[front[beaten.argmax(1)]])))
     return found
 
@@ -119,7 +119,7 @@ def to_the_answer(shown: Shown, seed: int = 0) -> list[Prospect]:
             tried, later = np.zeros(len(rows)), (gained > 0).astype(float)
         chance = 1.0 if best in rows else max(float(tried.max()), float(later.mean()))
         rival = int(shown.study[best])
-        found.append(Prospect(float(gained.mean()) * len(rows) / (len(rows) + 1), chance, (rival,)))
+        found.append(Prospect(float(gained.mean()), chance, (rival,)))
     return found
 
 
