@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.helpers.campaigns import planned
-from tests.helpers.campaigns import run as run_trials
+from tests.helpers.packing import planned
+from tests.helpers.packing import run as run_trials
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
 from tune_vfl.ledger.storage import storage_at
@@ -151,7 +151,7 @@ def test_a_wrong_home_says_which(run, campaign, tmp_path, monkeypatch):
     code, _, err = run("status", "kdk-bank")
     assert (code, f"in the ledger {campaign.shown}, which holds 2 studies" in err) == (2, True)
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "nowhere"))
-    for verb in (["status"], ["study", "rm"], ["study", "pack"], ["frontier"], ["export"], ["resume"]):
+    for verb in (["status"], ["study", "rm"], ["study", "pack"], ["frontier"], ["report"], ["resume"]):
         code, _, err = run(*verb, "c")
         assert (code, f"{tmp_path / 'nowhere'}/ledger.db" in err) == (2, True), verb
     assert not (tmp_path / "nowhere").exists()

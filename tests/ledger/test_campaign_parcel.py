@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.helpers.campaigns import joint, keep, planned, run
+from tests.helpers.packing import joint, keep, planned, run
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.errors import ParcelError, SpecError, StudyError
 from tune_vfl.ledger import opening, parcel_file, unpacking

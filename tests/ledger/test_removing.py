@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy
 
-from tests.helpers.campaigns import joint, keep, planned, run
+from tests.helpers.packing import joint, keep, planned, run
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.errors import StudyError
@@ -21,10 +21,16 @@ pytestmark = pytest.mark.usefixtures("home")
 
 def rows(place):
     """How many rows each table of a ledger has; some tell of no study."""
+    found = sqlalchemy.MetaData()
     with place.engine().connect() as connection:
-        tables = sqlalchemy.inspect(connection).get_table_names()
-        counts = {t: connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {t}")).scalar_one() for t in tables}
-    return {t: n for t, n in counts.items() if t not in ("alembic_version", "version_info", "tune_vfl_ledger")}
+        found.reflect(connection)
+        tables = [
+            t for t in found.tables.values() if t.name not in ("alembic_version", "version_info", "tune_vfl_ledger")
+        ]
+        return {
+            t.name: connection.execute(sqlalchemy.select(sqlalchemy.func.count()).select_from(t)).scalar_one()
+            for t in tables
+        }
 
 
 def add_lone(name="lone"):

@@ -34,9 +34,9 @@ def planned(
         spec = simulated_spec(f"{name}-{defense}", defense=space, sampler="random", **fields)
         cell = simulated_cell(spec)
         studies.append(PlannedStudy(spec, cell, space_of(spec, cell)))
-    spec = {"study": name, "defense": list(defenses), "storage": "/some/where", **fields}
+    raw = {"study": name, "defense": list(defenses), "storage": "/some/where", **fields}
     left = (Left(f"{name}-mid", None, ("needs a bottleneck",)),)
-    return PlannedCampaign(name, spec, shared_out(studies, trials, name), left, trials)
+    return PlannedCampaign(name, raw, shared_out(studies, trials, name), left, trials)
 
 
 def run(plan: PlannedCampaign, place: LedgerStorage, scales: Sequence[float] = (1e-4, 1e-3)) -> None:
@@ -73,7 +73,7 @@ def joint() -> JointConfirmation:
         name="c",
         measure=2,
         seeds=(1000,),
-        points=(ConfirmedPoint(study="c-laplace", dataset="breast_cancer", number=0, **point),),
+        points=(ConfirmedPoint(study="c-laplace", dataset="breast_cancer", number=0, searched={}, **point),),
         lines=(),
         checks=(),
         reserve={"breast_cancer": 0},
