@@ -67,6 +67,8 @@ def train(cfg: ExportedConfig, csv: str, seed: int) -> OwnLoop:
 def main(config: str, csv: str) -> Outcome:
     """Train with every seed of the search, and print its numbers beside this loop's."""
     cfg = load_config(config)
+    if cfg.mode != "split":
+        raise SystemExit(f"{config}: expected a setting of mode split, got {cfg.mode}; see own_loop_label_only.py")
     found = cfg.outcome([train(cfg, csv, seed) for seed in cfg.seeds])
     for name, here, searched in zip(("utility", "leakage"), found.objectives, cfg.measured.in_search, strict=True):
         error = getattr(cfg.measured, f"{name}_std") / len(cfg.seeds) ** 0.5

@@ -182,9 +182,14 @@ def attack_table(data: Gathered) -> Table:
             shades.append(met.advantage if met is not None else 0.0)
             if met is not None:
                 low, high = met.interval or (None, None)
-                head = {"dataset": data.found.dataset, "defense": defense, "attack": attack, "advantage": met.advantage}
+                known = {
+                    "dataset": data.found.dataset,
+                    "defense": defense,
+                    "attack": attack,
+                    "advantage": met.advantage,
+                }
                 tail = {"low": low, "high": high, "worst": met.worst, "share": met.share, "weak": met.weak}
-                records.append({**head, **tail})
+                records.append({**known, **tail})
         setting = words.setting(point.params, data.names.moved[point.study]) if point else "–"
         rows.append(Row((defense, setting, *cells)))
         heat.append((0.0, 0.0, *shades))
@@ -205,10 +210,19 @@ def cost_table(data: Gathered) -> Table:
         name = data.names.called[part.name]
         counted = len(part.counted)
         times = "–" if cost is None else f"{cost:.2f}"
-        cells = (name, times, str(counted), words.score(train, digits=1), words.score(attack, digits=1), f"{minutes:.1f}")
+        cells = (
+            name,
+            times,
+            str(counted),
+            words.score(train, digits=1),
+            words.score(attack, digits=1),
+            f"{minutes:.1f}",
+        )
         rows.append(Row(cells))
-        head = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
-        records.append({**head, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes})
+        known = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
+        records.append(
+            {**known, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
+        )
     note = (
         "Cost: the CPU of a training over that of the undefended one, measured alone; – where it was not measured. "
         "Seconds: of a mean trial with all its seeds. Minutes: of all trials, which may have run side by side."

@@ -103,9 +103,9 @@ class Figure(NamedTuple):
 
     @property
     def keys(self) -> tuple[tuple[str, Look], ...]:
-        """Names and looks of the defenses in it, those that stand out first."""
-        looks = {g.name: g.look for g in self.groups if g.rank in ("front", "behind", "muted")}
-        return tuple(sorted(looks.items(), key=lambda item: item[1].color is None))
+        """Names and looks of the defenses in it: those on the front first, then those near it, then the rest."""
+        looks = {g.name: g.look for rank in ("front", "behind", "muted") for g in self.groups if g.rank == rank}
+        return tuple(looks.items())
 
 
 SHARE = (0.0, 1.0)

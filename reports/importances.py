@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.naming import moving_params
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from optuna import Study
     from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -54,7 +56,7 @@ def importances(record: StudyRecord) -> list[Importance]:
     study, shares = _study(record), []
     for objective in (0, 1):
         weigh = FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
-        shares.append(get_param_importances(study, evaluator=weigh, target=lambda t, k=objective: t.values[k]))
+        shares.append(get_param_importances(study, evaluator=weigh, target=partial(_value, objective)))
     names = sorted(shares[1], key=lambda name: (-shares[1][name], name))
     return [Importance(record.name, n, float(shares[0][n]), float(shares[1][n])) for n in names]
 
@@ -72,7 +74,7 @@ def parallel(record: StudyRecord) -> dict[str, Any] | None:
     for note in layout.get("annotations", ()):
         note["font"] = {"color": SOFT, "size": 11}
     layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False}
-    layout |= {"font": {"color": INK, "family": "inherit", "size": 13}, "margin": {"l": 56, "r": 10, "t": 10, "b": 40}}
+    layout |= {"font": {"color": INK, "family": "inherit", "size": 13}, "margin": {"l": 56, "r": 10, "t": 34, "b": 40}}
     return {"data": drawn["data"], "layout": layout}
 
 
@@ -121,3 +123,7 @@ def _domain(values: Sequence[Any]) -> BaseDistribution:
     if all(isinstance(v, int) for v in numbers):
         return IntDistribution(int(low), int(high), log=log)
     return FloatDistribution(float(low), float(high), log=log)
+
+
+def _value(objective: int, trial: FrozenTrial) -> float:
+    return float(trial.values[objective])

@@ -29,7 +29,7 @@
     if (touch.matches) layout.dragmode = false; // a finger on the figure scrolls the page
     if (width >= 560) return figure;
     layout.font.size = 12;
-    layout.margin = { l: 46, r: 10, t: 10, b: 46 };
+    layout.margin = { l: 46, r: 10, t: 36, b: 46 }; // the buttons lie above
     (layout.annotations || []).forEach(function (a) {
       if (a.name) a.text = a.name;
       if (a.font) a.font.size = Math.min(a.font.size || 12, 11);
@@ -47,7 +47,9 @@
     var style = window.getComputedStyle(root);
     var figure = fitted(colored(figures[place.id], style), place.clientWidth);
     figure.data.forEach(function (t) { if ((off[place.id] || {})[t.legendgroup]) t.visible = false; });
-    var config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+    // By name: plotly's own choice would offer to share the figure on a server of its makers.
+    var buttons = ["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"];
+    var config = { responsive: true, displaylogo: false, modeBarButtons: [buttons] };
     return window.Plotly.react(place, figure.data, figure.layout, config).then(function () {
       if (!place.dataset.drawn) watch(place);
       place.dataset.drawn = "yes";

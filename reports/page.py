@@ -17,7 +17,7 @@ from reports.gathered import gather
 from reports.looks import COLORS, DARK, SIGNS
 from reports.rows import study_rows
 from reports.sections import Section, frames, section
-from reports.story import options
+from reports.story import commands, options
 from reports.tables import tables, write_tables
 from tune_vfl.campaign import phrases as words
 from tune_vfl.campaign.words import sentences
@@ -27,7 +27,7 @@ from tune_vfl.ledger.measure import refuse_mixed
 from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tune_vfl.ledger.records import StudyRecord
 
@@ -56,12 +56,12 @@ def write_report(
     Raises:
         StudyError: without a study, when two have one name, or when they are not measured alike.
     """
-    campaign, command = _laid(given)
+    campaign, owners = _laid(given)
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
-        _write(campaign, command, draft, refreshing=refreshing)
+        _write(campaign, owners, draft, refreshing=refreshing)
         _move(draft, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -70,15 +70,15 @@ def write_report(
 
 def _laid(
     given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
-) -> tuple[CampaignRecord, Callable[[str], str]]:
-    """Return what a report is of as one campaign, and the command that exports a point of a study."""
-    several = [given] if isinstance(given, CampaignRecord) else list(given)
+) -> tuple[CampaignRecord, dict[str, str]]:
+    """Return what a report is of as one campaign, and by study the name under which its verbs find it."""
+    several: Sequence[StudyRecord | CampaignRecord] = [given] if isinstance(given, CampaignRecord) else list(given)
     campaigns = [c if isinstance(c, CampaignRecord) else CampaignRecord.of(c) for c in several]
     names = [s.name for c in campaigns for s in c.studies]
     if not names or len(set(names)) < len(names):
         raise StudyError(f"a report needs one or more studies with different names, got: {', '.join(names) or 'none'}")
     refuse_mixed({s.name: s.measure for c in campaigns for s in c.studies})
-    owner = {s.name: c.name for c in campaigns for s in c.studies}
+    owners = {s.name: c.name for c in campaigns for s in c.studies}
     if len(campaigns) == 1:
         whole = campaigns[0]
     else:
@@ -90,11 +90,12 @@ def _laid(
             retired={k: v for c in campaigns for k, v in c.retired.items()},
             costs={k: v for c in campaigns for k, v in c.costs.items()},
         )
-    return whole, lambda study: f"tune-vfl export {owner[study]} --select {{key}} -o best.json"
+    return whole, owners
 
 
-def _write(campaign: CampaignRecord, command: Callable[[str], str], folder: Path, *, refreshing: bool) -> None:
+def _write(campaign: CampaignRecord, owners: Mapping[str, str], folder: Path, *, refreshing: bool) -> None:
     alone = len(campaign.datasets) == 1
+    command = _exporting(owners)
     found = [section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))]
     (folder / "figures").mkdir()
     for drawn in [d for s in found for d in (s.frontier, s.growth)]:
@@ -103,7 +104,7 @@ def _write(campaign: CampaignRecord, command: Callable[[str], str], folder: Path
     write_tables({**dict(frames(found)), **tables(campaign.studies)}, folder / "tables")
     for record in campaign.studies:
         (folder / f"{record.name}.yaml").write_text(spec_text(record), encoding="utf-8")
-    (folder / "index.html").write_text(render(campaign, found, command, refreshing=refreshing), encoding="utf-8")
+    (folder / "index.html").write_text(render(campaign, found, owners, refreshing=refreshing), encoding="utf-8")
 
 
 def _move(draft: Path, out: Path) -> None:
@@ -128,6 +129,11 @@ def spec_text(record: StudyRecord) -> str:
     return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
 
 
+def _exporting(owners: Mapping[str, str]) -> Callable[[str], str]:
+    """Return what says how a point is exported, by its key."""
+    return lambda key: f"tune-vfl export {owners[key.rpartition('#')[0]]} --select {key} -o best.json"
+
+
 def owed(campaign: CampaignRecord) -> int:
     """Return how many trials of a campaign are still to be run, or run now."""
     finished = sum(len(s.counted) for s in campaign.studies)
@@ -135,7 +141,7 @@ def owed(campaign: CampaignRecord) -> int:
 
 
 def render(
-    campaign: CampaignRecord, found: Sequence[Section], command: Callable[[str], str], *, refreshing: bool = False
+    campaign: CampaignRecord, found: Sequence[Section], owners: Mapping[str, str], *, refreshing: bool = False
 ) -> str:
     """Return the page as text; nothing in it is fetched from elsewhere."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -158,7 +164,9 @@ def render(
     }
     return environment.get_template("page.html.j2").render(
         campaign=campaign,
-        command=command,
+        command=_exporting(owners),
+        parts_of=[study for study, owner in owners.items() if owner != study],
+        lines=commands(campaign.name, campaign.trials) if set(owners.values()) == {campaign.name} else [],
         title=f"{single.cell.defense} on {single.cell.dataset.name}" if single else campaign.name,
         single=single,
         sections=found,

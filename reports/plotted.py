@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from reports.looks import COLORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from reports.figure import Axis, Figure, Label, Line, Mark, Marks, Span
 
@@ -24,12 +24,12 @@ _SIZES = {"front": 10, "behind": 6, "muted": 5, "chosen": 20, "undefended": 10}
 _WIDEST = 46  # letters of a line under the pointer: a phone shows about so many
 
 
-def plotly_dict(figure: Figure, command: str = "") -> dict[str, Any]:
+def plotly_dict(figure: Figure, command: Callable[[str], str] | None = None) -> dict[str, Any]:
     """Return a figure as plotly's ``{"data", "layout"}``, with the page's variables for colors.
 
     Args:
         figure: as described.
-        command: what exports a point, with ``{key}`` for its key; shown under the pointer.
+        command: returns what exports a point, by its key; shown under the pointer.
     """
     data = [_line(line) for line in figure.lines]
     for group in figure.groups:
@@ -41,6 +41,7 @@ def plotly_dict(figure: Figure, command: str = "") -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "margin": {"l": 64, "r": 14, "t": 14, "b": 54},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": SOFT, "activecolor": INK},
         "showlegend": False,
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "bgcolor": CARD, "bordercolor": SOFT, "font": {"color": INK, "size": 13}},
@@ -101,7 +102,7 @@ def _line(line: Line) -> dict[str, Any]:
     }
 
 
-def _group(group: Marks, command: str) -> dict[str, Any]:
+def _group(group: Marks, command: Callable[[str], str] | None) -> dict[str, Any]:
     color = _color(group)
     filled = group.rank in ("front",)
     symbol = {"chosen": "circle-open", "undefended": "x-thin"}.get(group.rank, _symbol(group))
@@ -121,7 +122,7 @@ def _group(group: Marks, command: str) -> dict[str, Any]:
         "x": [m.x for m in group.marks],
         "y": [m.y for m in group.marks],
         "marker": marker,
-        "opacity": {"behind": 0.6, "muted": 0.45}.get(group.rank, 1),
+        "opacity": {"behind": 0.5, "muted": 0.35}.get(group.rank, 1),
         "cliponaxis": False,
         "meta": group.rank,
     }
@@ -145,8 +146,8 @@ def _color(group: Marks) -> str:
     return MUTED if group.look.color is None else f"$c{group.look.color}"
 
 
-def _wrapped(mark: Mark, command: str) -> Iterator[str]:
-    lines = [*mark.says, *([command.format(key=mark.key)] if command and mark.key else [])]
+def _wrapped(mark: Mark, command: Callable[[str], str] | None) -> Iterator[str]:
+    lines = [*mark.says, *([command(mark.key)] if command is not None and mark.key else [])]
     for line in lines:
         yield from (_escaped(part) for part in textwrap.wrap(line, _WIDEST, break_on_hyphens=False) or [""])
 

@@ -92,17 +92,16 @@ def section(data: Gathered, key: str, command: Callable[[str], str], *, alone: b
     Args:
         data: the data set.
         key: of its place in the page.
-        command: what exports a point of a study, by the study's name, with ``{key}`` for the point.
+        command: what exports a point, by its key.
         alone: whether it is the report's only data set; else its files are named after it.
         quick: leave out what takes long and is rather looked at in the end: importances and parallel coordinates.
     """
     name = "" if alone else f"-{data.found.dataset}"
-    export = command(data.found.parts[0].name)
     return Section(
         data=data,
         key=key,
-        frontier=_drawn(frontier(data.found, data.decision, data.names), name, export),
-        growth=_drawn(growth(data.found), name, ""),
+        frontier=_drawn(frontier(data.found, data.decision, data.names), name, command),
+        growth=_drawn(growth(data.found), name),
         front=front_table(data),
         ranked=ranked(data),
         attacks=attack_table(data),
@@ -124,11 +123,11 @@ def section(data: Gathered, key: str, command: Callable[[str], str], *, alone: b
     )
 
 
-def _drawn(figure: Figure, suffix: str, command: str) -> Drawn:
+def _drawn(figure: Figure, suffix: str, command: Callable[[str], str] | None = None) -> Drawn:
     named = figure._replace(name=f"{figure.name}{suffix}")
     files = files_of(named)
-    image = base64.b64encode(files[f"{named.name}.png"]).decode()
-    return Drawn(named.name, named, plotly_dict(named, command), f"data:image/png;base64,{image}", files)
+    image = base64.b64encode(files[f"{named.name}.svg"]).decode()
+    return Drawn(named.name, named, plotly_dict(named, command), f"data:image/svg+xml;base64,{image}", files)
 
 
 def _weights(record: StudyRecord) -> Table | None:

@@ -50,7 +50,7 @@ def story(record: StudyRecord) -> Story:
         failing=failing,
         warnings=[*_unfinished(record), *_useless(info), *_weak(record, info), *_blind(record), *_chance(record)],
         remarks=[*_retrained(record, info), *_upper_bounds(record), *_notes(record)],
-        commands=commands(record),
+        commands=commands(record.name, record.spec.budget.trials),
     )
 
 
@@ -215,15 +215,20 @@ def _notes(record: StudyRecord) -> list[str]:
     return list(dict.fromkeys(note for o in outcomes for note in o.notes))
 
 
-def commands(record: StudyRecord) -> list[tuple[str, str]]:
-    """Return what a reader can type next."""
-    study = shlex.quote(record.name)
+def commands(name: str, trials: int) -> list[tuple[str, str]]:
+    """Return what a reader can type next: ``(what it does, command line)``.
+
+    Args:
+        name: of a study or a campaign.
+        trials: what it was given so far.
+    """
+    quoted = shlex.quote(name)
     return [
-        ("measure the front again, with fresh seeds", f"tune-vfl confirm {study} --seeds 10"),
-        ("export the knee for other code", f"tune-vfl export {study} --select knee -o best.json"),
-        ("print this front", f"tune-vfl frontier {study} --format csv"),
-        ("spend more trials", f"tune-vfl resume {study} --trials {2 * record.spec.budget.trials}"),
-        ("run it again, under another name", f"tune-vfl search {study}.yaml --name {study}-again"),
+        ("measure the front again, with fresh seeds", f"tune-vfl confirm {quoted} --seeds 10"),
+        ("export the knee for other code", f"tune-vfl export {quoted} --select knee -o best.json"),
+        ("print this front", f"tune-vfl frontier {quoted} --format csv"),
+        ("spend more trials", f"tune-vfl resume {quoted} --trials {2 * trials}"),
+        ("run it again, under another name", f"tune-vfl search {quoted}.yaml --name {quoted}-again"),
     ]
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.helpers.contests import SCALES, campaign_of, confirmable, played, searched
 from tests.helpers.contests import answered as answer_to
-from tests.helpers.contests import played, searched
 from tune_vfl.confirmation import Confirmed
-from tune_vfl.confirmation.contest import Contest
+from tune_vfl.confirmation.answer import joint_answer_of
+from tune_vfl.confirmation.contest import Contest, contests_of
+from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.ledger.confirmations import ConfirmedPoint
 from tune_vfl.service import confirming
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Run
     from tune_vfl.ledger.confirmations import Confirmation
+    from tune_vfl.ledger.joint import JointConfirmation
     from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import TunedAttack
 
@@ -112,6 +115,52 @@ def test_it_prints_a_table_what_is_merged_and_what_to_know(run: Run, ended: Conf
         assert (shared in out) == (len(line.numbers) > 1)
 
 
+@pytest.fixture
+def joint(monkeypatch: pytest.MonkeyPatch) -> JointConfirmation:
+    """What a campaign's confirmation ended with, on two data sets."""
+    parts = [
+        confirmable("laplace", scales=SCALES[:6]),
+        confirmable("gaussian", defense="gaussian", scales=SCALES[6:]),
+        confirmable("on-wine", dataset={"name": "wine"}, scales=(1e-5, 1e-4, 1.0001e-4)),
+    ]
+    campaign = campaign_of(parts)
+    tables = [Table(contest, played(contest)) for contest in contests_of(campaign, 4)]
+    answer = joint_answer_of(campaign, tables)
+    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: Confirmed(answer))
+    return answer
+
+
+def test_a_campaign_answers_in_the_same_schema_and_by_data_set(run: Run, joint: JointConfirmation) -> None:
+    code, out, _ = run("confirm", "campaign", "--json")
+    assert (code, out.count("\n")) == (0, 1)
+    answer = json.loads(out)
+    assert answer == joint.plain()
+    assert (answer["schema"], answer["name"], answer["seeds"][0]) == ("tune-vfl/confirmation/1", "campaign", 1000)
+    assert {(p["dataset"], p["study"], p["defense"]) for p in answer["points"]} == {
+        ("breast_cancer", "laplace", "laplace"),
+        ("breast_cancer", "gaussian", "gaussian"),
+        ("wine", "on-wine", "laplace"),
+    }
+    assert set(answer["baseline"]) == set(answer["knee"]) == {"breast_cancer", "wine"}
+
+
+def test_a_campaign_is_shown_data_set_by_data_set(run: Run, joint: JointConfirmation) -> None:
+    code, out, err = run("confirm", "campaign")
+    assert code == 0
+    several, alone = out.split("campaign on wine: ")
+    assert several.startswith("campaign on breast_cancer: 12 of 12 points of the joint front stay, on 4 fresh seeds")
+    assert alone.startswith("3 of 3 points of the joint front stay, on 4 fresh seeds")
+    assert "on-wine#2" in alone
+    for name in ("laplace#0", "gaussian#5"):
+        assert name in several
+    assert f"best compromise: {joint.knee['breast_cancer']}" in several
+    assert out.count("no defense") == 2
+    assert err.count("note: wine: no reserve") == err.count("note: breast_cancer: no reserve") == 1
+    for line in joint.lines:
+        shared = f"cannot be told apart: trials {', '.join(map(str, line.points))}"
+        assert (shared in out) == (len(line.numbers) > 1)
+
+
 def test_it_names_the_attacker_that_was_tuned(run: Run, ended: Confirmed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended.answer is not None
     tuned = TunedAttack(
@@ -173,8 +222,9 @@ def test_an_export_prefers_what_was_confirmed_and_says_so(run: Run, tmp_path: Pa
     before = json.loads((tmp_path / "before.json").read_text(encoding="utf-8"))
     assert "confirmed" not in before["measured"]
     answer = answered(ledger, noise=0.0)
-    lowered = [_with_bound(p, 0.6) if p.number == before["trial"] else p for p in answer.points]
-    ledger.confirmations.set_answer(answer.model_copy(update={"points": tuple(lowered)}))
+    bounds = {p.number: 0.6 if p.number == before["trial"] else p.leakage_upper_90 for p in answer.points}
+    raised = [_with_bound(p, max(0.1, bounds[p.number] or 0.0)) for p in answer.points]
+    ledger.confirmations.set_answer(answer.model_copy(update={"points": tuple(raised)}))
     ledger.close()
     code, _, err = run("export", "study", "--select", "leakage<=0.5", "-o", tmp_path / "after.json")
     assert code == 0
@@ -185,9 +235,9 @@ def test_an_export_prefers_what_was_confirmed_and_says_so(run: Run, tmp_path: Pa
     assert after["measured"]["utility"] == chosen.utility
     assert after["measured"]["confirmed"]["leakage_upper_90"] <= 0.5
     assert after["measured"]["confirmed"]["searched"] == chosen.searched
-    code, _, err = run("export", "study", "--select", "leakage<=0.0 and utility>=0.9", "-o", tmp_path / "none.json")
+    code, _, err = run("export", "study", "--select", "leakage<=0.05", "-o", tmp_path / "none.json")
     assert code == 2
-    assert "leakage must be below with 90% confidence" in err
+    assert "leakage must be below with 90% confidence, which holds from 0.1000 up" in err
 
 
 def _with_bound(point: ConfirmedPoint, bound: float) -> ConfirmedPoint:

@@ -129,6 +129,19 @@ def test_the_true_joint_front_is_found_and_a_defense_that_was_lucky_goes() -> No
     assert of["iso"].knee is None
 
 
+def test_of_thousands_of_settings_the_same_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    scales = np.geomspace(1e-5, 1e-1, 36)
+    luck = np.random.default_rng(5)
+    parts = [confirmable("laplace", scales=scales), confirmable("gaussian", defense="gaussian", scales=scales)]
+    for number in range(len(scales)):
+        parts = [luckier(record, [number], luck.normal(0, 0.02)) for record in parts]
+    few = Contest.of(parts, 5)
+    monkeypatch.setattr("tune_vfl.confirmation.contest.MANY", 10)
+    many = Contest.of(parts, 5)
+    assert len(many.points) == len(many.front) + 10, "there are enough neighbors to choose from"
+    assert many.points == few.points
+
+
 def test_settings_of_all_studies_share_their_seeds_and_one_undefended_model() -> None:
     contest = Contest.of(three(), 5)
     held = played(contest)

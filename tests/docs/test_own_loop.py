@@ -29,7 +29,7 @@ def test_the_page_names_the_loops_and_what_they_call(loop: str) -> None:
     code = (ROOT / "examples" / f"{loop}.py").read_text(encoding="utf-8")
     assert f"examples/{loop}.py" in TEXT
     called = set(re.findall(r"\b(?:defense|cfg|run)\.\w+", code))
-    assert {c for c in called if c not in TEXT} - {"cfg.seeds", "cfg.measured"} == set()
+    assert {c for c in called if c not in TEXT} - {"cfg.seeds", "cfg.measured", "cfg.mode"} == set()
 
 
 def test_what_the_page_names_is_there() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from tests.helpers.examples import EXAMPLES
 from tune_vfl import load_config
+from tune_vfl.service import confirming
 
 CELL_KEYS = {"markdown": {"cell_type", "id", "metadata", "source"}}
 CELL_KEYS["code"] = CELL_KEYS["markdown"] | {"execution_count", "outputs"}
@@ -44,20 +46,25 @@ def test_it_is_a_notebook_without_outputs() -> None:
 def test_its_cells_run_in_order_and_show_something(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    confirmed: list[str] = []
+    # Confirmations and MLflow have tests of their own, and would take most of this one's time.
+    monkeypatch.setattr(confirming, "confirm_named", lambda name, **_: confirmed.append(name))
+    monkeypatch.setitem(sys.modules, "tune_vfl.tracking.mlflow", None)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRIALS", "3")
-    monkeypatch.setenv("SEEDS", "2")
+    monkeypatch.setenv("TRIALS", "8")
     names: dict[str, Any] = {"__name__": "__main__"}
     shown = [value for cell in code() if (value := displayed(cell, names)) is not None]
-    assert [type(value).__name__ for value in shown] == [
-        "Study", "DataFrame", "Figure", "DataFrame", "str", "Setting", "DataFrame",
-    ]  # fmt: skip
-    html = [value._repr_html_() for value in shown if hasattr(value, "_repr_html_")]
-    assert all("laplace" in text for text in html)
-    assert len(names["study"].trials()) == 3
-    assert names["study"].record().confirmation is not None
-    assert load_config(tmp_path / "best.json").defense.name == "laplace"
-    assert capsys.readouterr().out.startswith("laplace {'scale'")
+    kinds = ["Campaign", "DataFrame", "Figure", "DataFrame", "Recommendation", "DataFrame"]
+    assert [type(value).__name__ for value in shown] == kinds
+    study, front, _, _, decision, _ = shown
+    assert confirmed == ["choose-a-defense"]
+    assert set(study.trials()["defense"]) == {"laplace", "gradient_compression"}
+    assert decision.setting.defense == "laplace", "what the text around it promises"
+    assert decision.setting.number in front["number"].tolist()
+    assert "<p><b>Deploy laplace" in decision._repr_html_()
+    config = load_config(tmp_path / "best.json")
+    assert config.defense.params == {"clip": None, **decision.setting.params}
+    assert capsys.readouterr().out == f"laplace {config.defense.params}\n"
 
 
 def displayed(cell: str, names: dict[str, Any]) -> Any:

@@ -10,16 +10,16 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from reports.layout import lay_out
 
-from reports import labels, words
 from reports.confirmed import sections
-from reports.frontier import frontier_info, limits, staircase, ticks
+from reports.frontier import frontier_info
 from reports.page import write_report
 from reports.story import story
 from reports.tables import attacks_frame, front_frame, outcomes_frame, tables, to_latex, to_markdown, trials_frame
 from tests.helpers.confirmations import made_up_confirmation
+from tune_vfl.campaign import phrases as words
 from tune_vfl.errors import StudyError
+from tune_vfl.ledger.campaigns import CampaignRecord, Left
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Named, parse
 from tune_vfl.spec.raw import read_yaml
@@ -60,60 +60,6 @@ def test_fixed_parameters_stay_out_of_labels():
     fixed = replace(record, trials=(trial,), cell=record.cell.model_copy(update={"fixed": {"keep": 0.25}}))
     assert frontier_info(fixed).points[0].label == "0.5"
     assert frontier_info(replace(record, trials=(trial,))).points[0].label == "scale=0.5, keep=0.25"
-
-
-def test_a_staircase_goes_right_before_it_goes_up():
-    front = frontier_info(study_of((0.9, 0.8), (0.7, 0.6))).front
-    expected = [(0.2, 0.7), (0.6, 0.7), (0.6, 0.9), (1.0, 0.9)]
-    assert np.allclose(staircase(front, 1.0), expected)
-    assert staircase((), 1.0) == []
-
-
-def test_limits_hold_every_point_its_bars_and_the_undefended_model():
-    info = frontier_info(made_up_study())
-    (left, right), (bottom, top) = limits([info])
-    for p in [*info.points, info.undefended]:
-        assert left <= p.leakage <= right
-        assert bottom <= p.utility - p.utility_std
-        assert p.utility + p.utility_std <= top
-
-
-def test_a_guess_far_below_does_not_flatten_the_figure():
-    close = study_of((0.960, 0.8), (0.955, 0.6))
-    layout = lay_out([frontier_info(close)])
-    assert layout.guess_y is None
-    assert layout.guess_utility == 0.5
-    assert lay_out([frontier_info(made_up_study())]).guess_y is not None
-
-
-def test_ticks_are_round_and_within():
-    assert ticks(0.0, 1.0, 5) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    assert ticks(0.931, 0.968, 4) == [0.94, 0.95, 0.96]
-
-
-@pytest.mark.parametrize("width", [400, 860])
-def test_no_label_covers_another_or_leaves_the_plot(width):
-    layout = lay_out([frontier_info(made_up_study(60))], width, 420)
-    boxes = [label.box for label in layout.labels]
-    assert len(boxes) > 4
-    assert layout.labels[0].text.startswith("knee: scale=")
-    assert all(b.inside(layout.canvas.plot) for b in boxes)
-    assert all(a.overlap(b) == 0 for k, a in enumerate(boxes) for b in boxes[:k])
-
-
-def test_a_box_is_free_where_it_shares_no_area_with_any_other():
-    rng = np.random.default_rng(0)
-    boxes = [labels.Box(*row) for row in rng.integers(0, 9, size=(300, 4)).astype(float).tolist()]
-    for box in boxes[:60]:
-        for others in ([], boxes[100:101], boxes[60:64], boxes[60:]):
-            assert labels._covers(box, labels._edges(others)) == any(box.overlap(other) > 0 for other in others)
-
-
-def test_a_label_without_room_is_left_out():
-    bounds = labels.Box(0, 0, 50, 50)
-    wish = labels.Wish(25, 25, "too wide", 60, 10)
-    assert labels.place([wish], bounds) == []
-    assert len(labels.place([wish._replace(width=20)], bounds)) == 1
 
 
 @pytest.mark.parametrize(
@@ -291,15 +237,24 @@ def test_upper_bounds_one_seed_and_unfinished_studies_are_marked():
 
 
 class Outside(HTMLParser):
-    """Collects everything that a browser would fetch or leave the page for."""
+    """Collects everything that a browser would fetch or leave the page for, and the page's own text."""
 
     def __init__(self):
         super().__init__()
-        self.found, self.tags = [], []
+        self.found, self.tags, self.ids, self.texts, self._inside = [], [], [], [], ""
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
+        self._inside = dict(attrs).get("id", "") if tag == "script" else ""
+        self.ids += [v for k, v in attrs if k == "id"]
         self.found += [v for k, v in attrs if k in {"src", "href", "xlink:href", "data", "srcset", "action", "poster"}]
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside != "plotly":  # whose own addresses are never asked for: tests/reports/test_browser.py
+            self.texts.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -309,21 +264,35 @@ def report(tmp_path_factory):
 
 
 def test_a_page_needs_nothing_but_itself(report):
-    text = report.read_text(encoding="utf-8")
     page = Outside()
-    page.feed(text)
-    assert page.found
-    assert all((report.parent / ref).is_file() for ref in page.found), page.found
-    assert not re.search(r"https?:|//[a-z]|@import|url\(", text)
-    assert not {"link", "iframe", "img", "object"} & set(page.tags)
+    page.feed(report.read_text(encoding="utf-8"))
+    away = [ref for ref in page.found if not ref.startswith(("data:image/svg+xml;base64,", "#"))]
+    assert away
+    assert all((report.parent / ref).is_file() for ref in away), away
+    assert all(ref[1:] in page.ids for ref in page.found if ref.startswith("#"))
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", "".join(page.texts))
+    assert not {"link", "iframe", "object"} & set(page.tags)
+    assert page.ids.count("plotly") == 1
+    assert len(page.ids) == len(set(page.ids))
 
 
 def test_a_report_has_every_file(report):
     names = {str(p.relative_to(report.parent)) for p in report.parent.rglob("*") if p.is_file()}
-    expected = {f"tables/{n}.{k}" for n in ("front", "trials", "attacks", "outcomes") for k in ("csv", "md", "tex")}
-    assert names == expected | {
-        "index.html", "figures/frontier.png", "figures/frontier.svg", "test-study.yaml", "other.yaml",
-    }  # fmt: skip
+    tables = (
+        "front",
+        "fronts",
+        "trials",
+        "attacks",
+        "outcomes",
+        "ranking",
+        "worst_attacks",
+        "cost",
+        "failures",
+        "hypervolume",
+    )
+    expected = {f"tables/{n}.{k}" for n in tables for k in ("csv", "md", "tex")}
+    expected |= {f"figures/{n}.{k}" for n in ("frontier", "hypervolume") for k in ("png", "svg")}
+    assert names == expected | {"index.html", "test-study.yaml", "other.yaml"}
     assert (report.parent / "figures/frontier.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -331,7 +300,57 @@ def test_the_page_shows_each_study_and_every_front_point(report):
     text = report.read_text(encoding="utf-8")
     for record in (made_up_study(), made_up_study(name="other", defense="marvell", shift=2.0)):
         for point in frontier_info(record).front:
-            assert f'<tr data-trial="{record.name}/{point.number}"' in text
+            assert f'<tr data-trial="{record.name}#{point.number}"' in text
+
+
+def test_studies_side_by_side_are_exported_each_by_its_own_name(report):
+    text = report.read_text(encoding="utf-8")
+    assert "tune-vfl export other --select other#" in text.replace("<br>", " ").replace("\\u003cbr>", " ")
+    assert not re.search(r"export test-study --select other|export other --select test", text)
+
+
+def test_what_comes_first_is_the_decision(report):
+    text = report.read_text(encoding="utf-8")
+    parts = ("Can it be trusted?", "What to deploy", "What was not examined", "The frontier of all defenses")
+    parts += (
+        "Defenses ranked",
+        "What each attack finds",
+        "How the search went",
+        "What it cost",
+        "Trials without a result",
+    )
+    places = [text.index(f">{part}") for part in (*parts, "Defense by defense")]
+    assert places == sorted(places)
+
+
+def test_a_campaign_is_a_section_a_data_set_and_exports_by_its_own_name(tmp_path):
+    one, two = made_up_study(name="c-laplace"), made_up_study(name="c-marvell", defense="marvell", shift=2.0)
+    wine = made_up_study(5, name="c-wine")
+    moved = replace(wine, cell=wine.cell.model_copy(update={"dataset": Named(name="wine")}))
+    left = (Left("c-kdk", None, ("too many <classes>",)),)
+    gone = {"c-marvell": "dominated at every leakage by laplace"}
+    whole = CampaignRecord("c", (one, two, moved), 60, skipped=left, retired=gone, costs={"c-laplace": 1.25})
+    page = write_report(whole, tmp_path / "out")
+    text = page.read_text(encoding="utf-8")
+    assert '<h2 class="where" id="d1">wine</h2>' in text
+    assert "dominated at every leakage by laplace" in text
+    assert "too many &lt;classes&gt;" in text
+    assert "tune-vfl export c --select c-laplace#" in text
+    assert 'http-equiv="refresh"' not in text
+    names = {p.name for p in (page.parent / "figures").iterdir()}
+    assert {"frontier-wine.svg", "frontier-breast_cancer.png", "hypervolume-wine.png"} <= names
+    cost = pd.read_csv(page.parent / "tables/cost.csv")
+    assert cost["study"].tolist() == ["c-laplace", "c-marvell", "c-wine"]
+    assert cost["cost"].tolist()[0] == 1.25
+    assert set(pd.read_csv(page.parent / "tables/front.csv")["dataset"]) == {"breast_cancer", "wine"}
+
+
+@pytest.mark.parametrize(("trials", "reloads"), [(40, True), (24, False)])
+def test_the_page_of_a_running_search_reloads_itself_while_trials_are_owed(tmp_path, trials, reloads):
+    whole = CampaignRecord("c", (made_up_study(24, failures=()),), trials)
+    text = write_report(whole, tmp_path / "out", refreshing=True).read_text(encoding="utf-8")
+    assert ('<meta http-equiv="refresh"' in text) == reloads
+    assert ("24 of 40 trials have finished; 16 trials are still owed" in text) == reloads
 
 
 def test_text_from_outside_is_escaped(tmp_path):
@@ -375,7 +394,7 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
     write_report([made_up_study(3)], out)
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
 
-    def fail(*_):
+    def fail(*_, **__):
         raise OSError("disk full")
 
     monkeypatch.setattr("reports.page.render", fail)
@@ -395,14 +414,6 @@ def test_the_same_study_gives_the_same_page(tmp_path):
     for path in one.parent.rglob("*.*"):
         if path.is_file():
             assert path.read_bytes() == (two.parent / path.relative_to(one.parent)).read_bytes(), path
-
-
-def test_the_plotly_figure_holds_every_point():
-    from reports.interactive import interactive
-
-    info = frontier_info(made_up_study())
-    figure = interactive([info])
-    assert sum(len(t.x) for t in figure.data) == len(info.points) + 1
 
 
 def test_a_confirmation_has_a_section_and_a_table_of_its_own(tmp_path):

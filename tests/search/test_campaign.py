@@ -138,5 +138,8 @@ class _Killer:
     def on_study(self, record):
         pass
 
+    def on_end(self):
+        pass
+
     def left(self):
         return ""

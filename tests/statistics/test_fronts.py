@@ -22,8 +22,11 @@ from tune_vfl.statistics import (
     knee,
     leakage_differences,
     membership,
+    membership_of_many,
     merged,
+    own_levels,
     seeds_to_separate,
+    worst_levels,
     worst_means,
 )
 from tune_vfl.statistics.choosing import middle_of_the_best
@@ -217,3 +220,18 @@ def test_what_no_seeds_separate_is_refused():
         export_choice([0.5], [np.nan], 0.2)
     with pytest.raises(ShapeError):
         export_choice([0.5, 0.6], [0.1], 0.2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_membership_of_many_is_that_of_every_pair_where_it_matters(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    t = rng.uniform(0, 1, 300)
+    utility = (0.95 - 0.45 * t**2 - rng.uniform(0, 0.05, 300))[:, None] + rng.normal(0, 0.006, (300, 3))
+    x = np.stack([(1 - t) ** 2, 0.5 * (1 - t)])[..., None] + rng.normal(0, 0.05, (2, 300, 3))
+    means = list(zip(utility.mean(1).tolist(), (-x.mean(-1).max(0)).tolist(), strict=True))
+    front = [not any(v >= u and w >= y and (v, w) != (u, y) for v, w in means) for u, y in means]
+    naive = membership(dominance(differences(utility), leakage_differences(x)))
+    found = membership_of_many(front, own_levels(utility), worst_levels(x))
+    assert (found >= naive - 1e-12).all(), "fewer rivals never lower a chance"
+    np.testing.assert_allclose(found, naive, atol=0.03)
+    assert (naive > 0.1).sum() > 10

@@ -50,8 +50,8 @@ def experiment():
     return store.client(places.embedded_uri()).get_experiment_by_name("c")
 
 
-def runs_of(query=""):
-    return store.client(places.embedded_uri()).search_runs([experiment().experiment_id], query, max_results=1000)
+def runs_of(query="", **how):
+    return store.client(places.embedded_uri()).search_runs([experiment().experiment_id], query, 1, 1000, **how)
 
 
 def found(query):
@@ -209,11 +209,16 @@ def test_the_experiment_opens_on_its_runs_and_leads_to_the_summary_and_the_front
     assert tags[summary.KIND] == "custom_model_development"
     [run] = runs_of(f"tags.`{payload.SUMMARY}` = 'true'")
     place = f"#/experiments/{experiment().experiment_id}/runs"
-    assert f"({place}/{run.info.run_id})" in tags[payload.NOTE]
+    first, *_ = tags[payload.NOTE].splitlines()
+    assert f"({place}/{run.info.run_id}?workflowType=machine_learning)" in first
+    assert f"({place}/{run.info.run_id}/artifacts/report/index.html?workflowType=machine_learning)" in first
     [joint] = [line for line in tags[payload.NOTE].splitlines() if line.startswith("- [the joint front]")]
     address = joint.partition("](")[2].removesuffix(")")
-    [query] = parse_qs(address.removeprefix(f"{place}?"))["searchFilter"]
-    assert found(query) == naive_joint(A, B) | naive_joint(C)
+    [view] = parse_qs(address.removeprefix(f"{place}?"))["viewStateShareKey"]
+    state = json.loads(tags[f"mlflow.sharedViewState.{view}"])
+    assert found(state["searchFilter"]) == naive_joint(A, B) | naive_joint(C)
+    ordered = runs_of(state["searchFilter"], order_by=[f"{state['orderByKey']} ASC"])
+    assert [r.data.metrics["leakage"] for r in ordered] == sorted(r.data.metrics["leakage"] for r in ordered)
 
 
 @pytest.mark.usefixtures("no_files")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.campaign.select import select as choose
 from tune_vfl.campaign.summary import frontier, frontier_against, summary
+from tune_vfl.ledger.exporting import exported
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.study import Study
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.reading import HeldCampaign
 
@@ -65,13 +65,25 @@ class Campaign:
         Returns:
             The configuration, as :func:`tune_vfl.load_config` gives it back.
         """
-        chosen = choose(self.record(), select, dataset)
-        study = next(study for study in self.studies() if study.name == chosen.study.name)
-        return study.export(f"trial={chosen.trial.number}", path)
+        return export_chosen(self.record(), select, path, dataset)
 
     def overdue(self) -> dict[str, list[int]]:
         """Return the running trials that take longer than they are allowed, by study."""
         return {study.name: late for study in self.studies() if (late := study.overdue())}
+
+
+def export_chosen(
+    campaign: CampaignRecord, select: str | None = None, path: str | Path | None = None, dataset: str | None = None
+) -> Any:
+    """Choose a setting of a campaign, or of a lone study as one, and write it; see :meth:`Campaign.export`."""
+    from tune_vfl.config import save_config
+
+    chosen = choose(campaign, select, dataset)
+    rule = select or ("decision" if campaign.constraints else "knee")
+    config = exported(chosen.study, chosen.trial, rule)
+    if path is not None:
+        save_config(config, Path(path))
+    return config
 
 
 def named(name: str, storage: str | None = None) -> Study | Campaign:

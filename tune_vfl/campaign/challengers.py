@@ -168,7 +168,7 @@ def _utility(describer: Describer, one: int, other: int) -> float:
 
 
 def _wide(describer: Describer) -> Iterator[str]:
-    wide = [p for p in describer.joint.front if p.sure.undecided]
+    wide = [p for p in describer.joint.front if p.undecided]
     if wide:
         settings = count(len(wide), "setting of the front has", "settings of the front have")
         yield f"{settings} an undecided leakage: more seeds, or more rows, narrow its interval."

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tune_vfl.evaluation.certainty import advantages_of, names_of
-from tune_vfl.ledger.side_by_side import values_of
+from tune_vfl.ledger.compromise import compromise_of
 from tune_vfl.metrics import pareto
-from tune_vfl.statistics import knee
 from tune_vfl.statistics.choosing import middle_of_the_best
 
 if TYPE_CHECKING:
@@ -35,22 +33,20 @@ def knee_of(settings: SideBySide, front: Sequence[int]) -> int | None:
     stayed = [i for i, confirmed in enumerate(settings.confirmed) if confirmed]
     if stayed and (confirmed := _confirmed_knee(settings, stayed)) is not None:
         return confirmed
-    front = sorted(front)
-    outcomes = [settings.rows[i].trial.outcome for i in front]
-    if not front:
-        return None
-    blocks = [block for block in settings.blocks if np.isin(block.rows, front).any()]
-    shape = {block.utilities.shape[1] for block in blocks}
-    if settings.scale is None or len(shape) > 1 or any(not block.names for block in blocks):
-        position = pareto.knee([o.objectives for o in outcomes])
-    else:
-        utilities, gains = np.asarray([values_of(o) for o in outcomes]), advantages_of(outcomes, names_of(outcomes))
-        position = knee(range(len(front)), utilities, gains, settings.scale)
-    return None if position is None else front[position]
+    places = sorted(front)
+    outcomes = [settings.rows[i].trial.outcome for i in places]
+    # A setting that met no attack cannot be weighed by what attacks find.
+    attacked = all(outcome.attacks for outcome in outcomes)
+    position = compromise_of(outcomes, settings.scale if attacked else None)
+    return None if position is None else places[position]
 
 
 def _confirmed_knee(settings: SideBySide, stayed: Sequence[int]) -> int | None:
-    """Return the knee that a lone study's confirmation names; of several studies that of what theirs measured."""
+    """Return the knee that a confirmation names; of studies that were confirmed one by one that of what stayed."""
+    together = settings.campaign.confirmation
+    named = None if together is None else together.knee.get(settings.parts[0].cell.dataset.name)
+    if named is not None and named.setting in settings.place:
+        return settings.place[named.setting]
     if len(settings.parts) == 1:
         confirmation = settings.parts[0].confirmation
         number = None if confirmation is None else confirmation.knee

@@ -54,7 +54,7 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
     trusted = _trusted(joint, checks)
     if not trusted.any():
         return Decision(**about, **_not_trusted(campaign, describer, checks))
-    sound = trusted & ~np.asarray([p.sure.undecided for p in joint.points])
+    sound = trusted & ~np.asarray([p.undecided for p in joint.points])
     worth = sound & (describer.useful() > 0)
     chosen = _chosen(campaign, describer, worth & keeping)
     if chosen is None:

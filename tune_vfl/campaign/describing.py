@@ -48,9 +48,9 @@ class Describer:
             number=point.number,
             params=dict(point.params),
             utility=utility,
-            utility_interval=point.sure.utility_interval if again is None else again.utility_interval,
+            utility_interval=point.intervals[0],
             leakage=leakage,
-            leakage_interval=point.sure.leakage_interval if again is None else again.leakage_interval,
+            leakage_interval=point.intervals[1],
             loss=loss,
             loss_interval=loss_interval,
             cost=self.settings.campaign.costs.get(row.record.name),
@@ -59,7 +59,7 @@ class Describer:
             strongest=self.strongest(place),
             confirmed=point.confirmed,
             chance=point.chance if again is None or again.stays is None else again.stays,
-            undecided=point.sure.undecided,
+            undecided=point.undecided,
             lacks=tuple(r.says for r in asked if not r.kept),
         )
 
@@ -127,7 +127,11 @@ class Describer:
 
     def useful(self) -> Floats:
         """Return ``(N,)`` by how much each setting is more useful than what needs no federation."""
-        return np.asarray(self.settings.known[:, 0] - self.useless_below())
+        found = np.asarray(self.settings.known[:, 0] - self.useless_below())
+        for i, row in enumerate(self.settings.rows):
+            if row.again is not None and (gained := self._gained(i)) is not None:
+                found[i] = gained
+        return found
 
     def place(self, point: JointPoint) -> int:
         """Return the place of a point among all settings."""

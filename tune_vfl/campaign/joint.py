@@ -18,13 +18,14 @@ from tune_vfl.statistics import (
     membership,
     membership_of_many,
     merged,
+    undecided,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from tune_vfl.evaluation.certainty import Certainty
+    from tune_vfl.evaluation.certainty import Certainty, Interval
     from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.confirmations import ConfirmedPoint
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
@@ -69,6 +70,18 @@ class JointPoint:
     def objectives(self) -> tuple[float, float]:
         """Utility and leakage as the search measured them: where it lies in a figure of the search."""
         return self.trial.outcome.objectives
+
+    @property
+    def intervals(self) -> tuple[Interval | None, Interval | None]:
+        """The 90% intervals of utility and leakage: of a confirmation where there is one; None from a single seed."""
+        best = self.sure if self.again is None else self.again
+        return best.utility_interval, best.leakage_interval
+
+    @property
+    def undecided(self) -> bool:
+        """Whether its leakage's interval is too wide to recommend anything."""
+        leakage = self.intervals[1]
+        return leakage is not None and undecided(*leakage)
 
     @property
     def confirmed(self) -> bool:
@@ -209,8 +222,7 @@ def _membership(settings: SideBySide, on_front: Bools) -> list[float]:
     """Return every setting's chance to be on the joint front; what seeds cannot say goes by the means."""
     if settings.own is not None:
         found = membership_of_many(on_front, *settings.own)
-    elif len(settings.blocks) == 1 and settings.blocks[0].certain and settings.blocks[0].names:
-        block = settings.blocks[0]
+    elif (block := settings.whole) is not None:
         found = membership(dominance(differences(block.utilities), leakage_differences(block.gains)))
     else:
         found = np.asarray(on_front, dtype=np.float64)
@@ -236,8 +248,7 @@ def _groups(settings: SideBySide, front: Sequence[int]) -> list[list[int]]:
     """Return the front in groups that their seeds cannot tell apart; each alone where seeds cannot say."""
     if settings.own is not None:
         utility, leakage = (own.of(front).pairs() for own in settings.own)
-    elif len(settings.blocks) == 1 and settings.blocks[0].certain and settings.blocks[0].names:
-        block = settings.blocks[0]
+    elif (block := settings.whole) is not None:
         utility, leakage = differences(block.utilities[front]), leakage_differences(block.gains[:, front])
     else:
         return [[i] for i in front]

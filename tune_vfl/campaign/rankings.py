@@ -3,87 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tune_vfl.campaign.challengers import rivals
 from tune_vfl.campaign.describing import Describer
+from tune_vfl.campaign.tables import CAPS, AttackTable, Met, Rank, Ranking
 from tune_vfl.statistics.laws import normal_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.campaign.joint import Joint, JointPoint
-    from tune_vfl.evaluation.certainty import Interval
     from tune_vfl.outcome import AttackScore
-
-CAPS = (0.1, 0.2, 0.5)
-"""The leakages below which defenses are ranked."""
-
-
-@dataclass(frozen=True)
-class Rank:
-    """A defense below a cap of leakage.
-
-    Attributes:
-        defense: its name.
-        point: its most useful setting whose leakage is below the cap with the campaign's confidence; None without one.
-        utility, utility_interval, leakage_upper: of it; the last is the one-sided bound by which it is below the cap.
-        best: the chance that no other defense's setting here is more useful.
-        least: where there is no such setting, the least bound that one of its settings has.
-    """
-
-    defense: str
-    point: JointPoint | None = None
-    utility: float | None = None
-    utility_interval: Interval | None = None
-    leakage_upper: float | None = None
-    best: float = 0.0
-    least: float | None = None
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """All defenses below one cap of leakage: those with a setting by falling utility, then the others."""
-
-    cap: float
-    rows: tuple[Rank, ...]
-
-
-@dataclass(frozen=True)
-class Met:
-    """One attack on one defense, at that defense's best setting.
-
-    Attributes:
-        advantage: in [0, 1]; ``interval``: of 90%, None from one seed.
-        worst: whether it is the attack that finds most there.
-        share: in how many of the defense's settings it finds most, of all that were measured.
-        weak: it found less than on a model that was never trained: it says nothing about the defense.
-    """
-
-    advantage: float
-    interval: Interval | None
-    worst: bool
-    share: float
-    weak: bool
-
-
-@dataclass(frozen=True)
-class AttackTable:
-    """What every attack finds in every defense's best setting.
-
-    Attributes:
-        attacks: the columns, in the order of the campaign; ``defenses``: the rows.
-        points: the best setting of each defense that has one.
-        cells: by defense and attack; one that was not run on a defense is missing.
-    """
-
-    attacks: tuple[str, ...]
-    defenses: tuple[str, ...]
-    points: dict[str, JointPoint]
-    cells: dict[tuple[str, str], Met]
 
 
 def rankings(joint: Joint, caps: Sequence[float] = CAPS) -> tuple[Ranking, ...]:
@@ -109,8 +42,7 @@ def _ranking(describer: Describer, cap: float) -> Ranking:
     ranked = []
     for (defense, i), chance in zip(best.items(), chances, strict=True):
         point = joint.points[i]
-        interval = point.sure.utility_interval if point.again is None else point.again.utility_interval
-        ranked.append(Rank(defense, point, float(utility[i]), interval, float(bound[i]), chance))
+        ranked.append(Rank(defense, point, float(utility[i]), point.intervals[0], float(bound[i]), chance))
     ranked.sort(key=lambda r: (-(r.utility or 0.0), r.defense))
     rows.sort(key=lambda r: (r.least is None, r.least, r.defense))
     return Ranking(cap, (*ranked, *rows))

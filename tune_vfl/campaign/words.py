@@ -49,7 +49,9 @@ def reliability(decision: Decision) -> str:
         fail = "fails" if len(failing) == 1 else "fail"
         says = "; ".join(check.says for check in failing)
         return f"{len(failing)} of {count(len(decision.checks), 'check')} {fail}: {says}."
-    return f"All {len(decision.checks)} checks hold." if decision.checks else "Nothing was checked."
+    if not decision.checks:
+        return "Nothing was checked."
+    return f"All {len(decision.checks)} checks hold." if len(decision.checks) > 1 else "The one check holds."
 
 
 def _told(decision: Decision, chosen: Setting) -> Iterator[str]:
@@ -64,7 +66,7 @@ def _told(decision: Decision, chosen: Setting) -> Iterator[str]:
         finds = short_span(strongest.advantage, strongest.interval, 2)
         yield f"The strongest attack, {strongest.attack},{tuned} finds {finds}{_undefended_leakage(decision)}."
     leakage = short_span(chosen.leakage, chosen.leakage_interval, 2)
-    yield f"Its leakage over all attacks is {leakage}."
+    yield f"Its leakage over all attacks is {leakage}.{_no_less(decision, chosen)}"
     if chosen.cost is not None:
         yield f"Its training takes {number(chosen.cost)} times the undefended one's CPU."
 
@@ -86,6 +88,14 @@ def _beside(decision: Decision, chosen: Setting) -> Iterator[str]:
     if decision.undefended is not None:
         utility = short_span(decision.undefended.utility, decision.undefended.utility_interval)
         yield f"Without a defense it is {utility}."
+
+
+def _no_less(decision: Decision, chosen: Setting) -> str:
+    """Warn of a setting that may protect nothing: its leakage may be that of the undefended model."""
+    undefended = None if decision.undefended is None else decision.undefended.leakage_interval
+    if undefended is None or chosen.leakage_interval is None or chosen.leakage_interval[1] < undefended[0]:
+        return ""
+    return " It does not surely lower it: constrain the leakage to have less."
 
 
 def _undefended_leakage(decision: Decision) -> str:

@@ -73,6 +73,7 @@ class _Block(NamedTuple):
         points, undefended, gap: see :class:`tune_vfl.ledger.confirmations.Confirmation`.
         lines: the names of settings that cannot be told apart, and what varies among them.
         knee: the name of the best compromise, where it is said.
+        joint: of several studies, so that a setting is called ``STUDY#21``.
     """
 
     title: str
@@ -81,6 +82,7 @@ class _Block(NamedTuple):
     lines: list[tuple[list[str], str]]
     gap: dict[str, float]
     knee: str = ""
+    joint: bool = False
 
 
 def _blocks(answer: Confirmation | JointConfirmation) -> list[_Block]:
@@ -97,6 +99,7 @@ def _blocks(answer: Confirmation | JointConfirmation) -> list[_Block]:
             lines=[([str(p) for p in line.points], _range(line)) for line in answer.lines if line.dataset == dataset],
             gap=answer.gap[dataset],
             knee=str(answer.knee.get(dataset, "")),
+            joint=True,
         )
         for dataset, undefended in answer.baseline.items()
     ]
@@ -113,14 +116,13 @@ def _show(answer: Confirmation | JointConfirmation) -> None:
 
 
 def _show_block(block: _Block, seeds: int) -> None:
-    several = len({p.study for p in block.points}) > 1
     on_front = [p for p in block.points if p.on_front]
     stay = sum(p.confirmed for p in on_front)
     joined = sum(p.confirmed for p in block.points) - stay
     join = f", {joined} {'neighbor joins' if joined == 1 else 'neighbors join'} them" if joined else ""
-    front = "joint front" if several else "front"
+    front = "joint front" if block.joint else "front"
     emit(f"{block.title}: {stay} of {len(on_front)} points of the {front} stay{join}, on {seeds} fresh seeds")
-    rows = [_row(p, _name(p, several=several)) for p in block.points]
+    rows = [_row(p, _name(p, joint=block.joint)) for p in block.points]
     undefended = block.undefended
     if undefended.outcome == "ok":
         numbers = (
@@ -141,11 +143,11 @@ def _show_block(block: _Block, seeds: int) -> None:
         emit(f"best compromise: {block.knee}")
     for point in block.points:
         if point.tuned is not None:
-            emit(f"tuned against trial {_name(point, several=several)}: {_by(point)}")
+            emit(f"tuned against trial {_name(point, joint=block.joint)}: {_by(point)}")
 
 
-def _name(point: ConfirmedPoint, *, several: bool) -> str:
-    return f"{point.study}#{point.number}" if several else str(point.number)
+def _name(point: ConfirmedPoint, *, joint: bool) -> str:
+    return f"{point.study}#{point.number}" if joint else str(point.number)
 
 
 def _row(point: ConfirmedPoint, name: str) -> list[object]:

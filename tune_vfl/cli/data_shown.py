@@ -20,7 +20,7 @@ LEAST_COLUMNS = 5
 _FRAME = 4  # lines of a table beside its rows
 _CLASSES = 4
 _ASKED = 6
-_NAME, _PARTY = 22, 10
+_CLASS, _PARTY = 22, 10
 _ALONE = {"auc": "AUC alone", "balanced_accuracy": "bal. acc."}
 
 
@@ -56,7 +56,7 @@ def _headline(facts: Facts) -> str:
 def _classes(facts: Facts) -> str:
     by_size = sorted(facts.classes, key=lambda c: c.rows)
     listed = facts.classes if len(by_size) <= _CLASSES else (by_size[0], by_size[-1])
-    said = ", ".join(f"{_short(c.name, _NAME)!r} {c.rows:,} rows ({c.share:.1%}; {c.test:,} test)" for c in listed)
+    said = ", ".join(f"{_short(c.name, _CLASS)!r} {c.rows:,} rows ({c.share:.1%}; {c.test:,} test)" for c in listed)
     return _wrapped(f"classes{'' if listed is facts.classes else ', the rarest and the most frequent'}: {said}")
 
 
@@ -80,7 +80,11 @@ def _show_columns(facts: Facts, most: int | None) -> None:
     if not shown:
         return
     names = ("column", "party", "kind", "values", "missing", _ALONE[facts.alone_measure], "what stands out")
-    emit_table(names, [_column_row(party, c, worst.get((party, c.name))) for party, c in shown])
+    rows = [_column_row(party, c, worst.get((party, c.name))) for party, c in shown]
+    others = zip(names[1:], *(row[1:] for row in rows), strict=True)
+    # Each column of the table has three characters between it and the next one; names get what is left.
+    left = WIDTH - 3 * len(names) - 1 - sum(max(len(str(cell)) for cell in column) for column in others)
+    emit_table(names, [[_short(str(row[0]), left), *row[1:]] for row in rows])
     rest = columns[len(shown) :]
     if rest:
         odd = Counter(worst[party, c.name].oddity for party, c in rest if (party, c.name) in worst)
@@ -92,7 +96,7 @@ def _column_row(party: str, c: ColumnFacts, finding: Finding | None) -> list[obj
     missing = f"{c.missing:.1%}" if c.missing else "-"
     alone = "-" if c.alone is None else f"{c.alone:.3f}"
     odd = finding.oddity if finding else "-"
-    return [_short(c.name, _NAME), _short(party, _PARTY), c.kind, c.distinct, missing, alone, odd]
+    return [c.name, _short(party, _PARTY), c.kind, c.distinct, missing, alone, odd]
 
 
 def _to_paste(facts: Facts) -> list[str]:

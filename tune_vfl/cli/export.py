@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tune_vfl.cli.options import Json, Storage, StudyName
+from tune_vfl.cli.options import Json, Name, Storage
 from tune_vfl.cli.output import cell, emit, emit_json, say
 
 
@@ -17,18 +17,24 @@ def add_to(app: typer.Typer) -> None:
 
 
 def export(
-    study: StudyName,
+    name: Name,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Where to write the configuration.")],
     select: Annotated[
-        str, typer.Option("--select", help='knee, max-utility, min-leakage, or a condition: "leakage<=0.2".')
-    ] = "knee",
+        str | None,
+        typer.Option(
+            "--select",
+            help="knee, max-utility, min-leakage, decision, trial=21, STUDY#21, a defense, or conditions: "
+            '"leakage<=0.2 and utility_loss<=0.01". By default decision where there are constraints, else knee.',
+        ),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Of a campaign: on which data set.")] = None,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
     """Export the best setting; `tune_vfl.load_config(FILE)` reads it without Ray or MLflow.
 
-    Of a study that was confirmed, a setting that stayed is chosen, by its numbers on fresh seeds. A condition such as
-    "leakage<=0.2" must hold with 90% confidence.
+    Of a campaign one setting of all its defenses is chosen. Of what was confirmed it is one that stayed, by its numbers
+    on fresh seeds. A condition such as "leakage<=0.2" must hold with 90% confidence.
 
     The file holds the training and the model of that trial too, also where they were searched.
 
@@ -36,14 +42,16 @@ def export(
     """
     import json as reader
 
-    from tune_vfl.service.studies import open_study
+    from tune_vfl.campaign.campaign import export_chosen
+    from tune_vfl.service.studies import campaign_record
 
-    open_study(study, storage).export(select, out)
+    export_chosen(campaign_record(name, storage), select, out, dataset)
     written = reader.loads(out.read_text(encoding="utf-8"))
     if json:
         emit_json(written)
     else:
-        emit(f"trial {written['trial']}: {written['defense']['name']} {cell(written['defense']['params'])}")
+        defense = written["defense"]
+        emit(f"{written['study']}, trial {written['trial']}: {defense['name']} {cell(defense['params'])}")
         if "confirmed" not in written["measured"]:
-            say(f"note: not confirmed: `tune-vfl confirm {study}` measures the front again with fresh seeds")
+            say(f"note: not confirmed: `tune-vfl confirm {name}` measures the front again with fresh seeds")
         say(f"wrote {out}")

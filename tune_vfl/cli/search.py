@@ -47,12 +47,13 @@ def search(
     Example: `tune-vfl search study.yaml --trials 100 --set sampler.name=nsga2`
     """
     from tune_vfl.cli.plan import read_plan
+    from tune_vfl.cli.plan_shown import left_out
 
     named = [f"study={_quoted(name)}"] if name is not None else []
     wanted = [f"budget.trials={trials}"] if trials is not None else []
     plan = read_plan(spec, [*(settings or ()), *named, *wanted])
-    for skipped in plan.skipped:
-        say(f"skipped {skipped}")
+    for line in left_out(plan.skipped):
+        say(f"left out {line}")
     raise typer.Exit(run_plan(plan, storage=storage, take_over=take_over, json=json))
 
 

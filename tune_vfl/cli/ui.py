@@ -29,5 +29,8 @@ def ui(
     """
     from tune_vfl.tracking.ui import serve
 
-    say(f"MLflow at http://127.0.0.1:{port}; filter runs by: tags.`tune_vfl.pareto` = 'true'. Ctrl-C ends it.")
+    say(
+        f"MLflow at http://127.0.0.1:{port}. Choose 'Model training' at its upper left once: experiments then open on "
+        "their runs.\nThe links under an experiment's name lead to its front, page and summary. Ctrl-C ends it."
+    )
     raise typer.Exit(serve(tracking, port))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_vfl.cli.options import Json, Settings
-from tune_vfl.cli.output import cell, emit, emit_json, say
+from tune_vfl.cli.output import cell, emit, emit_json
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def validate(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of a spec, for editors.")] = False,
     json: Json = False,
 ) -> None:
-    """Check a spec and print it resolved, with its cost. Runs nothing.
+    """Check a spec and print it resolved, with its cost. Runs nothing but an epoch or two, to tell the time.
+
+    Of a campaign a line a study is printed; `--json` has all of each.
 
     Example: `tune-vfl validate study.yaml --set budget.trials=100`
     """
@@ -47,8 +49,19 @@ def validate(
     plan = read_plan(spec, settings or ())
     if json:
         emit_json(answer(plan))
-    else:
+    elif plan.lone:
         _show(plan)
+    else:
+        _show_campaign(plan)
+
+
+def _show_campaign(plan: PlannedCampaign) -> None:
+    from tune_vfl.cli.plan_shown import show_campaign
+    from tune_vfl.service.estimates import progress_of, training_minutes
+
+    progress = progress_of(plan)
+    studies = {planned.name: _study(planned) for planned in plan.studies}
+    show_campaign(plan, studies, progress, training_minutes(plan, progress))
 
 
 def answer(plan: PlannedCampaign) -> dict[str, Any]:
@@ -92,8 +105,6 @@ def _show(plan: PlannedCampaign) -> None:
         rows = f"{study['data']['rows']} rows, {study['data']['reserve']} of them set aside for confirm"
         emit("\n".join(f"# data: {said}" for said in (rows, *study["data"]["notes"])))
         emit(f"# cost: {_cost_line(study['cost'])}\n")
-    for skipped in plan.skipped:
-        say(f"skipped {skipped}")
 
 
 def _cost_line(cost: dict[str, Any]) -> str:

@@ -16,13 +16,28 @@ from tune_vfl.ledger.joint import Setting
 from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.metrics import pareto
 from tune_vfl.spec.cell import UNDEFENDED_SEEDS
-from tune_vfl.statistics import Plan, candidates, differences, dominance, leakage_differences, membership, plan, totals
+from tune_vfl.statistics import (
+    Plan,
+    candidates,
+    differences,
+    dominance,
+    leakage_differences,
+    membership,
+    membership_of_many,
+    own_levels,
+    plan,
+    totals,
+    worst_levels,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tune_vfl.ledger.campaigns import CampaignRecord
-    from tune_vfl.statistics.arrays import Floats
+    from tune_vfl.statistics.arrays import Bools, Floats
+
+MANY = 1000
+"""With more settings than this, those that the front leaves no chance are not compared with each other."""
 
 
 class Entrant(NamedTuple):
@@ -78,7 +93,7 @@ class Contest:
         on_front = pareto.front([e.trial.outcome.objectives for e in ok])
         names = names_of(e.trial.outcome for e in ok)
         several = all(len(record.cell.seeds) > 1 for record in studies)
-        chances = _member([e.trial for e in ok], names if several else [])
+        chances = _member([e.trial for e in ok], names if several else [], on_front)
         chosen = candidates(chances, on_front, sum(len(record.counted) for record in studies))
         front = frozenset(e.setting for e, on in zip(ok, on_front.tolist(), strict=True) if on)
         shared = undefended_of(studies)
@@ -162,11 +177,13 @@ def contests_of(campaign: CampaignRecord, seeds: int) -> list[Contest]:
     return [Contest.of(studies, seeds) for studies in parts if any(record.ok for record in studies)]
 
 
-def _member(trials: Sequence[TrialRecord], names: Sequence[Name]) -> Floats:
+def _member(trials: Sequence[TrialRecord], names: Sequence[Name], on_front: Bools) -> Floats:
     """Return each trial's chance to be on the front, by what the search measured; without names by ranks alone."""
     if not names:
         # One seed has no spread: the neighbors are those that only the front dominates.
         ranks = pareto.ranks([t.outcome.objectives for t in trials])
         return np.asarray(np.where(ranks <= 1, 1.0 - 0.5 * ranks, 0.0), dtype=np.float64)
     block = searched([t.outcome for t in trials], names)
+    if len(trials) > MANY:
+        return membership_of_many(on_front, own_levels(block.utility), worst_levels(block.advantages))
     return membership(dominance(differences(block.utility), leakage_differences(block.advantages)))

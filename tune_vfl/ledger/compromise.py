@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.outcome import Outcome
 
 
 def scale_of(record: StudyRecord) -> Scale | None:
@@ -45,14 +46,20 @@ def knee_of(record: StudyRecord, front: Sequence[TrialRecord]) -> int | None:
     """
     if record.confirmation is not None and record.confirmation.knee is not None:
         return record.confirmation.knee
-    if not front:
-        return None
-    scale = scale_of(record)
-    outcomes = [t.outcome for t in front]
-    names = names_of(outcomes)
-    if scale is None or not names:
-        position = pareto.knee([o.objectives for o in outcomes])
-    else:
-        utilities = np.asarray([o.utility.values if o.utility else [] for o in outcomes])
-        position = knee(range(len(front)), utilities, advantages_of(outcomes, names), scale)
+    position = compromise_of([t.outcome for t in front], scale_of(record))
     return None if position is None else front[position].number
+
+
+def compromise_of(front: Sequence[Outcome], scale: Scale | None) -> int | None:
+    """Return the place of the best compromise among the settings of a front; None for an empty one.
+
+    Args:
+        front: their outcomes, ok and with the same seeds.
+        scale: on which they are weighed; without one, or without attacks, it is the point that is farthest from the
+            chord between the front's ends.
+    """
+    names = names_of(front)
+    if scale is None or not names or len({len(o.utility.values) for o in front if o.utility}) > 1:
+        return pareto.knee([o.objectives for o in front])
+    utilities = np.asarray([o.utility.values if o.utility else [] for o in front])
+    return knee(range(len(front)), utilities, advantages_of(front, names), scale)

@@ -36,6 +36,19 @@ class Row(NamedTuple):
     again: ConfirmedPoint | None
 
 
+class _Kind(NamedTuple):
+    """What settings of one block have in common."""
+
+    of_today: bool
+    seeds: int
+    undefended: tuple[float, ...]
+    attacked: bool
+
+    @property
+    def certain(self) -> bool:
+        return self.of_today and self.seeds > 1
+
+
 @dataclass(frozen=True)
 class Block:
     """Settings with the same seeds and the same undefended model: what is usual for seeds is learned from all of them.
@@ -148,23 +161,34 @@ class SideBySide:
     @cached_property
     def blocks(self) -> list[Block]:
         """The settings in blocks; within one campaign it is one block for each built architecture."""
-        grouped: dict[tuple[object, ...], list[int]] = {}
-        models: dict[tuple[object, ...], Outcome | None] = {}
+        grouped: dict[_Kind, list[int]] = {}
+        models: dict[_Kind, Outcome | None] = {}
         for i, row in enumerate(self.rows):
             model, outcome = self._undefended_of(row.record), row.trial.outcome
-            seeds, is_new = len(values_of(outcome)), row.record.measure > 1
-            key = (is_new, seeds, tuple(values_of(model)), bool(outcome.attacks))
-            grouped.setdefault(key, []).append(i)
-            models[key] = model
-        return [
-            Block(
-                np.asarray(places),
-                tuple(self.rows[i].trial.outcome for i in places),
-                models[key],
-                bool(key[0]) and int(str(key[1])) > 1,
-            )
-            for key, places in grouped.items()
-        ]
+            of_today = row.record.measure > 1
+            kind = _Kind(of_today, len(values_of(outcome)), tuple(values_of(model)), bool(outcome.attacks))
+            grouped.setdefault(kind, []).append(i)
+            models[kind] = model
+        return [self._block(places, models[kind], certain=kind.certain) for kind, places in grouped.items()]
+
+    def _block(self, places: Sequence[int], undefended: Outcome | None, *, certain: bool) -> Block:
+        outcomes = tuple(self.rows[i].trial.outcome for i in places)
+        return Block(np.asarray(places, dtype=np.int64), outcomes, undefended, certain)
+
+    @cached_property
+    def whole(self) -> Block | None:
+        """All settings as one block, for their differences, in which no undefended model takes part.
+
+        None where seeds cannot say anything of all of them: a single one, other ones, or settings without attacks.
+        """
+        if len(self.blocks) == 1:
+            (block,) = self.blocks
+        elif len({block.utilities.shape[1] for block in self.blocks}) == 1:
+            certain = all(block.certain and block.names for block in self.blocks)
+            block = self._block(range(len(self.rows)), None, certain=certain)
+        else:
+            return None
+        return block if block.certain and block.names else None
 
     def _undefended_of(self, record: StudyRecord) -> Outcome | None:
         if record.baseline is not None and record.baseline.outcome == "ok":
@@ -198,22 +222,10 @@ class SideBySide:
 
     @cached_property
     def own(self) -> tuple[Own, Own] | None:
-        """Utility and leakage without what seeds do to all settings alike; None where seeds cannot say."""
-        if any(not b.certain or not b.names or len(b.rows) < 2 for b in self.blocks):
+        """Utility and leakage without what seeds do to all settings alike; None where seeds cannot say, or few are."""
+        if self.whole is None or len(self.rows) < FEWEST_SETTINGS:
             return None
-        if len(self.rows) < FEWEST_SETTINGS:
-            return None
-        pairs = [(own_levels(b.utilities), worst_levels(b.gains)) for b in self.blocks]
-        order = np.argsort(np.concatenate([b.rows for b in self.blocks]))
-        utility, leakage = (
-            Own(
-                np.concatenate([own.mean for own in each])[order],
-                np.concatenate([own.variance for own in each])[order],
-                min(own.df for own in each),
-            )
-            for each in zip(*pairs, strict=True)
-        )
-        return utility, leakage
+        return own_levels(self.whole.utilities), worst_levels(self.whole.gains)
 
     @cached_property
     def scale(self) -> Scale | None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tune_vfl.errors import UnknownNameError
 from tune_vfl.registry import Registry
 from tune_vfl.spaces.space import point_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
 
     from tune_vfl.spaces.space import Space
 
 SAMPLERS: Registry[Sampler] = Registry("sampler", "tune_vfl.samplers")
+
+
+ConstraintsOf: TypeAlias = Callable[["FrozenTrial"], Sequence[float]]
+"""Of a trial a number for each constraint, at most 0 where it is kept."""
 
 
 class Sampler(ABC):
@@ -33,12 +37,13 @@ class Sampler(ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, seed: int, *, budget: int) -> BaseSampler:
+    def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:
         """Return Optuna's sampler.
 
         Args:
             seed: below 2**32, another one at each start of a search: see :func:`sampler_seed`.
             budget: the study's number of trials.
+            constraints: how far a trial is from keeping the study's constraints; None without any.
 
         Raises:
             SpecError: when Optuna cannot run it here.

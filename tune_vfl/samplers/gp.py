@@ -11,6 +11,8 @@ from tune_vfl.samplers.base import Sampler, sampler
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
+    from tune_vfl.samplers.base import ConstraintsOf
+
 
 @sampler("gp")
 class Gp(Sampler):
@@ -22,7 +24,7 @@ class Gp(Sampler):
     )
 
     @classmethod
-    def build(cls, seed: int, *, budget: int) -> BaseSampler:
+    def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:
         """Return Optuna's sampler.
 
         Raises:
@@ -34,6 +36,6 @@ class Gp(Sampler):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return samplers.GPSampler(seed=seed, deterministic_objective=False)
+                return samplers.GPSampler(seed=seed, deterministic_objective=False, constraints_func=constraints)
         except (ImportError, AttributeError, TypeError) as error:
             raise SpecError(f"sampler.name: gp cannot run with this optuna ({error}); take tpe instead") from error

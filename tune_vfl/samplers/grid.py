@@ -9,6 +9,7 @@ from tune_vfl.samplers.base import Sampler, sampler
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
+    from tune_vfl.samplers.base import ConstraintsOf
     from tune_vfl.spaces.space import Space
 
 
@@ -21,7 +22,7 @@ class Grid(Sampler):
     )
 
     @classmethod
-    def build(cls, seed: int, *, budget: int) -> BaseSampler:
+    def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:
         """Return a sampler that is never asked to propose: all points come from the list."""
         from optuna.samplers import RandomSampler
 

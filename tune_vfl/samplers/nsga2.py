@@ -9,6 +9,8 @@ from tune_vfl.samplers.base import Sampler, sampler
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
+    from tune_vfl.samplers.base import ConstraintsOf
+
 
 @sampler("nsga2")
 class Nsga2(Sampler):
@@ -20,8 +22,9 @@ class Nsga2(Sampler):
     )
 
     @classmethod
-    def build(cls, seed: int, *, budget: int) -> BaseSampler:
+    def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:
         """Return Optuna's sampler."""
         from tune_vfl.samplers.parts.generations import NSGAIISampler
 
-        return NSGAIISampler(seed=seed, population_size=max(8, min(50, budget // 5)))
+        size = max(8, min(50, budget // 5))
+        return NSGAIISampler(seed=seed, population_size=size, constraints_func=constraints)

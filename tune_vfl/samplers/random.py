@@ -9,6 +9,8 @@ from tune_vfl.samplers.base import Sampler, sampler
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
+    from tune_vfl.samplers.base import ConstraintsOf
+
 
 @sampler("random")
 class Random(Sampler):
@@ -17,7 +19,7 @@ class Random(Sampler):
     summary = "independent draws, log-uniform on a log scale"
 
     @classmethod
-    def build(cls, seed: int, *, budget: int) -> BaseSampler:
+    def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:
         """Return Optuna's sampler."""
         from optuna.samplers import RandomSampler
 

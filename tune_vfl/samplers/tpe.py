@@ -9,6 +9,8 @@ from tune_vfl.samplers.base import Sampler, sampler
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
+    from tune_vfl.samplers.base import ConstraintsOf
+
 
 @sampler("tpe")
 class Tpe(Sampler):
@@ -20,8 +22,8 @@ class Tpe(Sampler):
     )
 
     @classmethod
-    def build(cls, seed: int, *, budget: int) -> BaseSampler:
+    def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:
         """Return Optuna's sampler."""
         from optuna.samplers import TPESampler
 
-        return TPESampler(seed=seed, constant_liar=True)
+        return TPESampler(seed=seed, constant_liar=True, constraints_func=constraints)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.campaign.campaign import Campaign, named
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.campaigns import PlannedCampaign
+from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger, study_names
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.study import Study
+from tune_vfl.machine.places import home
+from tune_vfl.search.live_page import LivePage
 from tune_vfl.search.planning import changed, planned_again, planned_campaign
 from tune_vfl.search.runner import Work, run_campaign
 
@@ -113,7 +115,7 @@ def _run(
     listeners: Sequence[Listener] | None,
     **how: Any,
 ) -> Study | Campaign:
-    told = _recorders(campaign) if listeners is None else listeners
+    told = _projections(campaign, storage) if listeners is None else listeners
     ended = run_campaign(campaign, listeners=told, storage=storage, **how)
     if campaign.lone:
         return ended[0]
@@ -123,12 +125,19 @@ def _run(
     return Campaign(held, stopped=any(study.stopped for study in ended))
 
 
-def _recorders(campaign: PlannedCampaign) -> list[Listener]:
-    """Return the MLflow recorder; a search goes on without it when it cannot be had."""
+def _projections(campaign: PlannedCampaign, storage: str | None) -> list[Listener]:
+    """Return the page that shows how it goes, and the MLflow recorder; a search goes on without what cannot be had."""
+    name, spec = campaign.studies[0].campaign or campaign.name, campaign.studies[0].spec
+    page = LivePage(lambda: _whole(name, storage or spec.storage), home() / "reports" / name)
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        return [Recorder(campaign.studies[0].campaign or campaign.name, campaign.studies[0].spec.tracking)]
+        return [page, Recorder(name, spec.tracking)]
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
-        return []
+        return [page]
+
+
+def _whole(name: str, storage: str | None) -> CampaignRecord:
+    found = named(name, storage).record()
+    return found if isinstance(found, CampaignRecord) else CampaignRecord.of(found)

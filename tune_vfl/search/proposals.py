@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tune_vfl.ledger.trials import params_of
+from tune_vfl.ledger.trials import params_of, to_record
 from tune_vfl.samplers.base import SAMPLERS, listed_points, sampler_seed
+from tune_vfl.search.violations import violations
 from tune_vfl.spaces.space import point_key
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
     from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.ledger.records import TrialRecord
+    from tune_vfl.outcome import Outcome
 
+# Under this name Optuna's samplers keep a trial's constraints.
+_CONSTRAINTS_KEY = "constraints"
 # After so many repeated proposals in a row the sampler has nothing new to say about a finite space.
 _PATIENCE = 20
 
@@ -61,9 +65,12 @@ class Proposals:
         self._ledger = ledger
         self._listed = listed_points(chosen.name, ledger.space, spec.budget.trials)
         self._distributions = ledger.space.distributions()
+        self._constraints = spec.constraints
+        self._violated: dict[int, list[float]] = {}
+        steered = {"constraints": lambda trial: self._violated[trial.number]} if spec.constraints else {}
         self._mirror = optuna.create_study(
             directions=["maximize", "minimize"],
-            sampler=chosen.build(start, budget=spec.budget.trials),
+            sampler=chosen.build(start, budget=spec.budget.trials, **steered),
         )
         self._random = random.Random(start)  # noqa: S311 - an order, no secret
         self._mirrored: dict[int, int] = {}
@@ -117,6 +124,7 @@ class Proposals:
         if record.outcome.outcome == "ok":
             self._objectives[record.number] = record.outcome.objectives
         if position is not None and record.outcome.outcome == "ok":
+            self._violated[position] = self._violations(record.outcome)
             self._mirror.tell(position, record.outcome.objectives)
         elif position is not None:
             self._mirror.tell(position, state=optuna.trial.TrialState.FAIL)
@@ -144,17 +152,23 @@ class Proposals:
         if not trial.state.is_finished() or not self._ledger.space.holds(params):
             return
         complete = trial.state == TrialState.COMPLETE
+        attrs = dict(trial.system_attrs)
         if complete:
             self._objectives[trial.number] = trial.values
+        if complete and self._constraints:
+            attrs[_CONSTRAINTS_KEY] = self._violations(to_record(trial, {}).outcome)
         self._mirror.add_trial(
             create_trial(
                 state=trial.state if complete else TrialState.FAIL,
                 values=trial.values if complete else None,
                 params=params,
                 distributions=self._distributions,
-                system_attrs=dict(trial.system_attrs),
+                system_attrs=attrs,
             )
         )
+
+    def _violations(self, outcome: Outcome) -> list[float]:
+        return violations(outcome, self._ledger.baseline, self._constraints)
 
     def _plan(self) -> Iterator[dict[str, Any]]:
         """Yield the points that come before, or instead of, the sampler's: published ones, then a list's, shuffled."""

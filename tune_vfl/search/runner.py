@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import shutil
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
@@ -23,10 +21,11 @@ from tune_vfl.search.packs import pack_size
 from tune_vfl.search.part import Part
 from tune_vfl.search.progress import ProgressReport
 from tune_vfl.search.room import room_of
+from tune_vfl.search.tuning import tuned
 from tune_vfl.search.undefended import shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trainables.base import PackTrainable
     from tune_vfl.ledger.lease import Lease
@@ -158,8 +157,13 @@ class _Run:
         return sum(ledger.record().waiting for ledger in self._ledgers)
 
     def _tell_all(self, dispatcher: Dispatcher) -> None:
-        for ledger in self._ledgers:
-            dispatcher.on_study(ledger.record())
+        """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
+        run = {ledger.study.name: ledger for ledger in self._ledgers}
+        first = self._ledgers[0]
+        campaign = open_campaign(first.study.campaign, first.place.url) if first.study.campaign else None
+        held = {part.study.name: part for part in campaign.parts()} if campaign else {}
+        for name in {**held, **run}:
+            dispatcher.on_study((run.get(name) or held[name]).record())
 
     def _search(self, models: Sequence[Undefended], dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
@@ -192,9 +196,7 @@ class _Run:
         for ledger in self._ledgers:
             waiting = max(1, owed[ledger.study.name])
             own = max(1, math.ceil(workers * waiting / max(1, everything)))
-            parts.append(
-                Part(ledger, self._pack(ledger, waiting, own if len(self._ledgers) > 1 else workers), watchers)
-            )
+            parts.append(Part(ledger, self._pack(ledger, waiting, own), watchers))
         deadline = begun + self._minutes * 60 if self._minutes else None
         return LedgerSearcher(parts, models, RunSettings(workers, room.packs, deadline, self._work.options))
 
@@ -239,7 +241,7 @@ class _Run:
                 report.say(report.progress.stopping())
 
         with answered(lambda: f"{self._name}: left at once; {kept_and_owed(self._name)}", stop=stop):
-            self._tune(searcher, report.say if report else _silent)
+            tuned(searcher, self._work.trainable, self._resources, self._lease, report.say if report else _silent)
         if searcher.hopeless:
             raise TuneVflError(
                 f"{self._name!r}: workers die one after the other before they answer; "
@@ -247,50 +249,6 @@ class _Run:
             )
         return searcher.stopped
 
-    def _tune(self, searcher: LedgerSearcher, say: Callable[[str], None]) -> None:
-        import ray
-        from ray import tune
-
-        from tune_vfl.search.losses import LossReader
-        from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
-
-        folder = tempfile.mkdtemp(prefix="tune-vfl-")
-        try:
-            tuner = tune.Tuner(
-                tune.with_resources(self._work.trainable, {"cpu": self._resources.cpu, "gpu": self._resources.gpu}),
-                tune_config=tune.TuneConfig(
-                    search_alg=searcher,
-                    scheduler=LossReader(searcher.lost_because),
-                    num_samples=-1,
-                    reuse_actors=True,
-                    trial_dirname_creator=_trial_id,
-                    trial_name_creator=_trial_id,
-                ),
-                run_config=tune.RunConfig(
-                    name="search",
-                    storage_path=folder,
-                    verbose=0,
-                    callbacks=[NodeWatch(), LeaseWatch(self._lease), PackWatch(searcher, say)],
-                    failure_config=tune.FailureConfig(max_failures=0),
-                    checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                ),
-            )
-            with cluster.uncounted():
-                tuner.fit()
-        except RayDiedError:
-            ray.shutdown()  # the next study of this process starts a Ray of its own
-            raise
-        except Exception as error:
-            if searcher.failure is None:
-                raise
-            raise searcher.failure from error  # Tune tells what its searcher raised as a text alone
-        finally:
-            shutil.rmtree(Path(folder), ignore_errors=True)
-
 
 def _silent(_text: str) -> None:
     """Say nothing, where no progress is shown."""
-
-
-def _trial_id(trial: Any) -> str:
-    return str(trial.trial_id)

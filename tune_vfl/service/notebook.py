@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from tune_vfl.campaign.campaign import Campaign as HeldCampaign
+from tune_vfl.campaign.decide import Decision
+from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.study import Study as HeldInLedger
@@ -19,10 +21,23 @@ from tune_vfl.spec.constraints import Constraints
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tune_vfl.campaign.decide import Decision
     from tune_vfl.campaign.joint import Joint
     from tune_vfl.confirmation import Confirmed
     from tune_vfl.search.planning import CampaignLike
+
+
+@dataclass(frozen=True)
+class Recommendation(Decision):
+    """A decision that shows itself in sentences."""
+
+    def __str__(self) -> str:
+        """Say what to do, and why, a sentence a line."""
+        return "\n".join(sentences(self))
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook, the answer first."""
+        answer, *told = map(escape, sentences(self))
+        return f"<p><b>{answer}</b></p>\n<p>{' '.join(told)}</p>"
 
 
 class Asked(ABC):
@@ -46,7 +61,11 @@ class Asked(ABC):
         With several data sets each has a front, told apart by ``dataset``. ``*_low`` and ``*_high`` are 90% intervals,
         missing with a single seed; ``chance`` is that of being on the front; ``attack.NAME`` is an attack's success.
         """
-        return _front(self.whole())
+        from tune_vfl.campaign.joint import joint_of
+        from tune_vfl.service.frames import front_frame
+
+        campaign = self.whole()
+        return front_frame([joint_of(campaign, dataset) for dataset in campaign.datasets])
 
     def trials(self) -> pd.DataFrame:
         """Return a row a finished trial, those that failed among them, with a column a parameter and an attack."""
@@ -70,8 +89,8 @@ class Asked(ABC):
         found, decision = _decided(_one_of(self.whole(), dataset))
         return plotly_figure(frontier(found, decision, names_of(found)))
 
-    def recommend(self, dataset: str | None = None, **constraints: float) -> Decision:
-        """Return what to deploy, or why nothing: ``recommend(leakage=0.2, utility_loss=0.01).why``.
+    def recommend(self, dataset: str | None = None, **constraints: float) -> Recommendation:
+        """Return what to deploy, or why nothing: ``recommend(leakage=0.2, utility_loss=0.01)``.
 
         Args:
             dataset: which of several data sets.
@@ -79,7 +98,8 @@ class Asked(ABC):
                 attack's by ``**{"attacks.pmc.advantage": 0.3}``. None: those of the spec.
 
         Returns:
-            ``verdict``, ``why``, ``setting`` with its numbers and intervals, ``runner_up``, ``nearest``; see there.
+            The decision as data, which prints in sentences: ``verdict``, ``setting`` with its numbers and intervals,
+            ``runner_up``, ``nearest``.
 
         Raises:
             SpecError: for a constraint that nobody knows.
@@ -88,7 +108,7 @@ class Asked(ABC):
         campaign = _one_of(self.whole(), dataset)
         if constraints:
             campaign = replace(campaign, constraints=_known(constraints))
-        return _decided(campaign)[1]
+        return Recommendation(**vars(_decided(campaign)[1]))
 
     def confirm(self, seeds: int = 10, adaptive: float = 0.0) -> Confirmed:
         """Measure the front again, with fresh seeds and on rows that no search saw; front and figure then show it.
@@ -111,11 +131,9 @@ class Asked(ABC):
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how far it is, what is recommended, and the front."""
         campaign = self.whole()
-        parts = [f"<p><b>{escape(_told(campaign))}</b></p>"]
-        for dataset in campaign.datasets:
-            decision = _decided(campaign.on(dataset))[1]
-            parts.append(f"<p>{escape(decision.why)}</p>")
-        return "\n".join([*parts, _front(campaign).to_html(index=False, na_rep="", float_format=_short)])
+        answers = [self.recommend(dataset)._repr_html_() for dataset in campaign.datasets]
+        front = self.front().to_html(index=False, na_rep="", float_format=_short)
+        return "\n".join([f"<p><b>{escape(_told(campaign))}</b></p>", *answers, front])
 
 
 class Study(Asked, HeldInLedger):
@@ -193,13 +211,6 @@ def _decided(campaign: CampaignRecord) -> tuple[Joint, Decision]:
 
     found = joint_of(campaign)
     return found, decide(campaign, found)
-
-
-def _front(campaign: CampaignRecord) -> pd.DataFrame:
-    from tune_vfl.campaign.joint import joint_of
-    from tune_vfl.service.frames import front_frame
-
-    return front_frame([joint_of(campaign, dataset) for dataset in campaign.datasets])
 
 
 def _told(campaign: CampaignRecord) -> str:

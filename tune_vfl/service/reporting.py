@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnwritableError
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.service.studies import open_named
+from tune_vfl.service.studies import campaign_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from tune_vfl.ledger.records import StudyRecord
 
 
 def report_studies(names: Sequence[str], out: Path | None = None, storage: str | None = None) -> Path:
@@ -33,15 +30,11 @@ def report_studies(names: Sequence[str], out: Path | None = None, storage: str |
     from reports.page import write_report
     from tune_vfl.machine.places import home
 
-    found = [open_named(name, storage).record() for name in names]
+    found = [campaign_record(name, storage) for name in names]
     folder = out if out is not None else home() / "reports" / "+".join(names)[:150]
     if folder.exists() and not folder.is_dir():
         raise UnwritableError(f"-o {folder}: is a file; give a folder")
     try:
-        return write_report([_campaign(record) for record in found], folder)
+        return write_report(found, folder)
     except OSError as error:
         raise UnwritableError(f"-o {folder}: cannot be written ({error}); choose another place") from error
-
-
-def _campaign(record: StudyRecord | CampaignRecord) -> CampaignRecord:
-    return record if isinstance(record, CampaignRecord) else CampaignRecord.of(record)

@@ -48,6 +48,12 @@ def open_named(name: str, storage: str | None = None) -> Study | Campaign:
     return named(name, storage)
 
 
+def campaign_record(name: str, storage: str | None = None) -> CampaignRecord:
+    """Return a campaign, or a lone study as one; errors are those of :func:`open_study`."""
+    found = open_named(name, storage).record()
+    return found if isinstance(found, CampaignRecord) else CampaignRecord.of(found)
+
+
 def records_of(name: str, storage: str | None = None) -> tuple[StudyRecord, ...]:
     """Return the studies of a campaign, or the one study of this name; errors are those of :func:`open_study`."""
     found = open_named(name, storage).record()

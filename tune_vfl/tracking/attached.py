@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reports import words
+from tune_vfl.campaign import phrases
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.exporting import exported
 from tune_vfl.tracking import payload
@@ -58,7 +58,7 @@ def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
             yield (study.name, "trial", trial.number), json.dumps(plain, indent=2) + "\n"
         if refused:
             _log.warning(
-                "%s of %s cannot be exported: %s", words.count(len(refused), "setting"), study.name, refused[0]
+                "%s of %s cannot be exported: %s", phrases.count(len(refused), "setting"), study.name, refused[0]
             )
 
 
@@ -74,7 +74,7 @@ def attach_summary(runs: Runs, whole: Whole) -> None:
         runs.log_texts({SUMMARY_KEY: spec_text(study)}, name)
     runs.log_texts({SUMMARY_KEY: json.dumps(filters(whole), indent=2)}, "filters.json")
     with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
-        page = write_report(whole.studies, Path(folder) / "report")
+        page = write_report(whole.campaign, Path(folder) / "report")
         runs.log_folder(str(page.parent), "report")
     runs.add(SUMMARY_KEY, {payload.DIGEST: digest})
     runs.flush()

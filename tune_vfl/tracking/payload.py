@@ -7,7 +7,7 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports import words
+from tune_vfl.campaign import phrases
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
@@ -99,21 +99,15 @@ def common_params(cell: Cell) -> dict[str, str]:
 
 def run_name(cell: Cell, trial: TrialRecord) -> str:
     """Return what a trial is in a line: ``laplace scale=0.01 · AUC .726 · leak .03``; how it ended where it failed."""
-    setting = f"{cell.defense} {words.setting(trial.params)}" if trial.params else cell.defense
+    setting = f"{cell.defense} {phrases.setting(trial.params)}" if trial.params else cell.defense
     outcome = trial.outcome
     if outcome.outcome != "ok" or outcome.utility is None:
         end = str(outcome.outcome)
     else:
         utility, leakage = outcome.objectives
-        end = f"{words.metric(outcome.utility.metric)} {_short(utility, 3)} · leak {_short(leakage, 2)}"
+        end = f"{phrases.metric(outcome.utility.metric)} {phrases.short(utility)} · leak {phrases.short(leakage, 2)}"
     most = _LONGEST_NAME - len(end) - len(" · ")
     return f"{setting if len(setting) <= most else setting[: most - 1] + '…'} · {end}"
-
-
-def _short(value: float, digits: int) -> str:
-    """Return a share without the 0 before the point: ``.726``."""
-    rounded = f"{value:.{digits}f}"
-    return rounded.replace("0.", ".", 1) if rounded.removeprefix("-").startswith("0.") else rounded
 
 
 def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from reports import words
+from tune_vfl.campaign import phrases
 from tune_vfl.tracking.payload import (
     CAMPAIGN_PARETO,
     CONFIRMED,
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 # With this kind of experiment MLflow's UI opens on its runs, and not on the traces of a language model.
 KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"
+# Release 3.17 goes by what each browser last chose instead, unless the address says it.
+_TRAINING_RUNS = "workflowType=machine_learning"
+# Views that MLflow's own button to share one would store, and the columns that they show.
+_VIEW = "mlflow.sharedViewState."
+_COLUMNS = ["metrics.`utility`", "metrics.`leakage`", "params.`dataset`", "params.`defense`"]
 
 _ALL = {
     "the front": f"tags.`{PARETO}` = 'true'",
@@ -113,7 +119,7 @@ def _table(whole: Whole) -> list[str]:
         for s in whole.studies
     ]
     head = "| study | data set | defense | trials | on its front | on the joint front |"
-    many = f"{words.count(len(whole.studies), 'study', 'studies')}, {words.count(whole.trials, 'trial')}"
+    many = f"{phrases.count(len(whole.studies), 'study', 'studies')}, {phrases.count(whole.trials, 'trial')}"
     return [f"**{whole.name}**: {many}.", "", head, "|---|---|---|---|---|---|", *rows, ""]
 
 
@@ -128,7 +134,7 @@ def _shown(whole: Whole) -> Mapping[str, str]:
 
 
 def description(whole: Whole, experiment_id: str, summary_run: str, tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the experiment's tags that are to be set: its kind, and a description with links.
+    """Return the experiment's tags that are to be set: its kind, its views, and a description with links to them.
 
     What a person chose or wrote in their place stays.
 
@@ -138,10 +144,14 @@ def description(whole: Whole, experiment_id: str, summary_run: str, tags: Mappin
         summary_run: its id, for the first of them.
         tags: those that the experiment has.
     """
-    place, first = f"#/experiments/{experiment_id}/runs", f"**{whole.name}** of tune-vfl"
-    links = [f"- [{what}]({place}?{_query(query)})" for what, query in _shown(whole).items() if SUMMARY not in query]
-    text = "\n".join([f"{first}: [summary, page and tables]({place}/{summary_run})", "", *links])
-    wanted: dict[str, Any] = {}
+    place, first = f"#/experiments/{experiment_id}/runs", f"{'Study' if whole.lone else 'Campaign'} of tune-vfl: "
+    views = {what: query for what, query in _shown(whole).items() if SUMMARY not in query}
+    links = [f"[{what}]({place}?viewStateShareKey={_key(what)}&{_TRAINING_RUNS})" for what in views]
+    page = f"[the page]({place}/{summary_run}/artifacts/report/index.html?{_TRAINING_RUNS})"
+    about = f"[the summary]({place}/{summary_run}?{_TRAINING_RUNS})"
+    # What is folded away shows its first line alone.
+    text = "\n".join([f"{first}{links[0]}, {page}, {about}", "", *(f"- {link}" for link in links)])
+    wanted = {f"{_VIEW}{_key(what)}": _view(query) for what, query in views.items()}
     held = tags.get(KIND, "")
     if not held or held.endswith("_inferred") or held == "no_inferred_type":
         wanted[KIND] = TRAINING
@@ -150,5 +160,12 @@ def description(whole: Whole, experiment_id: str, summary_run: str, tags: Mappin
     return {name: value for name, value in wanted.items() if tags.get(name) != value}
 
 
-def _query(text: str) -> str:
-    return f"searchFilter={quote(text, safe='')}"
+def _key(what: str) -> str:
+    return quote(what.replace(" ", "-"), safe="")
+
+
+def _view(query: str) -> str:
+    """Return the state of MLflow's table of runs that a link opens: what a filter finds, the least leakage first."""
+    return json.dumps(
+        {"searchFilter": query, "orderByKey": _COLUMNS[1], "orderByAsc": True, "selectedColumns": _COLUMNS}
+    )

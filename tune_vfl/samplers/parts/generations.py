@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
+    from tune_vfl.samplers.base import ConstraintsOf
+
 
 class NSGAIISampler(optuna.samplers.NSGAIISampler):
     """Proposes what Optuna's does, for one study in memory, all of whose trials have the same parameters.
@@ -25,8 +27,8 @@ class NSGAIISampler(optuna.samplers.NSGAIISampler):
     Complete trials that the study gets otherwise than by ``tell`` must be there before the first question.
     """
 
-    def __init__(self, *, seed: int, population_size: int) -> None:
-        super().__init__(seed=seed, population_size=population_size)
+    def __init__(self, *, seed: int, population_size: int, constraints_func: ConstraintsOf | None = None) -> None:
+        super().__init__(seed=seed, population_size=population_size, constraints_func=constraints_func)
         self._complete: dict[int, list[int]] | None = None
         self._space: dict[str, BaseDistribution] = {}
 

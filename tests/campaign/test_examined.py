@@ -1,0 +1,56 @@
+"""What a study did not look at."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+from tests.helpers.campaigns import campaign_of, part_of
+from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.campaign.examined import checks_by_study, checks_together, unexamined, untried
+from tune_vfl.campaign.joint import joint_of
+
+POINTS = ((0.9, 0.3), (0.8, 0.2))
+
+
+def test_attacks_of_a_competent_adversary_that_were_not_run() -> None:
+    few = part_of("laplace", POINTS, default=False)
+    missing = untried(few)
+    assert "direction" in missing
+    assert "pmc" not in missing, "it was run"
+    assert all(ATTACKS[name].in_default is not None for name in missing)
+    assert not any(ATTACKS[name].capabilities.acts for name in missing)
+    assert untried(part_of("laplace", POINTS)) == (), "the portfolio holds them all"
+    assert untried(replace(few, measure=1)) == ()
+    assert untried(part_of("laplace", POINTS, default=False, attacks=["somebody_s_own"])) == ()
+    assert untried(part_of("somebody_s_own", POINTS, default=False)) == ()
+
+
+def test_checks_of_all_studies_stand_once() -> None:
+    parts = part_of("laplace", POINTS), part_of("kdk", POINTS), part_of("iso", POINTS, default=False)
+    joint = joint_of(campaign_of(*parts))
+    found = checks_together(checks_by_study(joint))
+    assert len({(c.name, c.says) for c in found}) == len(found)
+    names = [c.name for c in found]
+    assert names.count("seeds") == 1
+    (failing,) = [c for c in found if not c.ok]
+    assert failing.says.endswith("(camp-breast_cancer-iso)")
+
+
+def test_listed_attackers_are_looked_at_and_named_no_more() -> None:
+    acting = next(name for name in ATTACKS if ATTACKS[name].capabilities.acts)
+    plain, more = part_of("laplace", POINTS), part_of("laplace", POINTS, default=False, attacks=[acting, "norm"])
+    said = [" ".join(unexamined(campaign_of(p), joint_of(campaign_of(p)))) for p in (plain, more)]
+    assert ["Attackers who act" in s for s in said] == [True, False]
+
+
+def test_a_decision_needs_no_torch() -> None:
+    code = (
+        "import sys; from tests.helpers.campaigns import campaign_of, part_of; "
+        "from tune_vfl.campaign.summary import summary; "
+        "campaign = campaign_of(part_of('laplace', [(0.9, 0.3), (0.8, 0.2)]), constraints={'leakage': 0.25}); "
+        "found = summary(campaign, {p.name: {} for p in campaign.studies}); "
+        "assert found['decisions']['breast_cancer']['number'] == 1; sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,82 @@
+"""Ray Tune, told to run what a searcher hands out and to leave everything else to the ledger."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.search import ray_session as cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainables.base import PackTrainable
+    from tune_vfl.ledger.lease import Lease
+    from tune_vfl.search.searcher import LedgerSearcher
+    from tune_vfl.spec import Resources
+
+
+def tuned(
+    searcher: LedgerSearcher,
+    trainable: type[PackTrainable],
+    resources: Resources,
+    lease: Lease,
+    say: Callable[[str], None],
+) -> None:
+    """Let Ray Tune run what a searcher hands out, until it has nothing more.
+
+    Args:
+        searcher: hands out packs, and hears what came of them.
+        trainable: runs a pack.
+        resources: of one pack.
+        lease: that of what is searched, looked at from time to time.
+        say: is told what a person should know.
+
+    Raises:
+        RayDiedError: when Ray under this process is gone.
+        Exception: what the searcher met, as it was.
+    """
+    import ray
+    from ray import tune
+
+    from tune_vfl.search.losses import LossReader
+    from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
+
+    folder = tempfile.mkdtemp(prefix="tune-vfl-")
+    try:
+        tuner = tune.Tuner(
+            tune.with_resources(trainable, {"cpu": resources.cpu, "gpu": resources.gpu}),
+            tune_config=tune.TuneConfig(
+                search_alg=searcher,
+                scheduler=LossReader(searcher.lost_because),
+                num_samples=-1,
+                reuse_actors=True,
+                trial_dirname_creator=_trial_id,
+                trial_name_creator=_trial_id,
+            ),
+            run_config=tune.RunConfig(
+                name="search",
+                storage_path=folder,
+                verbose=0,
+                callbacks=[NodeWatch(), LeaseWatch(lease), PackWatch(searcher, say)],
+                failure_config=tune.FailureConfig(max_failures=0),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            ),
+        )
+        with cluster.uncounted():
+            tuner.fit()
+    except RayDiedError:
+        ray.shutdown()  # the next study of this process starts a Ray of its own
+        raise
+    except Exception as error:
+        if searcher.failure is None:
+            raise
+        raise searcher.failure from error  # Tune tells what its searcher raised as a text alone
+    finally:
+        shutil.rmtree(Path(folder), ignore_errors=True)
+
+
+def _trial_id(trial: Any) -> str:
+    return str(trial.trial_id)

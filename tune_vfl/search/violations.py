@@ -1,0 +1,49 @@
+"""How far a trial is from keeping its study's constraints, for samplers that look where they are kept.
+
+What decides the answer are bounds with a confidence (:mod:`tune_vfl.campaign.constraints`); what steers a search are
+the measured numbers themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.spec.constraints import AT_LEAST, OF_ATTACK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.outcome import Outcome
+
+
+def violations(outcome: Outcome, undefended: Outcome | None, constraints: Mapping[str, float]) -> list[float]:
+    """Return a number for each constraint, at most 0 where it is kept.
+
+    A constraint on what was not measured, and on the cost, which no setting changes, counts as kept.
+
+    Args:
+        outcome: of a trial that ended ok.
+        undefended: of the undefended model.
+        constraints: see :data:`tune_vfl.spec.constraints.Constraints`.
+    """
+    found = []
+    for name, bound in constraints.items():
+        value = _value(name, outcome, undefended)
+        found.append(0.0 if value is None else bound - value if name in AT_LEAST else value - bound)
+    return found
+
+
+def _value(name: str, outcome: Outcome, undefended: Outcome | None) -> float | None:
+    utility, leakage = outcome.objectives
+    if name == "utility":
+        return utility
+    if name == "leakage":
+        return leakage
+    if name == "utility_loss":
+        known = undefended is not None and undefended.outcome == "ok"
+        return undefended.objectives[0] - utility if known and undefended is not None else None
+    of_attack = OF_ATTACK.fullmatch(name)
+    score = outcome.attacks.get(of_attack["attack"]) if of_attack else None
+    if score is None or of_attack is None:
+        return None
+    return score.advantage if of_attack["what"] == "advantage" else score.mean

@@ -1,0 +1,72 @@
+"""What a plan still needs of trials and time, before it is run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import StudyError
+from tune_vfl.evaluation.pace import seconds_per_epoch
+from tune_vfl.machine.runtime import prepare_process, usable_cpus
+from tune_vfl.search.packs import LANES
+from tune_vfl.service.studies import ledger_exists, open_study
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.ledger.campaigns import PlannedCampaign
+    from tune_vfl.ledger.planned import PlannedStudy
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a study of a plan is.
+
+    Attributes:
+        trials: finished ones that it is to have.
+        done: that it has already.
+    """
+
+    trials: int
+    done: int
+
+    @property
+    def new(self) -> int:
+        """Trials that are still to be run."""
+        return max(0, self.trials - self.done)
+
+
+def progress_of(plan: PlannedCampaign, storage: str | None = None) -> dict[str, Progress]:
+    """Return how far each study of a plan is, by name."""
+    storage = storage or plan.studies[0].spec.storage
+    known = ledger_exists(storage)
+    return {study.name: _progress(study, storage if known else None, known=known) for study in plan.studies}
+
+
+def _progress(study: PlannedStudy, storage: str | None, *, known: bool) -> Progress:
+    trials = int(min(study.spec.budget.trials, study.space.size))
+    try:
+        done = len(open_study(study.name, storage).record().counted) if known else 0
+    except StudyError:  # it is not there yet
+        done = 0
+    return Progress(max(trials, done), done)
+
+
+def training_minutes(plan: PlannedCampaign, progress: Mapping[str, Progress]) -> float:
+    """Estimate how long the trainings take that are still to be run, on this machine, from an epoch that is timed here.
+
+    Attacks, floors, and what a defense costs beyond none come on top: for tables about as much again.
+    """
+    prepare_process()
+    pace: dict[str, float] = {}
+    seconds = 0.0
+    for study in plan.studies:
+        cell = study.cell
+        key = cell.model_copy(update={"defense": "none", "fixed": {}, "attacks": ()}).model_dump_json()
+        if progress[study.name].new and key not in pace:
+            pace[key] = seconds_per_epoch(cell, max(1, math.ceil(LANES / len(cell.seeds))))
+        searched = study.space.params.get("training.epochs")
+        epochs = cell.training.epochs if searched is None else int(searched.largest)
+        seconds += pace.get(key, 0.0) * epochs * progress[study.name].new
+    return seconds / usable_cpus() / 60
