@@ -9,9 +9,9 @@ import pytest
 import typer
 import yaml
 
+from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as run_trials
-from tests.helpers.ledgers import open_ledger
 from tune_vfl.cli.jobs import _show_end, _usable
 from tune_vfl.cluster import studies
 from tune_vfl.cluster.jobs import SCHEMAS, Job, Where, answers_in, is_answer

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import sqlalchemy
 
-from tests.helpers.packing import joint, keep, planned, run
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.packing import joint, keep, planned, run
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger, study_names
 from tune_vfl.ledger.reading import open_campaign
