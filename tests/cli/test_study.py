@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.helpers.ledgers import open_ledger
-from tests.helpers.simulated_campaigns import planned
-from tests.helpers.simulated_campaigns import run as run_trials
+from tests.helpers.packing import planned
+from tests.helpers.packing import run as run_trials
 from trainables.simulated import Simulation, simulate
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
@@ -116,7 +116,7 @@ def test_rm_asks_and_removes_what_shows_it_too(campaign, run, home, monkeypatch)
     assert (run("status", "c")[0], runs_of("c")) == (0, 5)
     code, out, err = run("study", "rm", "c", "--yes")
     assert code == 0
-    assert "removed c: a campaign of 2 studies, 4 trials; 5 runs in MLflow; report" in out
+    assert "removed c: a campaign of 2 studies, 4 trials; 5 runs in MLflow, report" in out
     assert f"not removed: report {home / 'reports' / 'c+other'}: shows other studies too" in err
     assert sorted(p.name for p in (home / "reports").iterdir()) == ["c+other", "other"]
     assert (run("status", "c")[0], runs_of("c")) == (2, 0)
@@ -151,7 +151,7 @@ def test_a_wrong_home_says_which(run, campaign, tmp_path, monkeypatch):
     code, _, err = run("status", "kdk-bank")
     assert (code, f"in the ledger {campaign.shown}, which holds 2 studies" in err) == (2, True)
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path / "nowhere"))
-    for verb in (["status"], ["study", "rm"], ["study", "pack"], ["frontier"], ["export"], ["resume"]):
+    for verb in (["status"], ["study", "rm"], ["study", "pack"], ["frontier"], ["report"], ["resume"]):
         code, _, err = run(*verb, "c")
         assert (code, f"{tmp_path / 'nowhere'}/ledger.db" in err) == (2, True), verb
     assert not (tmp_path / "nowhere").exists()

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
+import typer
 import yaml
 
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.packing import planned
+from tests.helpers.packing import run as run_trials
+from tune_vfl.cli.jobs import _show_end, _usable
 from tune_vfl.cluster import studies
-from tune_vfl.cluster.jobs import Job, Where
+from tune_vfl.cluster.jobs import SCHEMAS, Job, Where, answers_in, is_answer
 from tune_vfl.cluster.profiles import find_profile, profiles_file
 from tune_vfl.errors import ParcelError, SpecError, StudyError, UnknownNameError, UsageError
 from tune_vfl.ledger.parcel import Parcel
 from tune_vfl.ledger.parcel_file import to_bytes, to_text
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.search import load_study
+from tune_vfl.service import parcels
 
 RAW = {"study": "s", "dataset": "wine", "defense": "laplace", "budget": {"trials": 4}}
 
@@ -153,3 +163,52 @@ def test_a_description_that_is_wrong_says_so(described, text, words):
     described(text)
     with pytest.raises(UsageError, match=words):
         find_profile("lab")
+
+
+CAMPAIGN = {"study": "c", "dataset": "wine", "defense": ["laplace", "iso"], "budget": {"trials": 8}}
+
+
+def test_a_campaign_is_one_job_under_its_name():
+    there = Cluster()
+    assert studies.submit(there, CAMPAIGN, Where()) == ("job0", False)
+    assert studies.submit(there, CAMPAIGN, Where()) == ("job0", True)
+    with pytest.raises(StudyError, match="'c' is being run by job job0 with another spec"):
+        studies.submit(there, {**CAMPAIGN, "defense": ["laplace", "iso", "gaussian"]}, Where())
+    assert there.jobs[0].study == "c"
+    there.jobs[0] = replace(there.jobs[0], status="STOPPED")
+    assert not studies.submit(there, {**CAMPAIGN, "defense": ["laplace", "iso", "gaussian"]}, Where()).joined
+    assert yaml.safe_load(there.asked[-1][2]["spec.yaml"])["defense"] == ["laplace", "iso", "gaussian"]
+    assert studies.resume(there, "c", Where()) == ("job1", True)
+
+
+def test_a_campaign_is_pulled_whole(home):
+    place = storage_at()
+    run_trials(planned(), place)
+    packed = parcels.pack("c")
+    there = Cluster(log=f"Running entrypoint ...\n{to_text(to_bytes(packed))}")
+    assert studies.pull(there, "c", Where()) == packed
+    assert parcels.pack("c-laplace") == packed.studies[0]
+
+
+def test_what_a_job_prints_at_its_end_is_found_and_shown(home, capsys):
+    run_trials(planned(), storage_at())
+    summaries = [load_study(name).summary() for name in ("c", "c-laplace")]
+    assert tuple(summary["schema"] for summary in summaries) == (SCHEMAS[1], SCHEMAS[0])
+    lines = [json.dumps(summary) for summary in summaries]
+    log = "\n".join(["campaign c was finished already, nothing was run; --trials N asks for more", *lines])
+    assert answers_in(log) == summaries
+    assert [is_answer(line) for line in log.splitlines()] == [False, True, True]
+    _show_end(Job("j", "SUCCEEDED"), lines[0], json=False)
+    assert "campaign c: 2 studies, 4 ok" in capsys.readouterr().out
+    failed = {**summaries[0], "studies": [{**summaries[1], "trials": {"ok": 1, "error": 1}}]}
+    for log, code in ((lines[0], 1), (json.dumps(failed), 3)):
+        with pytest.raises(typer.Exit) as ended:
+            _show_end(Job("j", "FAILED", message="it said 3"), log, json=True)
+        assert ended.value.exit_code == code
+
+
+def test_submit_takes_all_defenses():
+    raw = {**CAMPAIGN, "defense": "all"}
+    assert _usable(raw) == raw
+    with pytest.raises(SpecError, match="unknown defense 'laplas'"):
+        _usable({**CAMPAIGN, "defense": ["laplas", "iso"]})

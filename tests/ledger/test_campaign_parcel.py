@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
-from tests.helpers.simulated_campaigns import joint, keep, planned, run
+from tests.helpers.packing import joint, keep, planned, run
 from tune_vfl.errors import ParcelError, SpecError, StudyError
 from tune_vfl.ledger import opening, parcel_file, unpacking
 from tune_vfl.ledger.campaign_parcel import CampaignParcel, PackedCampaign

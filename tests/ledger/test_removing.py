@@ -7,7 +7,7 @@ import sqlalchemy
 
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
-from tests.helpers.simulated_campaigns import joint, keep, planned, run
+from tests.helpers.packing import joint, keep, planned, run
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger, study_names
 from tune_vfl.ledger.reading import open_campaign
@@ -21,11 +21,16 @@ pytestmark = pytest.mark.usefixtures("home")
 
 def rows(place):
     """How many rows each table of a ledger has; some tell of no study."""
+    found = sqlalchemy.MetaData()
     with place.engine().connect() as connection:
-        tables = sqlalchemy.inspect(connection).get_table_names()
-        counted = {t: sqlalchemy.select(sqlalchemy.func.count()).select_from(sqlalchemy.table(t)) for t in tables}
-        counts = {t: connection.execute(query).scalar_one() for t, query in counted.items()}
-    return {t: n for t, n in counts.items() if t not in ("alembic_version", "version_info", "tune_vfl_ledger")}
+        found.reflect(connection)
+        tables = [
+            t for t in found.tables.values() if t.name not in ("alembic_version", "version_info", "tune_vfl_ledger")
+        ]
+        return {
+            t.name: connection.execute(sqlalchemy.select(sqlalchemy.func.count()).select_from(t)).scalar_one()
+            for t in tables
+        }
 
 
 def add_lone(name="lone"):

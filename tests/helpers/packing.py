@@ -1,0 +1,95 @@
+"""A campaign of simulated studies in a ledger, without a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tune_vfl.ledger.campaigns import Left, PlannedCampaign
+from tune_vfl.ledger.confirmations import ConfirmedPoint
+from tune_vfl.ledger.joint import JointConfirmation, PointName, keep_joint_answer
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.outcome import Outcome
+from tune_vfl.search.planning import shared_out
+from tune_vfl.spaces.named import space_of
+from tune_vfl.spec.cell import References
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.ledger.database import LedgerStorage
+
+SCALES = {"float": [1e-5, 1e-1], "log": True}
+PARAMS = {"laplace": "scale", "gaussian": "sigma", "iso": "ratio"}
+
+
+def planned(
+    defenses: Sequence[str] = ("laplace", "gaussian"), trials: int = 6, name: str = "c", **fields: Any
+) -> PlannedCampaign:
+    """Plan a campaign of simulated studies."""
+    studies = []
+    for defense in defenses:
+        space = {"name": defense, "space": {PARAMS[defense]: SCALES}}
+        spec = simulated_spec(f"{name}-{defense}", defense=space, sampler="random", **fields)
+        cell = simulated_cell(spec)
+        studies.append(PlannedStudy(spec, cell, space_of(spec, cell)))
+    raw = {"study": name, "defense": list(defenses), "storage": "/some/where", **fields}
+    left = (Left(f"{name}-mid", None, ("needs a bottleneck",)),)
+    return PlannedCampaign(name, raw, shared_out(studies, trials, name), left, trials)
+
+
+def run(plan: PlannedCampaign, place: LedgerStorage, scales: Sequence[float] = (1e-4, 1e-3)) -> None:
+    """Give each study of a campaign that is kept at a place its share of trials, at some scales."""
+    with place.lease(plan.name) as lease:
+        ledgers = Ledger.of_campaign(plan, place, lease)
+        for ledger in ledgers:
+            if ledger.references is None:
+                ledger.set_references_and_reference_point(References(r_lower={"norm": [0.5, 0.6]}), (0.5, 1.0))
+                ledger.set_baseline(answer_of(ledger, 1e-5))
+            param = PARAMS[ledger.cell.defense]
+            for scale in scales[len(ledger.trials()) :]:
+                ledger.tell(ledger.begin({param: scale}, pack="p"), answer_of(ledger, scale))
+            ledger.close()
+
+
+def answer_of(ledger: Ledger, scale: float) -> Outcome:
+    """Return what a simulated trial of a study comes to."""
+    simulated = simulate(Simulation(), ledger.cell, {PARAMS[ledger.cell.defense]: scale})
+    return Outcome.model_validate(simulated.model_dump())
+
+
+def joint() -> JointConfirmation:
+    """Return an answer that tells of one setting."""
+    point: dict[str, Any] = {
+        "defense": "laplace",
+        "params": {"scale": 1e-4},
+        "seeds": 10,
+        "on_front": True,
+        "searched": {},
+    }
+    return JointConfirmation(
+        schema="tune-vfl/confirmation/1",
+        name="c",
+        measure=2,
+        seeds=(1000,),
+        points=(ConfirmedPoint(study="c-laplace", dataset="breast_cancer", number=0, searched={}, **point),),
+        lines=(),
+        checks=(),
+        reserve={"breast_cancer": 0},
+        baseline={},
+        gap={},
+        knee={"breast_cancer": PointName(study="c-laplace", number=0)},
+    )
+
+
+def keep(place: LedgerStorage, **attrs: Any) -> None:
+    """Write what a run of campaign ``c`` would."""
+    with place.lease("c") as lease:
+        opened = place.open(lease)
+        campaign = opened.get_study_id_from_name("c")
+        for key, value in attrs.items():
+            if key == "confirmation":
+                keep_joint_answer(opened, campaign, value)
+            else:
+                opened.set_study_user_attr(campaign, key, value)
