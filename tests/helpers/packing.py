@@ -73,7 +73,7 @@ def joint() -> JointConfirmation:
         name="c",
         measure=2,
         seeds=(1000,),
-        points=(ConfirmedPoint(study="c-laplace", dataset="breast_cancer", number=0, searched={}, **point),),
+        points=(ConfirmedPoint(study="c-laplace", dataset="breast_cancer", number=0, **point),),
         lines=(),
         checks=(),
         reserve={"breast_cancer": 0},
