@@ -99,6 +99,14 @@ class CampaignRecord:
         return len(self.studies) == 1 and self.studies[0].name == self.name
 
     @property
+    def owed(self) -> int:
+        """How many trials run or are still to be run; of a campaign that is raced they belong to no study yet."""
+        known = sum(s.running + s.waiting for s in self.studies)
+        if not self.lone and self.studies[0].spec.allocation == "race":
+            return max(known, self.trials - sum(len(s.counted) for s in self.studies))
+        return known
+
+    @property
     def datasets(self) -> tuple[str, ...]:
         """The names of its data sets, each once, in the order of the spec."""
         return tuple(dict.fromkeys(s.cell.dataset.name for s in self.studies))

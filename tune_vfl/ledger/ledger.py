@@ -139,6 +139,10 @@ class Ledger(HeldStudy):
         """Set the budget of finished trials."""
         self._set("trials", trials)
 
+    def keep_retired(self, campaign: str, retired: Mapping[str, str]) -> None:
+        """Keep why no more trials go to studies of the campaign that this one is a part of, by their names."""
+        self._storage.set_study_user_attr(self._storage.get_study_id_from_name(campaign), "retired", dict(retired))
+
     def set_references_and_reference_point(self, references: References, reference_point: tuple[float, float]) -> None:
         """Keep what is measured once a study: what attacks are compared with, and the point for the hypervolume."""
         self._set("reference_point", list(reference_point))

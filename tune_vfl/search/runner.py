@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.campaign.shares import Demand, even_shares
 from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
@@ -22,6 +24,7 @@ from tune_vfl.search.part import Part
 from tune_vfl.search.progress import ProgressReport
 from tune_vfl.search.room import room_of
 from tune_vfl.search.tuning import tuned
+from tune_vfl.search.turns import Evenly, Racing
 from tune_vfl.search.undefended import shared
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from tune_vfl.search.part import Watcher
     from tune_vfl.search.room import Room
     from tune_vfl.search.searcher import LedgerSearcher
+    from tune_vfl.search.turns import Turns
     from tune_vfl.search.undefended import Undefended
     from tune_vfl.spec import StudySpec
 
@@ -104,7 +108,8 @@ def run_campaign(
             if trials is not None:
                 ledgers[0].extend(trials)
             with answered(lambda: f"{name}: left; {kept_and_owed(name)}"):
-                stopped = _Run(name, ledgers, work or Work.real(), spec, lease).run(listeners, progress=progress)
+                run = _Run(name, ledgers, work or Work.real(), spec, lease, campaign=campaign)
+                stopped = run.run(listeners, progress=progress)
             return [Study.of(ledger, stopped=stopped) for ledger in ledgers]
         finally:
             for ledger in ledgers:
@@ -138,10 +143,21 @@ class _Tee:
 class _Run:
     """One run of a campaign, its lease held."""
 
-    def __init__(self, name: str, ledgers: Sequence[Ledger], work: Work, spec: StudySpec, lease: Lease) -> None:
+    def __init__(
+        self,
+        name: str,
+        ledgers: Sequence[Ledger],
+        work: Work,
+        spec: StudySpec,
+        lease: Lease,
+        *,
+        campaign: PlannedCampaign | None = None,
+    ) -> None:
         self._name, self._ledgers, self._work, self._lease = name, ledgers, work, lease
         # What only says how to run comes from the spec of this run, not from the one the study began with.
         self._resources, self._minutes = spec.resources, spec.budget.minutes
+        races = campaign is not None and not campaign.lone and spec.allocation == "race"
+        self._total = campaign.trials if campaign is not None and races else None
 
     def run(self, listeners: Sequence[Listener], *, progress: bool) -> bool:
         """Run it and say whether it was stopped."""
@@ -154,7 +170,21 @@ class _Run:
             return self._search(models, dispatcher, lost, progress=progress)
 
     def _waiting(self) -> int:
-        return sum(ledger.record().waiting for ledger in self._ledgers)
+        records = [ledger.record() for ledger in self._ledgers]
+        owed = sum(record.waiting for record in records)
+        if self._total is None:
+            return owed
+        room = sum(min(ledger.most(), self._total) for ledger in self._ledgers)
+        return max(owed, int(min(self._total, room)) - sum(len(record.counted) for record in records))
+
+    def _turns(self, parts: Sequence[Part]) -> Turns:
+        if self._total is None:
+            return Evenly(parts)
+        shares = even_shares([Demand(len(one.space.published), one.most()) for one in self._ledgers], self._total)
+        totals: Counter[str] = Counter()
+        for ledger, share in zip(self._ledgers, shares, strict=True):
+            totals[ledger.cell.dataset.name] += share
+        return Racing(parts, totals, lambda retired: self._ledgers[0].keep_retired(self._name, retired))
 
     def _tell_all(self, dispatcher: Dispatcher) -> None:
         """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
@@ -190,7 +220,7 @@ class _Run:
 
         models = shared(self._ledgers, watchers)
         owed = {ledger.study.name: ledger.record().waiting for ledger in self._ledgers}
-        everything = sum(owed.values()) + sum(model.owed for model in models)
+        everything = self._waiting() + sum(model.owed for model in models)
         workers = min(room.packs(), everything)
         parts = []
         for ledger in self._ledgers:
@@ -198,7 +228,8 @@ class _Run:
             own = max(1, math.ceil(workers * waiting / max(1, everything)))
             parts.append(Part(ledger, self._pack(ledger, waiting, own), watchers))
         deadline = begun + self._minutes * 60 if self._minutes else None
-        return LedgerSearcher(parts, models, RunSettings(workers, room.packs, deadline, self._work.options))
+        settings = RunSettings(workers, room.packs, deadline, self._work.options)
+        return LedgerSearcher(self._turns(parts), models, settings)
 
     def _pack(self, ledger: Ledger, trials: int, workers: int) -> int:
         """Return how many trials a pack of a study holds, whose packs have so many workers."""

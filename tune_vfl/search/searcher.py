@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tune_vfl.search.losses import Cause
-    from tune_vfl.search.part import Part
+    from tune_vfl.search.turns import Turns
     from tune_vfl.search.undefended import Undefended
 
 # After so many lost packs in a row, without one that answered, the search gives up: workers cannot run here.
@@ -73,19 +73,19 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     """Suggests packs until the budget of trials of every study is used up.
 
     Args:
-        parts: the studies.
+        turns: says which study asks next.
         undefended: the models that they are compared with.
         settings: how the run is carried out.
     """
 
-    def __init__(self, parts: Sequence[Part], undefended: Sequence[Undefended], settings: RunSettings) -> None:
+    def __init__(self, turns: Turns, undefended: Sequence[Undefended], settings: RunSettings) -> None:
         super().__init__(metric=None, mode=None)
-        self._parts, self._undefended, self._settings = parts, undefended, settings
+        self._turns, self._undefended, self._settings = turns, undefended, settings
         self._flying: dict[str, _Flight] = {}
         self._losses_in_a_row = 0
         self._causes: dict[str, Cause] = {}
         self._session = uuid4().hex
-        packs = sum(p.packs for p in parts) + sum(u.owed for u in undefended)
+        packs = turns.packs + sum(u.owed for u in undefended)
         self._together = min(settings.workers, packs)
         self.stopped = False
         self.failure: Exception | None = None
@@ -137,9 +137,9 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         return self._config([{}], model.cell.model_dump_json(), model.references)
 
     def _suggest_trials(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Take the study that has had the fewest trials, so that all of them get on alike."""
-        while part := min((p for p in self._parts if p.owes), key=lambda p: p.taken, default=None):
-            numbers, params = part.ask(trial_id)
+        while turn := self._turns.next():
+            part = turn.part
+            numbers, params = part.ask(trial_id, turn.trials)
             if numbers:
                 self._flying[trial_id] = _Flight(part, numbers)
                 return self._config(params, part.cell, part.references)

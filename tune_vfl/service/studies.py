@@ -109,7 +109,7 @@ def status_of(found: Study | Campaign) -> tuple[dict[str, Any], int]:
         summary["eta_seconds"] = eta
     if late:
         summary["overdue"] = late
-    return summary, sum(r.running + r.waiting for r in records)
+    return summary, record.owed if isinstance(record, CampaignRecord) else record.running + record.waiting
 
 
 def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
@@ -118,7 +118,10 @@ def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
 
     if not ledger_exists(storage) or not {s.name for s in plan.studies} <= set(study_names(storage)):
         return False
-    return all(_owes_nothing(open_study(s.name, storage).record(), s.spec.budget.trials) for s in plan.studies)
+    records = [open_study(s.name, storage).record() for s in plan.studies]
+    if plan.studies[0].spec.allocation == "race" and sum(len(r.counted) for r in records) < plan.trials:
+        return False
+    return all(_owes_nothing(r, s.spec.budget.trials) for r, s in zip(records, plan.studies, strict=True))
 
 
 def _owes_nothing(record: StudyRecord, trials: int) -> bool:
