@@ -240,7 +240,7 @@ MATRIX = {"dataset": ["breast_cancer", "digits"], "defense": ["laplace", "marvel
 
 
 def test_a_matrix_sets_impossible_pairs_aside(run, spec):
-    code, out, _ = run("validate", spec(matrix=MATRIX, attacks=["pmc"]), "--json")
+    code, out, _ = run("validate", spec(matrix=MATRIX, attacks=["pmc"]), "--set", "budget.trials=12", "--json")
     assert code == 0
     answer = json.loads(out)
     assert [s["study"] for s in answer["studies"]] == [
@@ -252,7 +252,8 @@ def test_a_matrix_sets_impossible_pairs_aside(run, spec):
 
 
 def test_a_matrix_runs_a_pair_without_the_attack_that_does_not_fit_it(run, spec):
-    code, out, _ = run("validate", spec(matrix=MATRIX, attacks=["pmc", "norm", "direct"]), "--json")
+    several = spec(matrix=MATRIX, attacks=["pmc", "norm", "direct"])
+    code, out, _ = run("validate", several, "--set", "budget.trials=12", "--json")
     assert code == 0
     answer = json.loads(out)
     attacks = {s["study"]: [a["name"] for a in s["resolved"]["attacks"]] for s in answer["studies"]}
@@ -266,6 +267,21 @@ def test_a_matrix_runs_a_pair_without_the_attack_that_does_not_fit_it(run, spec)
     assert "nosplit" in reasons["tiny-digits-laplace", "direct"]
     assert "two classes" in reasons["tiny-digits-marvell", None]
     assert "norm" not in reasons["tiny-digits-marvell", None]  # the pair is impossible whatever the attack
+
+
+def test_a_campaign_on_one_screen(run, spec):
+    code, out, _ = run("validate", spec(matrix=MATRIX, attacks=["pmc", "norm"]), "--set", "budget.trials=12")
+    assert code == 0
+    assert "campaign tiny: 3 studies, 12 trials, 0 of them done" in out
+    assert "trainings: about" in out
+    assert "two classes" in out.partition("left out:")[2]
+    assert len(out.splitlines()) < 24
+
+
+def test_fewer_trials_than_published_settings_are_refused(run, spec):
+    code, _, err = run("validate", spec(matrix=MATRIX, attacks=["pmc"]), "--set", "budget.trials=10")
+    assert code == 2
+    assert "give at least 11" in err
 
 
 def test_a_single_study_with_an_attack_that_does_not_fit_is_refused(run, spec):

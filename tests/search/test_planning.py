@@ -127,7 +127,7 @@ def test_unknown_names_are_told_together_with_wrong_fields():
 
 
 def test_several_studies_are_planned_but_not_searched_as_one():
-    matrix = {**RAW, "defense": ["none", "laplace"]}
+    matrix = {**RAW, "defense": ["none", "laplace"], "budget": {"trials": 5}}
     assert [s.name for s in plan(matrix).studies] == ["s-breast_cancer-none", "s-breast_cancer-laplace"]
     with pytest.raises(SpecError, match="campaign of 2"):
         planned(matrix)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -203,8 +202,8 @@ def pack_of(monkeypatch, home, **fields):
     monkeypatch.setenv("TUNE_VFL_HOME", str(home))
     ledger = open_ledger(budget={"trials": 12, "seeds": 1}, **fields)
     with storage_at(None).lease("study") as lease:
-        run = _Run(ledger, Work(SimulatedTrainable, {}), ledger.spec, lease)
-    return run._settings(ledger.record(), SimpleNamespace(packs=lambda: 2), 0.0).pack
+        run = _Run("study", [ledger], Work(SimulatedTrainable, {}), ledger.spec, lease)
+    return run._pack(ledger, trials=12, workers=2)
 
 
 def test_a_pack_holds_one_trial_where_training_is_searched_unless_asked_otherwise(tmp_path, monkeypatch):

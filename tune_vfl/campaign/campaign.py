@@ -65,14 +65,14 @@ class Campaign:
         Returns:
             The configuration, as :func:`tune_vfl.load_config` gives it back.
         """
-        return export_chosen(self.record(), select, path, dataset)
+        return export(self.record(), select, path, dataset)
 
     def overdue(self) -> dict[str, list[int]]:
         """Return the running trials that take longer than they are allowed, by study."""
         return {study.name: late for study in self.studies() if (late := study.overdue())}
 
 
-def export_chosen(
+def export(
     campaign: CampaignRecord, select: str | None = None, path: str | Path | None = None, dataset: str | None = None
 ) -> Any:
     """Choose a setting of a campaign, or of a lone study as one, and write it; see :meth:`Campaign.export`."""

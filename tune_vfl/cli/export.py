@@ -42,10 +42,10 @@ def export(
     """
     import json as reader
 
-    from tune_vfl.campaign.campaign import export_chosen
+    from tune_vfl.campaign.campaign import export as write
     from tune_vfl.service.studies import campaign_record
 
-    export_chosen(campaign_record(name, storage), select, out, dataset)
+    write(campaign_record(name, storage), select, out, dataset)
     written = reader.loads(out.read_text(encoding="utf-8"))
     if json:
         emit_json(written)
