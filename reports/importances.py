@@ -56,7 +56,10 @@ def importances(record: StudyRecord) -> list[Importance]:
     study, shares = _study(record), []
     for objective in (0, 1):
         weigh = FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
-        shares.append(get_param_importances(study, evaluator=weigh, target=partial(_value, objective)))
+        try:
+            shares.append(get_param_importances(study, evaluator=weigh, target=partial(_value, objective)))
+        except RuntimeError:  # no tree finds a difference: nothing that was varied matters to it
+            shares.append(dict.fromkeys(study.best_trials[0].params, 0.0))
     names = sorted(shares[1], key=lambda name: (-shares[1][name], name))
     return [Importance(record.name, n, float(shares[0][n]), float(shares[1][n])) for n in names]
 

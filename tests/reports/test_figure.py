@@ -286,6 +286,8 @@ def test_the_parameter_that_decides_matters_most_and_few_settings_say_nothing():
     assert importances(record) == found
     lines = [t for t in parallel(record)["data"] if t["mode"] == "lines"]
     assert len(lines) == 30
+    same = study_of(*[(utility, 1.0) for utility, _ in points], params=params)
+    assert {i.leakage for i in importances(same)} == {0.0}, "nothing matters to what never changes"
     few = replace(record, trials=record.trials[: FEWEST - 1])
     assert importances(few) == []
     assert parallel(few) is None
