@@ -56,10 +56,14 @@ def importances(record: StudyRecord) -> list[Importance]:
     study, shares = _study(record), []
     for objective in (0, 1):
         weigh = FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
+        none = dict.fromkeys(study.trials[0].params, 0.0)
+        if len({_value(objective, trial) for trial in study.trials}) == 1:
+            shares.append(none)
+            continue
         try:
             shares.append(get_param_importances(study, evaluator=weigh, target=partial(_value, objective)))
         except RuntimeError:  # no tree finds a difference: nothing that was varied matters to it
-            shares.append(dict.fromkeys(study.best_trials[0].params, 0.0))
+            shares.append(none)
     names = sorted(shares[1], key=lambda name: (-shares[1][name], name))
     return [Importance(record.name, n, float(shares[0][n]), float(shares[1][n])) for n in names]
 
