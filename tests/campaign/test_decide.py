@@ -144,6 +144,18 @@ def test_confirmed_settings_go_first_by_what_fresh_seeds_say() -> None:
     assert not any("fresh seeds" in says for says in found.changes)
 
 
+def test_after_a_confirmation_the_searchs_own_numbers_recommend_nothing() -> None:
+    """What nobody measured on fresh seeds looks better than it is: it is named, and not recommended."""
+    laplace, marvell, kdk = three().studies
+    assert decided(campaign_of(laplace, marvell, kdk, constraints=LOW)).setting is not None
+    again = confirmed(marvell, {0: (0.90, 0.45, True)}), confirmed(kdk, {0: (0.905, 0.5, True)})
+    found = decided(campaign_of(laplace, *again, constraints=LOW))
+    assert found.verdict == "none_qualifies"
+    assert found.nearest is not None
+    assert found.nearest.confirmed
+    assert "were not measured on fresh seeds" in found.changes[0]
+
+
 def test_what_would_change_it() -> None:
     behind = (0.6, 0.05, 0.01), (0.7, 0.07, 0.009)
     noisy = [

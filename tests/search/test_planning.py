@@ -131,3 +131,6 @@ def test_several_studies_are_planned_but_not_searched_as_one():
     assert [s.name for s in plan(matrix).studies] == ["s-breast_cancer-none", "s-breast_cancer-laplace"]
     with pytest.raises(SpecError, match="campaign of 2"):
         planned(matrix)
+    nameless = {key: value for key, value in matrix.items() if key != "study"}
+    with pytest.raises(SpecError, match="study: is required"):
+        plan(nameless)

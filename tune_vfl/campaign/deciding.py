@@ -15,6 +15,8 @@ from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.phrases import count, listed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tune_vfl.campaign.joint import Joint
     from tune_vfl.evaluation.checks import Check
     from tune_vfl.ledger.campaigns import CampaignRecord
@@ -25,9 +27,9 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
     """Decide on one data set.
 
     With constraints it is the most useful setting that surely keeps all of them and is more useful than what needs no
-    federation; without, the best compromise of the joint front. Where a confirmation left such settings on the front,
-    it is one of these. Settings of a study of which a check fails are not recommended, nor those whose leakage is
-    undecided.
+    federation; without, the best compromise of the joint front. Where there was a confirmation it is one of the
+    settings that were measured on fresh seeds, those that stayed first: the search's own numbers of the others flatter.
+    Settings of a study of which a check fails are not recommended, nor those whose leakage is undecided.
 
     Args:
         campaign: all of it.
@@ -55,16 +57,35 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
     if not trusted.any():
         return Decision(**about, **_not_trusted(campaign, describer, checks))
     sound = trusted & ~np.asarray([p.undecided for p in joint.points])
+    fresh = np.asarray([row.again is not None for row in describer.settings.rows])
+    if fresh.any():
+        about["changes"] = tuple(_unmeasured(describer, sound & (describer.useful() > 0) & keeping & ~fresh))
+        sound, trusted = sound & fresh, trusted & fresh
     worth = sound & (describer.useful() > 0)
     chosen = _chosen(campaign, describer, worth & keeping)
     if chosen is None:
-        return Decision(**about, **_none(campaign, describer, sound, keeping))
-    return Decision(**about, **_deploy(campaign, describer, chosen, worth & keeping, trusted))
+        answer = _none(campaign, describer, sound, keeping)
+        answer["changes"] = (*about.pop("changes", ()), *answer["changes"])
+    else:
+        about.pop("changes", None)
+        answer = _deploy(campaign, describer, chosen, worth & keeping, trusted)
+    return Decision(**about, **answer)
 
 
 def decisions(campaign: CampaignRecord) -> dict[str, Decision]:
     """Decide on every data set of a campaign, by its name."""
     return {dataset: decide(campaign, joint_of(campaign, dataset)) for dataset in campaign.datasets}
+
+
+def _unmeasured(describer: Describer, among: Bools) -> Iterator[str]:
+    """Name the best of what would do by the search's numbers, where nothing that was measured on fresh seeds does."""
+    ranked = rivals(describer, among, by_utility=True)
+    if ranked:
+        point = describer.joint.points[ranked[0]]
+        yield (
+            f"{count(len(ranked), 'setting')} would do by the search's numbers, such as {point.defense} "
+            f"({point.name}), and were not measured on fresh seeds, on which such numbers shrink."
+        )
 
 
 def _trusted(joint: Joint, checks: dict[str, tuple[Check, ...]]) -> Bools:

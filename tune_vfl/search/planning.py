@@ -39,6 +39,8 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
     expanded = expand(spec)
     if len(expanded) == 1 and not is_campaign(spec):
         return PlannedCampaign.of(plan_study(read_study(expanded[0])))
+    if not raw.get("study"):
+        raise SpecError(["study: is required and missing: it is the campaign's name"])
     studies: list[PlannedStudy] = []
     skipped: list[Left] = []
     for one in refuse_mistakes(expanded):
@@ -50,8 +52,8 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
         raise SpecError([str(entry) for entry in skipped])
     asked = (raw.get("budget") or {}).get("trials")
     trials = TRIALS_A_STUDY * len(studies) if asked is None else studies[0].spec.budget.trials
-    parts = shared_out(studies, trials, str(raw.get("study", "")))
-    return PlannedCampaign(parts[0].campaign, dict(raw), parts, tuple(skipped), trials)
+    name = str(raw["study"])
+    return PlannedCampaign(name, dict(raw), shared_out(studies, trials, name), tuple(skipped), trials)
 
 
 def shared_out(studies: Sequence[PlannedStudy], trials: int, campaign: str) -> tuple[PlannedStudy, ...]:
