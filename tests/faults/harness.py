@@ -82,6 +82,12 @@ class Driver:
             time.sleep(0.2)
         pytest.fail("the driver did not get going")
 
+    def wait_for_flight(self) -> None:
+        """Wait until a pack runs that was just asked."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and not finished(running=True):
+            time.sleep(0.05)
+
     def trained(self) -> int:
         """How many trainings have begun, with those of earlier drivers."""
         return len(self.journal.read_text().splitlines()) if self.journal.exists() else 0

@@ -37,6 +37,7 @@ def test_kill_9_of_the_driver_loses_its_flight_alone(fault: dict[str, Any], most
 def test_kill_9_in_flight(tmp_path: Path) -> None:
     with Driver(tmp_path, shared_ray(), options={"sleep": 0.5}) as driver:
         driver.wait_for(2)
+        driver.wait_for_flight()
         driver.send(signal.SIGKILL)
         driver.ends()
         assert 0 < lost(driver.go_on()) <= 2
