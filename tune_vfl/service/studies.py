@@ -102,14 +102,18 @@ def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
 
 def status_of(found: Study | Campaign) -> tuple[dict[str, Any], int]:
     """Return the summary of a study or a campaign with the time that is left, and how many trials are still owed."""
-    record = found.record()
-    records = record.studies if isinstance(record, CampaignRecord) else (record,)
-    summary, eta, late = found.summary(), eta_seconds(records), found.overdue()
+    if isinstance(found, Campaign):
+        whole = found.record()
+        summary, records, owed = found.summary(whole), whole.studies, whole.owed
+    else:
+        record = found.record()
+        summary, records, owed = found.summary(record), (record,), record.running + record.waiting
+    eta, late = eta_seconds(records), found.overdue()
     if eta is not None:
         summary["eta_seconds"] = eta
     if late:
         summary["overdue"] = late
-    return summary, record.owed if isinstance(record, CampaignRecord) else record.running + record.waiting
+    return summary, owed
 
 
 def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
