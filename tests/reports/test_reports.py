@@ -184,6 +184,8 @@ def test_the_label_party_alone_is_a_line_and_what_settings_keep_of_the_gain_a_co
     nothing = replace(record, alone=tuple(record.baseline.utility.values))
     assert any("nothing to protect it for" in said for said in story(nothing).failing)
     assert frontier_info(nothing).trust.alone.kept(0.9) is None
+    worse = replace(record, alone=tuple(v + 0.02 for v in record.baseline.utility.values))
+    assert any("can be worse than none; try fewer epochs" in said for said in story(worse).failing)
 
 
 def test_a_weak_attack_is_not_sold_as_a_good_defense():

@@ -93,6 +93,12 @@ def alone_of(record: StudyRecord) -> Alone | None:
     return Alone(float(own.mean()), interval, float(gained.mean()), gain)
 
 
+def _no_gain(alone: Alone) -> str:
+    if alone.gain_interval[1] >= 0:
+        return "nothing to protect it for"
+    return "a federation trained too long can be worse than none; try fewer epochs, or there is nothing to protect"
+
+
 def _checks(record: StudyRecord, baseline: Certainty | None, alone: Alone | None) -> Iterator[Check]:
     outcome = record.baseline
     if outcome is None or baseline is None:
@@ -102,7 +108,7 @@ def _checks(record: StudyRecord, baseline: Certainty | None, alone: Alone | None
     if alone is not None:
         says = f"the federation adds {alone.gain:.3f} to the {alone.utility:.3f} that the label party reaches alone"
         worth = alone.gain_interval[0] > 0
-        yield Check(name="gain", ok=worth, says=says if worth else f"{says}: nothing to protect it for")
+        yield Check(name="gain", ok=worth, says=says if worth else f"{says}: {_no_gain(alone)}")
     for trial in record.ok[:1]:
         yield from checks_of_sample(trial.outcome)
     yield amplification(baseline)
