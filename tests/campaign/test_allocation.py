@@ -1,16 +1,15 @@
-"""Where a campaign's trials go: shares up front, all alike, and to those that can still change the front."""
+"""Where a campaign's trials go while it runs: to all alike, or to those that can still change the front."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tune_vfl.campaign.allocation import ALLOCATORS, FIRST, Allocation, Allocator, PartState, even, race, shares
-from tune_vfl.errors import SpecError
+from tune_vfl.campaign.allocation import ALLOCATORS, FIRST, Allocation, Allocator, PartState, even, race
+from tune_vfl.campaign.shares import filled
 from tune_vfl.metrics.pareto import hypervolume
 from tune_vfl.outcome import AttackScore, Outcome, Score
 
@@ -57,29 +56,7 @@ def carried_out(
         )
 
 
-# Shares
-
-
-def test_all_get_as_many_and_the_first_ones_what_does_not_divide() -> None:
-    assert shares([part("a", due=3), part("b"), part("c", due=1)], 11) == {"a": 4, "b": 4, "c": 3}
-
-
-def test_what_a_small_space_leaves_goes_to_the_others() -> None:
-    assert shares([part("a"), part("b", left=2), part("c", left=5)], 24) == {"a": 17, "b": 2, "c": 5}
-
-
-def test_published_settings_are_never_cut_for_another_ones_share() -> None:
-    assert shares([part("a", due=9), part("b", due=1), part("c", due=1)], 15) == {"a": 9, "b": 3, "c": 3}
-
-
-def test_what_was_had_counts() -> None:
-    assert shares([part("a", [(0.9, 0.5)] * 6), part("b", failed=1, flying=1)], 12) == {"a": 6, "b": 6}
-
-
-def test_a_total_below_the_published_settings_is_refused_with_the_numbers() -> None:
-    with pytest.raises(SpecError, match=r"7 trials are too few for 2 studies: their 8 published .* at least 8"):
-        shares([part("a", due=3), part("b", due=5)], 7)
-    assert sum(shares([part("a", due=3), part("b", due=5)], 8).values()) == 8
+# Both allocators
 
 
 spaces = st.tuples(st.integers(0, 6), st.one_of(st.integers(1, 12), st.just(float("inf"))))
@@ -98,7 +75,8 @@ def test_published_settings_come_first_and_the_total_is_met_and_never_exceeded(
     first = [a.part for a in said][: sum(-(-p.due // p.pack) for p in parts)]
     assert first == [p.name for p in parts for _ in range(-(-p.due // p.pack))]
     if name == "even":
-        assert asked == shares(parts, published + extra)
+        shares = filled([p.due for p in parts], [p.left for p in parts], published + extra)
+        assert list(asked.values()) == shares
 
 
 def test_even_hands_out_full_packs_in_turn() -> None:

@@ -20,6 +20,7 @@ from tune_vfl.evaluation.measuring import measure_references
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
+from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.models.mlp import MlpOptions
@@ -202,7 +203,7 @@ def pack_of(monkeypatch, home, **fields):
     monkeypatch.setenv("TUNE_VFL_HOME", str(home))
     ledger = open_ledger(budget={"trials": 12, "seeds": 1}, **fields)
     with storage_at(None).lease("study") as lease:
-        run = _Run("study", [ledger], Work(SimulatedTrainable, {}), ledger.spec, lease)
+        run = _Run(PlannedCampaign.of(ledger.study), [ledger], Work(SimulatedTrainable, {}), lease)
     return run._pack(ledger, trials=12, workers=2)
 
 

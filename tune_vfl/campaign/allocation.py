@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tune_vfl.campaign.gains import Shown, on_the_front, to_the_answer
-from tune_vfl.errors import SpecError
+from tune_vfl.campaign.shares import filled
 from tune_vfl.evaluation.certainty import advantages_of, names_of
 from tune_vfl.statistics.intervals import FEWEST_SETTINGS, shrink
 
@@ -98,46 +98,13 @@ Allocator = Callable[[Sequence[PartState], int, tuple[float, float]], Allocation
 of all of them together, and ``(utility, leakage)`` of the worst point that counts for the hypervolume."""
 
 
-def shares(parts: Sequence[PartState], total: int) -> dict[str, int]:
-    """Return how many trials each study gets of ``total`` when all get as many, those that it had included.
-
-    What a study must ask, or had, it gets; what one with a small space cannot take goes to the others, and what does
-    not divide goes to the first ones.
-
-    Raises:
-        SpecError: when the total is less than what must be asked.
-    """
-    least = [p.asked + p.due for p in parts]
-    if total < sum(least):
-        due, had = sum(p.due for p in parts), sum(p.asked for p in parts)
-        given = f", after {had} that were asked before" if had else ""
-        raise SpecError(
-            f"budget.trials: {total} trials are too few for {len(parts)} studies: their {due} published settings come "
-            f"first{given}; give at least {sum(least)}, or name fewer defenses"
-        )
-    return dict(zip((p.name for p in parts), _filled(parts, least, total), strict=True))
-
-
-def _filled(parts: Sequence[PartState], least: Sequence[int], total: int) -> list[int]:
-    """Fill all up to one level, never below what each has had, never above what it can take."""
-    given, left = list(least), total - sum(least)
-    while left > 0:
-        room = [i for i, p in enumerate(parts) if given[i] < p.asked + p.left]
-        if not room:
-            break
-        lowest = min(given[i] for i in room)
-        for i in [i for i in room if given[i] == lowest][:left]:
-            given[i] += 1
-            left -= 1
-    return given
-
-
 def even(parts: Sequence[PartState], owed: int, reference: tuple[float, float]) -> Allocation:
     """Give every study its published settings, then all as many trials; an :data:`Allocator`."""
     due = _due(parts, owed)
     if due is not None:
         return due
-    goals = _filled(parts, [p.asked for p in parts], sum(p.asked for p in parts) + owed)
+    had = [p.asked for p in parts]
+    goals = filled(had, [p.asked + p.left for p in parts], sum(had) + owed)
     wanting = [(goal - p.asked, p) for p, goal in zip(parts, goals, strict=True) if goal > p.asked]
     if not wanting:
         return Allocation(None, 0, {})

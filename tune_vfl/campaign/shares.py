@@ -44,12 +44,27 @@ def even_shares(demands: Sequence[Demand], trials: int) -> list[int]:
             f"budget.trials: {trials} are fewer than the {sum(shares)} that {len(demands)} defenses need for their "
             f"published settings; give at least {sum(shares)}, or list fewer defenses"
         )
-    for _ in range(trials - sum(shares)):
-        hungry = [i for i, d in enumerate(demands) if shares[i] < d.most]
+    return filled(shares, [d.most for d in demands], trials)
+
+
+def filled(had: Sequence[int], most: Sequence[float], total: int) -> list[int]:
+    """Fill all up to one level, none below what it had or above what it can take; the first ones get the rest.
+
+    Args:
+        had: how many each has in any case.
+        most: how many each can take.
+        total: of all together.
+
+    Returns:
+        How many each has then; ``total`` together, or fewer where nobody can take more.
+    """
+    given = list(had)
+    for _ in range(total - sum(had)):
+        hungry = [i for i, count in enumerate(given) if count < most[i]]
         if not hungry:
             break
-        shares[min(hungry, key=lambda i: shares[i])] += 1
-    return shares
+        given[min(hungry, key=given.__getitem__)] += 1
+    return given
 
 
 def _whole(most: float, limit: int) -> int:

@@ -21,7 +21,6 @@ Params = Annotated[
     typer.Option("--param", "-p", metavar="KEY=VALUE", help="Set a parameter of the defense; repeatable."),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A study or a campaign, see `tune-vfl studies`.")]
-StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study's name, as `tune-vfl studies` lists it.")]
 
 Storage = Annotated[
     str | None,

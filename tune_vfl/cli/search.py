@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tune_vfl.cli.options import Json, Settings, Storage, StudyName, TakeOver
+from tune_vfl.cli.options import Json, Name, Settings, Storage, TakeOver
 from tune_vfl.cli.output import emit_json, say
 from tune_vfl.errors import UsageError
 
@@ -106,7 +106,7 @@ def exit_code(summary: dict[str, Any]) -> int:
 
 
 def resume(
-    study: StudyName,
+    name: Name,
     trials: Trials = None,
     storage: Storage = None,
     take_over: TakeOver = False,
@@ -116,13 +116,11 @@ def resume(
 
     Example: `tune-vfl resume kdk-bank --trials 80`
     """
-    from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.search import resume as run
-    from tune_vfl.service.studies import open_named
+    from tune_vfl.service.studies import records_of
 
-    held = open_named(study, storage).record()
-    done = sum(len(part.counted) for part in (held.studies if isinstance(held, CampaignRecord) else (held,)))
+    done = sum(len(record.counted) for record in records_of(name, storage))
     if trials is not None and trials < done:
-        raise UsageError(f"--trials {trials}: {study!r} has {done} finished trials already")
-    ended = run(study, trials=trials, storage=storage, take_over=take_over)
+        raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
+    ended = run(name, trials=trials, storage=storage, take_over=take_over)
     raise typer.Exit(show_end(ended, json=json))

@@ -85,8 +85,8 @@ def confirm(
         try:
             campaign = held.record() if held is not None else CampaignRecord.of(ledgers[name].record())
             ended = Run(campaign, ledgers, lease, seeds=seeds, adaptive=adaptive, progress=progress, work=work).run()
-            if held is not None and isinstance(ended.answer, JointConfirmation):
-                held.keep_confirmation(ended.answer, lease)
+            if isinstance(ended.answer, JointConfirmation):
+                next(iter(ledgers.values())).keep_joint_answer(ended.answer)
             return ended
         finally:
             for ledger in ledgers.values():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.data.base import ColumnKind, Columns, Dataset
-    from tune_vfl.data.predictive_columns import Floats
+    from tune_vfl.statistics.arrays import Floats
 
 
 @dataclass(frozen=True)

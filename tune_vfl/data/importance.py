@@ -8,7 +8,7 @@ shares are drawn from a Dirichlet distribution; here they are stated, and what c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.data.base import Dataset
+    from tune_vfl.statistics.arrays import Floats, Ints
 
 STREAM = "partition/importance"
 CLOSE = 0.001
@@ -34,9 +35,6 @@ FAR = 0.02
 _STEPS = 200
 # One draw a data set, whatever the seed: who holds what is a property of the partnership.
 _SEED = 0
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def by_importance(dataset: Dataset, share: float, parties: int) -> Dataset:

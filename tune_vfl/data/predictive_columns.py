@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tune_vfl.data.base import ColumnKind, Columns
+    from tune_vfl.statistics.arrays import Floats, Ints
 
 THRESHOLD = 0.98
 """``data check`` warns of a column whose score is above this."""
 MOST_ROWS = 20_000
 LEAST_ROWS = 5
 _BINS = 64
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def measure(num_classes: int) -> str:

@@ -12,7 +12,7 @@ from tune_vfl.errors import ParcelError
 from tune_vfl.ledger import opening
 from tune_vfl.ledger.joint import JointConfirmation
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.parcel import Parcel, first_of, movable
+from tune_vfl.ledger.parcel import Parcel, first_of, movable, refuse_other_schemas
 from tune_vfl.machine.version import VERSION
 from tune_vfl.spec import Strict, StudyName, explain
 from tune_vfl.spec.constraints import Constraints
@@ -170,13 +170,7 @@ class CampaignParcel:
         Raises:
             ParcelError: for everything that is not as expected.
         """
-        schema = head.get("schema") if isinstance(head, Mapping) else None
-        if schema != CAMPAIGN_PARCEL_SCHEMA:
-            program = head.get("program", "unknown") if isinstance(head, Mapping) else "unknown"
-            raise ParcelError(
-                f"{where}: expected a packed campaign of schema {CAMPAIGN_PARCEL_SCHEMA}, got {schema!r} (written by "
-                f"tune-vfl {program}; this is {VERSION}); a later one is read by a later tune-vfl"
-            )
+        refuse_other_schemas(head, CAMPAIGN_PARCEL_SCHEMA, f"{where}: expected a packed campaign")
         head = {key: value for key, value in head.items() if key != "costs"}  # earlier packs have it, always empty
         try:
             packed = PackedCampaign.model_validate(head)

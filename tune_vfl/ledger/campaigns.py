@@ -86,8 +86,10 @@ class CampaignRecord:
     confirmation: JointConfirmation | None = None
 
     @classmethod
-    def of(cls, study: StudyRecord) -> CampaignRecord:
-        """Return a lone study as a campaign."""
+    def of(cls, study: StudyRecord | CampaignRecord) -> CampaignRecord:
+        """Return a lone study as a campaign; a campaign comes back as it is."""
+        if isinstance(study, CampaignRecord):
+            return study
         spec = study.spec
         return cls(study.name, (study,), spec.budget.trials, dict(spec.constraints), spec.confidence)
 

@@ -15,6 +15,7 @@ from tune_vfl.ledger import opening
 from tune_vfl.ledger.confirmations import Confirmations
 from tune_vfl.ledger.finite import clean
 from tune_vfl.ledger.held import HeldStudy
+from tune_vfl.ledger.joint import keep_joint_answer
 from tune_vfl.ledger.owner import end_session, new_session, this_owner
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import not_repeated, params_of, repeats, session_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.ledger.campaigns import PlannedCampaign
     from tune_vfl.ledger.database import LedgerStorage
+    from tune_vfl.ledger.joint import JointConfirmation
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
     from tune_vfl.ledger.records import TrialRecord
@@ -139,9 +141,17 @@ class Ledger(HeldStudy):
         """Set the budget of finished trials."""
         self._set("trials", trials)
 
-    def keep_retired(self, campaign: str, retired: Mapping[str, str]) -> None:
+    def keep_retired(self, retired: Mapping[str, str]) -> None:
         """Keep why no more trials go to studies of the campaign that this one is a part of, by their names."""
-        self._storage.set_study_user_attr(self._storage.get_study_id_from_name(campaign), "retired", dict(retired))
+        self._storage.set_study_user_attr(self._campaign_id, "retired", dict(retired))
+
+    def keep_joint_answer(self, answer: JointConfirmation) -> None:
+        """Keep the answer of a confirmation of the campaign that this study is a part of."""
+        keep_joint_answer(self._storage, self._campaign_id, answer)
+
+    @property
+    def _campaign_id(self) -> int:
+        return self._storage.get_study_id_from_name(self.study.campaign)
 
     def set_references_and_reference_point(self, references: References, reference_point: tuple[float, float]) -> None:
         """Keep what is measured once a study: what attacks are compared with, and the point for the hypervolume."""

@@ -175,13 +175,7 @@ class Parcel:
         Raises:
             ParcelError: for everything that is not as expected.
         """
-        schema = head.get("schema") if isinstance(head, Mapping) else None
-        if schema != PARCEL_SCHEMA:
-            program = head.get("program", "unknown") if isinstance(head, Mapping) else "unknown"
-            raise ParcelError(
-                f"{where}: expected a packed study of schema {PARCEL_SCHEMA}, got {schema!r} (written by tune-vfl "
-                f"{program}; this is {VERSION}); a later one is read by a later tune-vfl"
-            )
+        refuse_other_schemas(head, PARCEL_SCHEMA, f"{where}: expected a packed study")
         try:
             packed = PackedStudy.model_validate(head)
             planned = replace(PlannedStudy.read(packed.study), campaign="")
@@ -234,6 +228,25 @@ class Parcel:
             if before.ended and not (now.ended and now.same_end(before)):
                 return f"trial {before.number} ended otherwise"
         return "" if self.head.continues(earlier.head) else "what belongs to the whole study was measured otherwise"
+
+
+def refuse_other_schemas(head: object, schema: str, expected: str) -> None:
+    """Refuse what says of itself that it is something else, or nothing.
+
+    Args:
+        head: what was read.
+        schema: what it should say.
+        expected: begins the message: where it was read, and what it should be.
+
+    Raises:
+        ParcelError: naming both schemas, and the version that wrote it.
+    """
+    told = head if isinstance(head, Mapping) else {}
+    if told.get("schema") != schema:
+        raise ParcelError(
+            f"{expected} of schema {schema}, got {told.get('schema')!r} (written by tune-vfl "
+            f"{told.get('program', 'unknown')}; this is {VERSION}); a later one is read by a later tune-vfl"
+        )
 
 
 def _packed(trial: FrozenTrial) -> PackedTrial:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.ledger import opening
 from tune_vfl.ledger.campaigns import CampaignRecord, Left
 from tune_vfl.ledger.held import HeldStudy
-from tune_vfl.ledger.joint import joint_answer_in, keep_joint_answer
+from tune_vfl.ledger.joint import joint_answer_in
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import is_finished
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from tune_vfl.ledger.database import LedgerStorage
-    from tune_vfl.ledger.joint import JointConfirmation
-    from tune_vfl.ledger.lease import Lease
 
 OPTUNA_TABLES = "v3.2.0.a"
 """The version of Optuna's tables that is read here."""
@@ -106,12 +104,6 @@ class HeldCampaign:
     def __init__(self, place: LedgerStorage, campaign_id: int, name: str) -> None:
         self.name, self.place, self._id = name, place, campaign_id
         self._parts: dict[str, HeldStudy] = {}
-
-    def keep_confirmation(self, answer: JointConfirmation, lease: Lease) -> None:
-        """Keep the answer of a confirmation that has come to its end, with the campaign's lease."""
-        opened = self.place.open(lease)
-        keep_joint_answer(opened, self._id, answer)
-        opened.remove_session()
 
     def parts(self) -> list[HeldStudy]:
         """Return its studies, in the order of its spec."""

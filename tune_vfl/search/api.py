@@ -139,5 +139,4 @@ def _projections(campaign: PlannedCampaign, storage: str | None) -> list[Listene
 
 
 def _whole(name: str, storage: str | None) -> CampaignRecord:
-    found = named(name, storage).record()
-    return found if isinstance(found, CampaignRecord) else CampaignRecord.of(found)
+    return CampaignRecord.of(named(name, storage).record())

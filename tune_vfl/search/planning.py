@@ -24,10 +24,6 @@ SpecLike = PlannedStudy | StudySpec | Mapping[str, Any] | str | Path
 CampaignLike = PlannedCampaign | SpecLike
 
 
-TRIALS_A_STUDY = 40
-"""Of a campaign whose spec does not say how many."""
-
-
 def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
     """Plan a raw spec, its settings laid over it.
 
@@ -51,7 +47,8 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
     if not studies:
         raise SpecError([str(entry) for entry in skipped])
     asked = (raw.get("budget") or {}).get("trials")
-    trials = TRIALS_A_STUDY * len(studies) if asked is None else studies[0].spec.budget.trials
+    each = studies[0].spec.budget.trials
+    trials = each * len(studies) if asked is None else each
     name = str(raw["study"])
     return PlannedCampaign(name, dict(raw), shared_out(studies, trials, name), tuple(skipped), trials)
 

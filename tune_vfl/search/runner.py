@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from tune_vfl.search.searcher import LedgerSearcher
     from tune_vfl.search.turns import Turns
     from tune_vfl.search.undefended import Undefended
-    from tune_vfl.spec import StudySpec
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def run_campaign(
             if trials is not None:
                 ledgers[0].extend(trials)
             with answered(lambda: f"{name}: left; {kept_and_owed(name)}"):
-                run = _Run(name, ledgers, work or Work.real(), spec, lease, campaign=campaign)
+                run = _Run(campaign, ledgers, work or Work.real(), lease)
                 stopped = run.run(listeners, progress=progress)
             return [Study.of(ledger, stopped=stopped) for ledger in ledgers]
         finally:
@@ -144,21 +143,12 @@ class _Tee:
 class _Run:
     """One run of a campaign, its lease held."""
 
-    def __init__(
-        self,
-        name: str,
-        ledgers: Sequence[Ledger],
-        work: Work,
-        spec: StudySpec,
-        lease: Lease,
-        *,
-        campaign: PlannedCampaign | None = None,
-    ) -> None:
-        self._name, self._ledgers, self._work, self._lease = name, ledgers, work, lease
+    def __init__(self, campaign: PlannedCampaign, ledgers: Sequence[Ledger], work: Work, lease: Lease) -> None:
+        self._name, self._ledgers, self._work, self._lease = campaign.name, ledgers, work, lease
         # What only says how to run comes from the spec of this run, not from the one the study began with.
+        spec = campaign.studies[0].spec
         self._resources, self._minutes = spec.resources, spec.budget.minutes
-        races = campaign is not None and not campaign.lone and spec.allocation == "race"
-        self._total = campaign.trials if campaign is not None and races else None
+        self._total = campaign.trials if spec.allocation == "race" and not campaign.lone else None
 
     def run(self, listeners: Sequence[Listener], *, progress: bool) -> bool:
         """Run it and say whether it was stopped."""
@@ -186,7 +176,7 @@ class _Run:
         totals: Counter[str] = Counter()
         for ledger, share in zip(self._ledgers, shares, strict=True):
             totals[ledger.cell.dataset.name] += share
-        return Racing(parts, totals, lambda retired: self._ledgers[0].keep_retired(self._name, retired))
+        return Racing(parts, totals, self._ledgers[0].keep_retired)
 
     def _tell_all(self, dispatcher: Dispatcher) -> None:
         """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
@@ -208,7 +198,9 @@ class _Run:
         if report and lost:
             report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
         watchers: tuple[Watcher, ...] = (_Tee(self._ledgers, dispatcher), *([report] if report else []))
-        stopped = self._fit(self._searcher(room, begun, watchers), report)
+        for model in models:
+            model.watchers = watchers
+        stopped = self._fit(self._searcher(models, room, begun, watchers), report)
         if report:
             report.close()
         if not stopped:
@@ -219,10 +211,11 @@ class _Run:
             report.say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
         return stopped
 
-    def _searcher(self, room: Room, begun: float, watchers: Sequence[Watcher]) -> LedgerSearcher:
+    def _searcher(
+        self, models: Sequence[Undefended], room: Room, begun: float, watchers: Sequence[Watcher]
+    ) -> LedgerSearcher:
         from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 
-        models = shared(self._ledgers, watchers)
         owed = {ledger.study.name: ledger.record().waiting for ledger in self._ledgers}
         everything = self._waiting() + sum(model.owed for model in models)
         workers = min(room.packs(), everything)

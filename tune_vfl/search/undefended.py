@@ -35,15 +35,16 @@ class Undefended:
 
     Args:
         ledgers: of these studies. What one of them holds the others are given.
-        watchers: who is told.
 
     Attributes:
         cell: what it is evaluated with.
         owed: it is to be measured, and is not being measured now.
+        watchers: who is told when it was measured.
     """
 
-    def __init__(self, ledgers: Sequence[Ledger], watchers: Sequence[Watcher] = ()) -> None:
-        self._ledgers, self._watchers = ledgers, watchers
+    def __init__(self, ledgers: Sequence[Ledger]) -> None:
+        self._ledgers = ledgers
+        self.watchers: Sequence[Watcher] = ()
         self.cell = undefended(ledgers[0].cell)
         self._losses = 0
         known = next((b for one in ledgers if _stands(b := one.baseline)), None)
@@ -99,7 +100,7 @@ class Undefended:
 
     def _keep(self, outcome: Outcome) -> None:
         self._give(outcome)
-        for watcher in self._watchers:
+        for watcher in self.watchers:
             watcher.on_baseline([ledger.study.name for ledger in self._ledgers], outcome)
 
     def _give(self, outcome: Outcome) -> None:
@@ -112,9 +113,9 @@ def _stands(baseline: Outcome | None) -> bool:
     return baseline is not None and baseline.outcome not in _MEASURE_AGAIN
 
 
-def shared(ledgers: Sequence[Ledger], watchers: Sequence[Watcher] = ()) -> list[Undefended]:
+def shared(ledgers: Sequence[Ledger]) -> list[Undefended]:
     """Return the undefended models of studies, each once."""
     alike: dict[str, list[Ledger]] = {}
     for ledger in ledgers:
         alike.setdefault(undefended(ledger.cell).model_dump_json() + ledger.study.data, []).append(ledger)
-    return [Undefended(group, watchers) for group in alike.values()]
+    return [Undefended(group) for group in alike.values()]

@@ -50,14 +50,12 @@ def open_named(name: str, storage: str | None = None) -> Study | Campaign:
 
 def campaign_record(name: str, storage: str | None = None) -> CampaignRecord:
     """Return a campaign, or a lone study as one; errors are those of :func:`open_study`."""
-    found = open_named(name, storage).record()
-    return found if isinstance(found, CampaignRecord) else CampaignRecord.of(found)
+    return CampaignRecord.of(open_named(name, storage).record())
 
 
 def records_of(name: str, storage: str | None = None) -> tuple[StudyRecord, ...]:
     """Return the studies of a campaign, or the one study of this name; errors are those of :func:`open_study`."""
-    found = open_named(name, storage).record()
-    return found.studies if isinstance(found, CampaignRecord) else (found,)
+    return campaign_record(name, storage).studies
 
 
 def refuse_no_ledger(name: str, storage: str | None = None) -> None:
@@ -102,14 +100,13 @@ def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
 
 def status_of(found: Study | Campaign) -> tuple[dict[str, Any], int]:
     """Return the summary of a study or a campaign with the time that is left, and how many trials are still owed."""
-    record = found.record()
-    records = record.studies if isinstance(record, CampaignRecord) else (record,)
-    summary, eta, late = found.summary(), eta_seconds(records), found.overdue()
+    record = CampaignRecord.of(found.record())
+    summary, eta, late = found.summary(), eta_seconds(record.studies), found.overdue()
     if eta is not None:
         summary["eta_seconds"] = eta
     if late:
         summary["overdue"] = late
-    return summary, record.owed if isinstance(record, CampaignRecord) else record.running + record.waiting
+    return summary, record.owed
 
 
 def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
