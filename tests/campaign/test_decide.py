@@ -81,7 +81,7 @@ def test_none_qualifies_is_an_answer_with_the_nearest_and_what_it_lacks() -> Non
     (lacks,) = found.nearest.lacks
     assert lacks.startswith("utility_loss is .030")
     assert lacks.endswith("not at most .020")
-    unknown = decided(three(constraints={"cost": 2.0}))
+    unknown = decided(campaign_of(part_of("marvell", MARVELL), constraints={"cost": 2.0}))
     assert unknown.nearest is not None
     assert "was not measured" in unknown.nearest.lacks[0]
 
