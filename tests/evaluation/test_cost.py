@@ -15,7 +15,7 @@ from tune_vfl.evaluation.timed import TimedTraining
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack
 
-cell_of = cells("training.epochs=40", "training.batch_size=100")
+cell_of = cells("training.epochs=20", "training.batch_size=100")
 STEPS = 4
 """Of an epoch: 398 training rows, a hundred at a time."""
 UNDEFENDED = cell_of("norm", defense="none")
@@ -49,7 +49,7 @@ class Ticks:
 def test_twice_the_work_costs_two_and_what_comes_before_it_counts_once(monkeypatch, ticks):
     monkeypatch.setattr(cost, "ROUND_SECONDS", ticks)
     clock = Ticks(monkeypatch, setup=80)
-    whole = 40 * STEPS
+    whole = 20 * STEPS
     assert training_cost(cell_of("norm"), {"scale": 0.1}, UNDEFENDED) == pytest.approx((80 + 2 * whole) / whole)
     assert (clock.steps < 2 * ROUNDS * whole) == (ticks == 50)
 
@@ -57,12 +57,12 @@ def test_twice_the_work_costs_two_and_what_comes_before_it_counts_once(monkeypat
 def test_a_first_epoch_that_is_another_counts_as_one_epoch(monkeypatch):
     monkeypatch.setattr(cost, "ROUND_SECONDS", 100)
     Ticks(monkeypatch, first_epoch=9)
-    assert training_cost(cell_of("norm"), {"scale": 0.1}, UNDEFENDED) == pytest.approx((9 + 39 * 2) / 40)
+    assert training_cost(cell_of("norm"), {"scale": 0.1}, UNDEFENDED) == pytest.approx((9 + 19 * 2) / 20)
 
 
 def test_a_long_training_is_timed_fewer_times(monkeypatch):
     monkeypatch.setattr(cost, "ROUND_SECONDS", 5)
-    clock = Ticks(monkeypatch, setup=160, enough=100)
+    clock = Ticks(monkeypatch, setup=80, enough=50)
     assert training_cost(cell_of("norm"), {"scale": 0.1}, UNDEFENDED) == pytest.approx(3.0)
     assert clock.steps < 6, "one round said enough"
 
@@ -70,6 +70,14 @@ def test_a_long_training_is_timed_fewer_times(monkeypatch):
 def test_by_the_processs_own_clock_an_undefended_training_costs_one(monkeypatch):
     monkeypatch.setattr(cost, "ROUND_SECONDS", 0.05)
     assert training_cost(UNDEFENDED, {}, UNDEFENDED) == pytest.approx(1.0, abs=0.3)
+
+
+def test_on_a_gpu_all_work_is_over_before_the_clock_is_read(monkeypatch):
+    told = []
+    monkeypatch.setattr(cost.torch.cuda, "synchronize", lambda: told.append("over"))
+    monkeypatch.setattr(cost, "time", SimpleNamespace(perf_counter=lambda: told.append("read") or 1.0))
+    assert cost._clock("cuda")() == 1.0
+    assert told == ["over", "read"]
 
 
 def test_a_teacher_is_trained_anew_although_the_process_has_trained_it_before(monkeypatch):
@@ -88,7 +96,7 @@ def test_a_training_that_is_timed_ends_with_its_last_step():
     watched = TimedTraining(task, params, Pack((0,), None), clock=lambda: 0.0)
     while watched.step():
         pass
-    assert len(watched.steps) == watched.total == 40 * STEPS
+    assert len(watched.steps) == watched.total == 20 * STEPS
 
 
 def test_an_epoch_of_a_pack_is_shared_by_its_trials(monkeypatch):

@@ -124,6 +124,15 @@ def test_a_study_that_has_gone_on_grows_and_one_that_has_not_stays(ledger):
     assert Parcel.of(Ledger.open("study")) == late
 
 
+def test_a_cost_that_was_measured_later_comes_along_and_is_measured_once(ledger):
+    late = Parcel.of(ledger)
+    early, other = (replace(late, head=late.head.model_copy(update={"cost": cost})) for cost in (None, 1.4))
+    unpack(early)
+    assert unpack(late) == "grown"
+    assert [unpack(early), unpack(other)] == ["same", "same"]
+    assert load_study("study").record().cost == 1.25
+
+
 def test_another_study_of_the_name_is_never_overwritten(ledger):
     mine = open_ledger(budget={"trials": 9})
     mine.tell(mine.begin({"scale": 1e-4}), Outcome.failed("error", "mine"))
