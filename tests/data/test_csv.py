@@ -267,3 +267,11 @@ def test_npz_with_its_own_test_rows(tmp_path):
     assert data.class_names == ("cat", "dog")
     assert split(data, 7).test_rows.tolist() == list(range(20, 30))
     assert split(data, 7).y_test.tolist() == [0, 1] * 5
+
+
+def test_that_nobody_said_who_holds_what_is_told(tmp_path):
+    table = write(tmp_path / "a.csv")
+    label = TABLE[0][-1]
+    said = "who holds which column is not said"
+    assert any(note.startswith(said) for note in own(path=str(table), label=label).notes)
+    assert not any(note.startswith(said) for note in own(path=str(table), label=label, split=0.5).notes)

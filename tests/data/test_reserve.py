@@ -70,7 +70,7 @@ def test_half_of_the_official_test_rows_are_held_back():
         ([500, 500], ""),
         ([500, 499], "made has 999 rows, and under 1000 none is set aside"),
         ([2000, 250], ""),  # 50 rows of the rarest class
-        ([2000, 247], "one of made would hold 49 rows of class '1', and under 50 none is set aside"),
+        ([2000, 247], "that of made would hold 49 rows of class '1', and under 50 none is set aside"),
     ],
 )
 def test_small_data_and_rare_classes_have_none_and_say_why(counts, why):
@@ -109,7 +109,7 @@ def test_standardization_reads_no_row_of_the_reserve():
 @pytest.mark.parametrize("name", ["breast_cancer", "wine", "digits"])
 def test_no_bundled_data_set_is_large_enough(name):
     assert why_no_reserve(load(Named(name=name))).startswith(
-        f"no reserve: {'one of ' if name == 'digits' else ''}{name}"
+        f"no reserve: {'that of ' if name == 'digits' else ''}{name}"
     )
 
 

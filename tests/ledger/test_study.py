@@ -1,5 +1,6 @@
 """A study as a person holds it: the front, what is selected from it, what progress says."""
 
+import dataclasses
 import io
 import json
 import math
@@ -133,6 +134,17 @@ def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
     assert "1 trials ago" in standing.line()
     assert "1 running" in standing.line()
     assert "ETA 0:00" in standing.line()
+
+
+def test_trials_that_run_count_half_for_the_time_that_is_left(study, monkeypatch):
+    clock = iter([0.0, 60.0, 60.0])
+    monkeypatch.setattr("tune_vfl.search.progress.time.monotonic", lambda: next(clock))
+    record = dataclasses.replace(study.record(), trials=())
+    standing = RunProgress([record])
+    standing.total = 43
+    standing.asked(5)
+    standing.told(record.name, study.record().trials[0])
+    assert standing.eta_seconds == pytest.approx(60 / 3 * 40), "one finished and four that run are three in a minute"
 
 
 def test_without_a_terminal_progress_is_one_plain_line(study):

@@ -37,7 +37,7 @@ def show(facts: Facts, *, every: bool = False) -> None:
     room = LINES - sum(-(-len(line) // WIDTH) for line in told.splitlines()) - _FRAME - len(facts.parties) - _FRAME - 2
     emit("\n".join(top))
     emit_table(
-        ("party", "part", "columns", "inputs", "numbers", "codes", "categories", "with missing"),
+        ("party", "role", "columns", "inputs", "numbers", "codes", "categories", "with missing"),
         [_party_row(party, facts.modality) for party in facts.parties],
     )
     _show_columns(facts, None if every else max(room, LEAST_COLUMNS))

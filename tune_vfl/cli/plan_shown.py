@@ -38,6 +38,8 @@ def show_campaign(
             f"{dataset}: {data['rows']} rows, {data['reserve']} set aside for confirm; model {cell.model.name}, "
             f"{cell.mode}, {cell.training.epochs} epochs; {cell.metric}"
         )
+        for note in data["notes"]:
+            emit(f"note: {note}")
     _studies(plan, studies, progress)
     if plan.skipped:
         emit("left out:")
@@ -75,4 +77,4 @@ def _general(reason: str, study: str) -> str:
 def _minutes(minutes: float) -> str:
     if minutes < 1:
         return f"{60 * minutes:.0f} seconds"
-    return f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+    return count(round(minutes), "minute") if minutes < 90 else f"{minutes / 60:.1f} hours"

@@ -77,7 +77,7 @@ def answer(plan: PlannedCampaign) -> dict[str, Any]:
 def _study(planned: PlannedStudy) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
     from tune_vfl.data import load
-    from tune_vfl.data.reserve import reserve_rows
+    from tune_vfl.data.reserve import reserve_rows, why_no_reserve
     from tune_vfl.ledger.database import hide_password
 
     spec = planned.spec.model_dump(mode="json")
@@ -91,7 +91,8 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     for place in ("storage", "tracking"):
         kept[place] = hide_password(kept[place]) if kept[place] and "://" in kept[place] else kept[place]
     dataset = load(planned.cell.dataset)
-    data = {"rows": len(dataset.y), "reserve": len(reserve_rows(dataset)), "notes": list(dataset.notes)}
+    notes = [*dataset.notes, *([missing] if (missing := why_no_reserve(dataset)) else [])]
+    data = {"rows": len(dataset.y), "reserve": len(reserve_rows(dataset)), "notes": notes}
     return {"study": planned.name, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
 
 

@@ -49,7 +49,7 @@ def why_no_reserve(dataset: Dataset) -> str:
     rarest = min(range(len(sizes)), key=sizes.__getitem__)
     if sizes[rarest] < LEAST_OF_A_CLASS:
         return (
-            f"no reserve: one of {dataset.name} would hold {sizes[rarest]} rows of class "
+            f"no reserve: that of {dataset.name} would hold {sizes[rarest]} rows of class "
             f"{dataset.class_names[rarest]!r}, and under {LEAST_OF_A_CLASS} none is set aside"
         )
     return ""

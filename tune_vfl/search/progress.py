@@ -62,10 +62,15 @@ class RunProgress:
 
     @property
     def eta_seconds(self) -> float:
-        """Seconds until the budget is used up at this run's pace; infinite before the first trial."""
+        """Seconds until the budget is used up at this run's pace; infinite before the first trial.
+
+        A pack's trials end together, so those that run count as half done: else one early trial promises hours.
+        """
         if not self._done_now:
             return math.inf
-        return (time.monotonic() - self._begun) / self._done_now * max(0, self.total - self.done)
+        halves = self.running / 2
+        pace = (time.monotonic() - self._begun) / (self._done_now + halves)
+        return pace * max(0.0, self.total - self.done - halves)
 
     def asked(self, count: int) -> None:
         """Count trials that were handed out."""

@@ -134,6 +134,11 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
     unused = [c for c in features if c not in used]
     notes += [f"excluded: {shown(options.exclude)}"] if options.exclude else []
     notes += [f"columns of no party, left out: {shown(unused)}"] if unused else []
+    if options.parties is None and options.split is None and options.passive_parties == 1:
+        notes.append(
+            f"who holds which column is not said, so party 'passive' has the first half of them ({len(features)}, in "
+            "the file's order); set dataset.parties to {passive: [...], active: [...]}"
+        )
     return _dataset((passive, active), frame[options.label], path, options, notes=[*left_out(frame), *notes])
 
 
