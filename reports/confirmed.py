@@ -74,10 +74,14 @@ def _stays(found: Confirmation) -> str:
     came = sum(p.confirmed for p in found.points if not p.on_front)
     joined = f", and {words.count(came, 'neighbor joins', 'neighbors join')} them" if came else ""
     where = f"{words.count(found.reserve, 'row')} that no search has seen" if found.reserve else "the search's own rows"
-    return (
-        f"{stay} of {words.count(len(front), 'point')} of the front stay{joined}: "
-        f"measured again with {words.count(len(found.seeds), 'fresh seed')}, utility on {where}."
+    stays = (
+        f"{stay} of {words.count(len(front), 'point')} of the front stay"
+        if front
+        else "No point of its front took part"
     )
+    if not found.points:
+        return f"{stays}."
+    return f"{stays}{joined}: measured again with {words.count(len(found.seeds), 'fresh seed')}, utility on {where}."
 
 
 def _gap(found: Confirmation, metric: str) -> list[str]:

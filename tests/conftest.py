@@ -130,6 +130,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with MLflow's schema, made once: making it takes seconds."""
+    from tune_vfl.tracking import store
+
+    path: Path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    store.client(f"sqlite:///{path}")
+    return path
+
+
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt, as in a process of one's own: a worker of pytest-xdist ignores it."""

@@ -174,6 +174,8 @@ class Outcome(BaseModel):
     @property
     def attackers(self) -> dict[str, AttackScore]:
         """The score of every attacker: an attack's own, or ``ATTACK/PARTY`` for each of several passive parties."""
+        if not any(whole.parties for whole in self.attacks.values()):
+            return self.attacks
         return {
             attacker_name(name, party): score
             for name, whole in self.attacks.items()

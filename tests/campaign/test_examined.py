@@ -10,6 +10,7 @@ from tests.helpers.campaigns import campaign_of, part_of
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.campaign.examined import checks_by_study, checks_together, unexamined, untried
 from tune_vfl.campaign.joint import joint_of
+from tune_vfl.ledger.campaigns import Left
 
 POINTS = ((0.9, 0.3), (0.8, 0.2))
 
@@ -54,3 +55,17 @@ def test_a_decision_needs_no_torch() -> None:
         "assert found['decisions']['breast_cancer']['number'] == 1; sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_skipped_studies_stand_with_their_own_data_set() -> None:
+    parts = part_of("laplace", POINTS), part_of("laplace", POINTS, dataset="digits")
+    left = (
+        Left("camp-digits-kdk", None, ("kdk needs two classes",)),
+        Left("camp-breast_cancer-mid", None, ("no reason",)),
+    )
+    campaign = campaign_of(*parts, skipped=left)
+    here, there = (" ".join(unexamined(campaign, joint_of(campaign, name))) for name in ("breast_cancer", "digits"))
+    assert "kdk" not in here
+    assert "kdk needs two classes" in there
+    assert "no reason" in here
+    assert "no reason" not in there

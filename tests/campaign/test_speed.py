@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from tests.helpers.campaigns import campaign_of, outcome_of, part_of
+from tests.helpers.campaigns import campaign_of, outcome_of, part_of, steady
 from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.rankings import attack_table, rankings
@@ -36,4 +36,17 @@ def test_a_large_campaign_is_decided_in_two_seconds_of_a_core() -> None:
     assert decision.measured == STUDIES * TRIALS
     assert decision.verdict == "deploy"
     assert len(rankings(joint)) == len(attack_table(joint).attacks) - 2
+    assert took < SECONDS
+
+
+def test_a_front_of_thousands_is_laid_out_in_two_seconds_of_a_core() -> None:
+    """Where nearly all settings are on the joint front no table of every pair of them is made."""
+    t = np.random.default_rng(6).uniform(0, 1, 5000)
+    outcomes = [steady(0.95 - 0.45 * x * x, (1 - x) ** 2) for x in t]
+    part = part_of("d0", outcomes)
+    begun = time.process_time()
+    joint = joint_of(campaign_of(part))
+    took = time.process_time() - begun
+    assert len(joint.front) > 4500
+    assert sum(len(group.points) for group in joint.together) == len(joint.front)
     assert took < SECONDS

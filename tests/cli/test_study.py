@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -16,6 +17,14 @@ from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study
 from tune_vfl.service.projecting import show_in_mlflow
 from tune_vfl.tracking import store
+
+
+@pytest.fixture
+def home(home, empty_database, tmp_path):
+    for place in (home, tmp_path / "elsewhere"):
+        place.mkdir()
+        shutil.copy(empty_database, place / "mlflow.db")
+    return home
 
 
 @pytest.fixture

@@ -29,9 +29,9 @@ from tune_vfl.search import load_study
 from tune_vfl.search.runner import Work
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Mapping
 
+    from tests.helpers.ready import Program
     from tune_vfl.ledger.confirmations import SeedRecord
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -66,9 +66,7 @@ DRIVER = """
 """
 
 
-def wait_for_records(
-    count: int, journal: Path, process: subprocess.Popen[str], held: Callable[[], Mapping[Any, Any]] = kept
-) -> None:
+def wait_for_records(count: int, journal: Path, process: Program, held: Callable[[], Mapping[Any, Any]] = kept) -> None:
     end = time.monotonic() + 300
     while time.monotonic() < end:
         assert process.poll() is None, process.communicate()

@@ -90,13 +90,18 @@ def test_a_setting_of_another_mode_is_sent_to_the_other_loop(loop: str, other: s
         example(other).main(str(tmp_path / "best.json"), str(csv))
 
 
+# Between them they have every hook of a defense; the others, half a second of a core each, are held to the search's
+# numbers with -m slow.
+ALWAYS = ("gaussian", "gafm", "geno", "instahide", "label_dp", "mid")
+
+
 @cache
-def fitting() -> list[tuple[str, str]]:
+def fitting() -> list[Any]:
     """Every defense with every loop that it is defined for and that has what it needs by its defaults."""
     modes = {SPLIT: "split", LABEL_ONLY: "label_only"}
     assert set(modes.values()) == ALL_MODES - {"nosplit"}
     return [
-        (loop, name)
+        pytest.param(loop, name, marks=() if name in ALWAYS else pytest.mark.slow, id=f"{loop}-{name}")
         for loop, mode in modes.items()
         for name in DEFENSES.names()
         if mode in DEFENSES[name].capabilities.modes
@@ -198,8 +203,10 @@ def test_an_attack_that_takes_part_in_a_training_is_left_out(csv: Path, tmp_path
 def test_the_loops_call_every_hook_of_a_defense(loop: str) -> None:
     """A hook that the loop leaves out is a defense that does nothing there, silently."""
     text = (EXAMPLES / f"{loop}.py").read_text(encoding="utf-8")
-    plain = [d for d in (DEFENSES[name] for name in DEFENSES.names()) if not issubclass(d, Pipeline)]
+    plain = {name: DEFENSES[name] for name in DEFENSES.names() if not issubclass(DEFENSES[name], Pipeline)}
     hooks = [name for name in vars(Hooks) if not name.startswith("_")]
-    used = {name for name in hooks if any(getattr(d, name) is not getattr(Hooks, name) for d in plain)}
+    of = {name: {h for h in hooks if getattr(d, h) is not getattr(Hooks, h)} for name, d in plain.items()}
+    used = set().union(*of.values())
+    assert used == set().union(*(of[name] for name in ALWAYS)), "each hook is held to the search's numbers by default"
     assert {"inputs", "send_embedding"} <= used
     assert {name for name in used if f"defense.{name}" not in text} == set()

@@ -10,14 +10,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.faults.driver import search
 from tests.faults.mlflow_server import Server
+from tests.helpers.ready import Program, start
 from trainables.simulated import Simulation, closed_form
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
@@ -42,7 +44,8 @@ class Driver:
 
     Args:
         folder: where its journal lies.
-        ray: the Ray to connect to; None starts its own.
+        ray: the Ray to connect to, by a program that is forked ready; None starts a program as a person does, and a
+            Ray of its own.
         given: what the driver is told beside; ``spec`` and ``options`` lie over the usual ones.
     """
 
@@ -53,15 +56,20 @@ class Driver:
         self.mlflow = bool(given.get("mlflow"))
         asked = {"spec": self.spec, "options": self.options, **given}
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults", json.dumps(asked)],
-            stderr=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            cwd=folder,
-            env={**environment, **({"RAY_ADDRESS": ray} if ray else {})},
-        )
+        self.process: Program | subprocess.Popen[str]
+        if ray:
+            told = {**environment, "RAY_ADDRESS": ray}
+            self.process = start("tests.faults", "", [json.dumps(asked)], cwd=folder, env=told)
+        else:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults", json.dumps(asked)],
+                stderr=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                cwd=folder,
+                env=environment,
+            )
 
     def __enter__(self) -> Driver:
         return self
@@ -69,7 +77,8 @@ class Driver:
     def __exit__(self, *_: object) -> None:
         """Leave nothing behind, whatever became of the test."""
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
     def wait_for(self, told: int) -> None:
@@ -86,6 +95,11 @@ class Driver:
         """Wait until a pack runs that was just asked."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and not finished(running=True):
+            time.sleep(0.05)
+
+    def wait_until_stopped(self) -> None:
+        """Wait until it met a fault that stops it."""
+        while psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:
             time.sleep(0.05)
 
     def trained(self) -> int:

@@ -70,7 +70,7 @@ def test_leaving_at_once_costs_the_flight(signals: tuple[int, ...], code: int, t
 
 def test_ctrl_c_while_ray_starts_is_answered_and_costs_nothing(tmp_path: Path) -> None:
     with Driver(tmp_path, None, fault={"at": "start", "do": "stop"}) as driver:
-        os.waitid(os.P_PID, driver.process.pid, os.WSTOPPED | os.WNOWAIT)  # it is about to start Ray
+        driver.wait_until_stopped()  # it is about to start Ray
         driver.send(signal.SIGCONT)
         time.sleep(0.5)
         driver.send(signal.SIGINT)
@@ -84,7 +84,7 @@ def test_a_driver_that_was_stopped_for_too_long_finds_its_study_taken(tmp_path: 
     """Its lease ran out while it could not renew it, and another search has finished the study."""
     short = {"tune_vfl.ledger.lease.LEASE_SECONDS": 2.0}
     with Driver(tmp_path, shared_ray(), fault={"at": "ask", "call": 5, "do": "stop"}, patch=short) as driver:
-        os.waitid(os.P_PID, driver.process.pid, os.WSTOPPED | os.WNOWAIT)
+        driver.wait_until_stopped()
         time.sleep(2.5)
         record = driver.go_on()
         driver.send(signal.SIGCONT)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
+from pathlib import Path
+
+from tests.helpers.ready import Program, start
 
 
 def shared_ray() -> str:
@@ -19,20 +20,13 @@ def shared_ray() -> str:
     return str(ray.get_runtime_context().gcs_address)
 
 
-def start_driver(code: str, *arguments: object, ray: str | None = None) -> subprocess.Popen[str]:
+def start_driver(code: str, *arguments: object, ray: str) -> Program:
     """Start a program in a session of its own, as a terminal does.
 
     Args:
         code: the program.
         arguments: what it finds in ``sys.argv``.
-        ray: the address of a Ray to connect to. None lets the program start its own, which takes some ten seconds of a
-            core, and is for tests of what becomes of both.
+        ray: the address of a Ray to connect to.
     """
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, **({"RAY_ADDRESS": ray} if ray else {})},
-    )
+    environment = {**os.environ, "RAY_ADDRESS": ray}
+    return start(None, textwrap.dedent(code), list(map(str, arguments)), cwd=Path.cwd(), env=environment)

@@ -66,6 +66,14 @@ def opened(browser, path, *, width=1300, scheme="light", touch=False):
     return page, heard
 
 
+@pytest.fixture(scope="module")
+def shown(browser, small):
+    """The page as most people open it, for what leaves it as it was."""
+    page, _ = opened(browser, small)
+    yield page
+    page.close()
+
+
 CLIPPED = """() => [...document.querySelectorAll('main *')].filter(e => {
   const box = e.getBoundingClientRect(), style = getComputedStyle(e);
   if (e.closest('.scroll') && !e.classList.contains('scroll') || e.closest('svg') || !box.width) return false;
@@ -99,8 +107,8 @@ def test_nothing_is_clipped_asked_for_or_wrong(browser, small, width, scheme):
     page.close()
 
 
-def test_a_point_shows_its_setting_and_the_command_that_exports_it(browser, small):
-    page, _ = opened(browser, small)
+def test_a_point_shows_its_setting_and_the_command_that_exports_it(shown):
+    page = shown
     page.locator(".plot .main-svg").first.wait_for()
     at = page.evaluate("""() => {
       const plot = document.querySelector('.plot'), box = plot.getBoundingClientRect(), full = plot._fullLayout;
@@ -116,23 +124,21 @@ def test_a_point_shows_its_setting_and_the_command_that_exports_it(browser, smal
     page.mouse.click(at[0], at[1])
     page.wait_for_selector(".picked code")
     assert page.locator(".picked code").first.text_content() == f"tune-vfl export c --select {at[2]} -o best.json"
-    page.close()
 
 
-def test_a_defense_can_be_hidden_and_shown_again(browser, small):
-    page, _ = opened(browser, small)
+def test_a_defense_can_be_hidden_and_shown_again(shown):
+    page = shown
     key = page.locator(".key").first
     name = key.get_attribute("data-name")
     group = "document.querySelector('.plot').data.filter(t => t.legendgroup === name && t.visible !== false)"
-    shown = f"name => {group}.length"
-    before = page.evaluate(shown, name)
+    count = f"name => {group}.length"
+    before = page.evaluate(count, name)
     key.click()
-    page.wait_for_function(f"name => ({shown})(name) === 0", arg=name)
+    page.wait_for_function(f"name => ({count})(name) === 0", arg=name)
     assert key.get_attribute("aria-pressed") == "false"
     key.click()
-    page.wait_for_function(f"([name, n]) => ({shown})(name) === n", arg=[name, before])
+    page.wait_for_function(f"([name, n]) => ({count})(name) === n", arg=[name, before])
     assert before >= 2
-    page.close()
 
 
 def test_on_paper_and_without_scripts_the_printed_figures_take_their_place(browser, small):
@@ -151,6 +157,14 @@ def test_on_paper_and_without_scripts_the_printed_figures_take_their_place(brows
     plain.close()
 
 
+def test_five_thousand_settings_would_fit(tmp_path):
+    """A setting of a longer search adds no more to its page than one of a shorter search."""
+    few, many = (write_report(campaign(2, n), tmp_path / str(n)).stat().st_size for n in (40, 160))
+    assert few < many
+    assert few + (5000 - 80) * (many - few) / 240 < MOST_BYTES
+
+
+@pytest.mark.slow  # a benchmark: ten seconds of a core for a page of twenty defenses, drawn and opened
 def test_five_thousand_settings_of_twenty_defenses_open_in_time(browser, tmp_path):
     path = write_report(campaign(20, 250), tmp_path / "out")
     assert path.stat().st_size < MOST_BYTES

@@ -24,6 +24,7 @@ from tune_vfl.statistics import (
     membership,
     membership_of_many,
     merged,
+    merged_of_many,
     own_levels,
     seeds_to_separate,
     worst_levels,
@@ -235,3 +236,37 @@ def test_membership_of_many_is_that_of_every_pair_where_it_matters(seed: int) ->
     assert (found >= naive - 1e-12).all(), "fewer rivals never lower a chance"
     np.testing.assert_allclose(found, naive, atol=0.03)
     assert (naive > 0.1).sum() > 10
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.002, 0.02])
+def test_groups_of_many_are_those_of_every_pair(noise: float) -> None:
+    rng = np.random.default_rng(7)
+    t = np.sort(rng.uniform(0, 1, 200))
+    t[50:60] = t[50]  # equal settings
+    utility = (0.95 - 0.45 * t**2)[:, None] + rng.normal(0, noise / 4, (200, 3))
+    x = ((1 - t) ** 2)[None, :, None] + rng.normal(0, noise, (1, 200, 3))
+    own = own_levels(utility), worst_levels(x)
+    some = rng.permutation(200)[:150].tolist()
+    pairs = (Estimate(*(column[np.ix_(some, some)] for column in o.pairs())) for o in own)
+    naive = [[some[k] for k in group] for group in merged(range(len(some)), *pairs)]
+    found = merged_of_many(some, *own)
+    # Equal settings stand in either order.
+    assert [sorted(group) for group in found] == [sorted(group) for group in naive]
+    assert (len(found) < len(some)) == (max(map(len, found)) > 1)
+    assert merged_of_many([], *own) == []
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-4, 0.006])
+def test_a_chance_on_a_crowded_front_is_that_of_every_pair(noise: float) -> None:
+    """Nearly all settings are on the front, and few of the pairs are computed: none that counts is left out."""
+    rng = np.random.default_rng(3)
+    t = rng.uniform(0, 1, 400)
+    utility = (0.95 - 0.45 * t**2)[:, None] + rng.normal(0, noise, (400, 3))
+    x = ((1 - t) ** 2)[None, :, None] + rng.normal(0, 5 * noise, (1, 400, 3))
+    means = np.column_stack([utility.mean(1), x.mean(-1).max(0)])
+    own = own_levels(utility), worst_levels(x)
+    naive = membership(dominance(*(o.pairs() for o in own)))
+    found = membership_of_many(front(means), *own)
+    sure = found >= 0.03
+    np.testing.assert_allclose(found[sure], naive[sure], atol=1e-12)
+    assert (naive[~sure] < 0.03 + 1e-12).all()

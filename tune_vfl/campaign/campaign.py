@@ -52,7 +52,8 @@ class Campaign:
         Args:
             record: as :meth:`record` has just given it; None reads it.
         """
-        return summary(record or self.record(), {study.name: study.summary() for study in self.studies()})
+        record, studies = record or self.record(), {study.name: study for study in self.studies()}
+        return summary(record, {part.name: studies[part.name].summary(part) for part in record.studies})
 
     def export(self, select: str | None = None, path: str | Path | None = None, dataset: str | None = None) -> Any:
         """Choose a setting and write it for other code.

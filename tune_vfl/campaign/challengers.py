@@ -14,7 +14,7 @@ from tune_vfl.statistics.fronts import TOLERANCES
 from tune_vfl.statistics.laws import normal_below, normal_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tune_vfl.campaign.describing import Describer
     from tune_vfl.ledger.campaigns import CampaignRecord
@@ -66,17 +66,18 @@ def widths(describer: Describer) -> tuple[float, float]:
     return (gain if gain > 0 else 1.0), (scale.leakage_high if scale.leakage_high > 0 else 1.0)
 
 
-def chance_over(describer: Describer, one: int, other: int, *, by_utility: bool) -> float:
-    """Return the chance that one setting is truly better than another; by the means alone where seeds cannot say."""
+def chances_over(describer: Describer, some: Sequence[int], other: int, *, by_utility: bool) -> Floats:
+    """Return the chances that settings are truly better than another; by the means alone where seeds cannot say."""
     settings = describer.settings
     worth = settings.known[:, 0] if by_utility else balance(describer)
-    gap = float(worth[one] - worth[other])
+    gap = worth[list(some)] - worth[other]
+    certain = np.where(gap == 0, 0.5, gap > 0)
     if settings.own is None:
-        return 0.5 if gap == 0 else float(gap > 0)
+        return certain
     wide, high = (1.0, np.inf) if by_utility else widths(describer)
-    utility, leakage = (own.variance[one] + own.variance[other] for own in settings.own)
-    se = float(np.sqrt(utility / wide**2 + leakage / high**2))
-    return float(normal_below(gap / se)) if se > 0 else 0.5 if gap == 0 else float(gap > 0)
+    utility, leakage = (own.variance[list(some)] + own.variance[other] for own in settings.own)
+    se = np.sqrt(utility / wide**2 + leakage / high**2)
+    return np.where(se > 0, normal_below(gap / np.where(se > 0, se, 1.0)), certain)
 
 
 def far_from(describer: Describer, chosen: int) -> tuple[Far, ...]:
@@ -148,11 +149,14 @@ def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, tr
     among = describer.bounds.keeping(campaign.constraints) & trusted
     ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]
     if chosen is not None and ranked:
-        chances = [(chance_over(describer, i, chosen, by_utility=by_utility), -k, i) for k, i in enumerate(ranked)]
-        chance, _, best = max(chances)
-        if chance >= SMALL:
-            what = "more useful" if by_utility else "the better compromise"
-            yield f"{_called(describer, best)} is {what} with chance {chance:.2f}: more seeds may turn the two."
+        chances = chances_over(describer, ranked, chosen, by_utility=by_utility)
+        first = int(chances.argmax())
+        if chances[first] >= SMALL:
+            what, challenger = (
+                "more useful" if by_utility else "the better compromise",
+                _called(describer, ranked[first]),
+            )
+            yield f"{challenger} is {what} with chance {chances[first]:.2f}: more seeds may turn the two."
     close = nearly(describer.bounds, campaign.constraints) & trusted if campaign.constraints else np.zeros(len(points))
     better = [i for i in np.flatnonzero(close).tolist() if chosen is None or _utility(describer, i, chosen) > 0]
     if better:

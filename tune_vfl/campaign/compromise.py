@@ -37,7 +37,8 @@ def knee_of(settings: SideBySide, front: Sequence[int]) -> int | None:
     outcomes = [settings.rows[i].trial.outcome for i in places]
     # A setting that met no attack cannot be weighed by what attacks find.
     attacked = all(outcome.attacks for outcome in outcomes)
-    position = compromise_of(outcomes, settings.scale if attacked else None)
+    gains = None if settings.whole is None else settings.whole.gains[:, places]
+    position = compromise_of(outcomes, settings.scale if attacked else None, gains)
     return None if position is None else places[position]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from tune_vfl.statistics import (
     membership,
     membership_of_many,
     merged,
+    merged_of_many,
     undecided,
 )
 
@@ -128,7 +130,7 @@ class Joint:
         front: those on the joint front, by falling utility; equal ones all stay.
         together: the front, neighbors that cannot be told apart in one.
         reference: ``(utility, leakage)`` of the worst point that counts for the hypervolume.
-        hypervolume: of the joint front; ``history``: of it after each trial that counts, in the order of their ends.
+        hypervolume: of the joint front.
         knee: the best compromise, among confirmed settings where there are any; None without a point.
         undefended: the undefended model that all are compared with, the one that most studies share; None without.
         undefended_sure: its intervals, where they are known.
@@ -144,7 +146,6 @@ class Joint:
     together: tuple[Together, ...]
     reference: tuple[float, float]
     hypervolume: float
-    history: tuple[Step, ...]
     knee: JointPoint | None
     undefended: Outcome | None
     undefended_sure: Certainty | None
@@ -158,6 +159,17 @@ class Joint:
     def of(self, defense: str) -> tuple[JointPoint, ...]:
         """Return the settings of one defense."""
         return tuple(p for p in self.points if p.defense == defense)
+
+    @cached_property
+    def history(self) -> tuple[Step, ...]:
+        """The joint hypervolume after each trial that counts, in the order of their ends."""
+        counted = [(t.finished, i, t.number, p.name, t.outcome) for i, p in enumerate(self.parts) for t in p.counted]
+        held, steps = pareto.GrowingFront(self.reference), []
+        for finished, _, number, study, outcome in sorted(counted, key=lambda step: step[:3]):
+            if outcome.outcome == "ok":
+                held.add(*outcome.objectives)
+            steps.append(Step(finished, study, number, held.area))
+        return tuple(steps)
 
     @property
     def defenses(self) -> tuple[str, ...]:
@@ -192,7 +204,6 @@ def joint_of(campaign: CampaignRecord, dataset: str | None = None) -> Joint:
     )
     front = sorted(np.flatnonzero(on_front).tolist(), key=lambda i: (*_by_utility(points[i]), i))
     reference = _reference(part.studies)
-    history = _history(part.studies, reference)
     best = knee_of(settings, front)
     undefended = settings.undefended
     return Joint(
@@ -203,8 +214,7 @@ def joint_of(campaign: CampaignRecord, dataset: str | None = None) -> Joint:
         front=tuple(points[i] for i in front),
         together=tuple(_together([points[i] for i in group]) for group in _groups(settings, front)),
         reference=reference,
-        hypervolume=history[-1].hypervolume if history else 0.0,
-        history=history,
+        hypervolume=pareto.hypervolume(settings.searched, reference),
         knee=None if best is None else points[best],
         undefended=undefended,
         undefended_sure=None if undefended is None or first.measure == 1 else certainties([undefended])[0],
@@ -234,24 +244,13 @@ def _reference(parts: Sequence[StudyRecord]) -> tuple[float, float]:
     return min(p.reference_point[0] for p in parts), max(p.reference_point[1] for p in parts)
 
 
-def _history(parts: Sequence[StudyRecord], reference: tuple[float, float]) -> tuple[Step, ...]:
-    counted = [(t.finished, i, t.number, p.name, t.outcome) for i, p in enumerate(parts) for t in p.counted]
-    held, steps = pareto.GrowingFront(reference), []
-    for finished, _, number, study, outcome in sorted(counted, key=lambda step: step[:3]):
-        if outcome.outcome == "ok":
-            held.add(*outcome.objectives)
-        steps.append(Step(finished, study, number, held.area))
-    return tuple(steps)
-
-
 def _groups(settings: SideBySide, front: Sequence[int]) -> list[list[int]]:
     """Return the front in groups that their seeds cannot tell apart; each alone where seeds cannot say."""
     if settings.own is not None:
-        utility, leakage = (own.of(front).pairs() for own in settings.own)
-    elif (block := settings.whole) is not None:
-        utility, leakage = differences(block.utilities[front]), leakage_differences(block.gains[:, front])
-    else:
+        return merged_of_many(front, *settings.own)
+    if (block := settings.whole) is None:
         return [[i] for i in front]
+    utility, leakage = differences(block.utilities[front]), leakage_differences(block.gains[:, front])
     return [[front[k] for k in group] for group in merged(range(len(front)), utility, leakage)]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 PIPE_WIDTH = 160  # a table in a pipe or a file is not cut to 80 columns
+MANY_ROWS = 300  # more than anybody reads on a screen: lines would take longer to draw than the numbers to compute
 
 
 def emit(text: str) -> None:
@@ -27,12 +28,18 @@ def emit_json(data: Any) -> None:
 
 
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Print a table on stdout; numbers are aligned to the right."""
+    """Print a table on stdout; numbers are aligned to the right. A very long one has no lines and is not cut."""
+    rows = [list(row) for row in rows]
+    if len(rows) > MANY_ROWS:
+        texts = [list(columns), *([cell(value) for value in row] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        lines = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in texts)
+        emit("\n".join([title, *lines] if title else lines))
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    rows = [list(row) for row in rows]
     grid = Table(title=title, title_justify="left", header_style="bold")
     for i, name in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[i], (int, float)) or row[i] is None for row in rows)

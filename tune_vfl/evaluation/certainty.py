@@ -76,7 +76,9 @@ def names_of(outcomes: Iterable[Outcome]) -> list[Name]:
     """Return the attacks with their candidates, all that occur, in the order in which they do."""
     found: dict[Name, None] = {}
     for outcome in outcomes:
-        found.update({(a, c): None for a, score in outcome.attackers.items() for c in candidates_of(score)})
+        for a, score in outcome.attackers.items():
+            for c in score.candidates or (score.variant,):
+                found[a, c] = None
     return list(found)
 
 
@@ -164,11 +166,12 @@ def _rows(outcome: Outcome) -> float:
 
 
 def _amplified(outcome: Outcome) -> dict[str, float]:
-    left = {name: 1 - score.floor for name, score in outcome.attackers.items()}
-    return {name: 1 / room for name, room in left.items() if 0 < room < LEAST_HEADROOM}
+    scores = outcome.attackers.items()
+    return {name: 1 / (1 - score.floor) for name, score in scores if 0 < 1 - score.floor < LEAST_HEADROOM}
 
 
 def _gains(scores: Sequence[AttackScore], candidate: str) -> Floats:
     """Return signed advantages ``(N, S)`` of one attack and candidate."""
     floors = [score.floors or [score.floor] * len(score.values) for score in scores]
-    return pseudo_values([one_of(candidates_of(score), candidate) for score in scores], floors)
+    values = [s.candidates.get(candidate) or one_of(candidates_of(s), candidate) for s in scores]
+    return pseudo_values(values, floors)

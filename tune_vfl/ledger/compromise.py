@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
+    from tune_vfl.statistics.arrays import Floats
 
 
 def scale_of(record: StudyRecord) -> Scale | None:
@@ -50,16 +51,19 @@ def knee_of(record: StudyRecord, front: Sequence[TrialRecord]) -> int | None:
     return None if position is None else front[position].number
 
 
-def compromise_of(front: Sequence[Outcome], scale: Scale | None) -> int | None:
+def compromise_of(front: Sequence[Outcome], scale: Scale | None, gains: Floats | None = None) -> int | None:
     """Return the place of the best compromise among the settings of a front; None for an empty one.
 
     Args:
         front: their outcomes, ok and with the same seeds.
         scale: on which they are weighed; without one, or without attacks, it is the point that is farthest from the
             chord between the front's ends.
+        gains: ``(K, N, S)`` what :func:`tune_vfl.evaluation.certainty.advantages_of` says of them, where it was asked.
     """
-    names = names_of(front)
-    if scale is None or not names or len({len(o.utility.values) for o in front if o.utility}) > 1:
+    seeds = {len(o.utility.values) for o in front if o.utility}
+    if gains is None and scale is not None and len(seeds) == 1:
+        gains = advantages_of(front, names_of(front))
+    if scale is None or gains is None or not len(gains):
         return pareto.knee([o.objectives for o in front])
     utilities = np.asarray([o.utility.values if o.utility else [] for o in front])
-    return knee(range(len(front)), utilities, advantages_of(front, names), scale)
+    return knee(range(len(front)), utilities, gains, scale)

@@ -6,6 +6,7 @@ import sqlite3
 import warnings
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
@@ -149,11 +150,16 @@ class LedgerStorage(ABC):
             StudyError: for one that a later program has changed.
             UnreachableError: when it does not answer.
         """
-        engine = self.engine()
-        speak_plainly(engine, self.shown)
-        with self._in_words(), engine.connect() as connection:
+        with self._in_words(), self._to_read.connect() as connection:
             refuse_newer(connection, self.shown)
             yield connection
+
+    @cached_property
+    def _to_read(self) -> Engine:
+        """An engine to read with, made once: making one takes longer than most of what is asked of it."""
+        engine = self.engine()
+        speak_plainly(engine, self.shown)
+        return engine
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:

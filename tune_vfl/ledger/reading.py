@@ -43,10 +43,11 @@ SELECT p.trial_id, p.param_name, p.param_value, p.distribution_json
 FROM trial_params p JOIN trials t ON t.trial_id = p.trial_id
 WHERE t.study_id = :study AND t.trial_id > :after ORDER BY p.param_id
 """
-# What a trial's record is made of; searches write more.
+# What a trial's record is made of, and since when it runs; searches write more.
 _USER_ATTRS = """
 SELECT a.trial_id, a.key, a.value_json FROM trial_user_attributes a JOIN trials t ON t.trial_id = a.trial_id
-WHERE t.study_id = :study AND t.trial_id > :after AND a.key IN ('outcome', 'retry_of', 'pack', 'asked')
+WHERE t.study_id = :study AND t.trial_id > :after
+AND (a.key IN ('outcome', 'retry_of') OR a.key IN ('pack', 'asked') AND t.state = 'RUNNING')
 """
 _SYSTEM_ATTRS = """
 SELECT a.trial_id, a.key, a.value_json FROM trial_system_attributes a JOIN trials t ON t.trial_id = a.trial_id
@@ -65,11 +66,14 @@ def open_to_read(name: str, storage: str | None = None) -> HeldStudy:
         StudyError: when there is none of this name; the message names the nearest.
         UnreachableError: when the database does not answer.
     """
-    place = storage_at(storage)
+    return _opened(storage_at(storage), name)
+
+
+def _opened(place: LedgerStorage, name: str) -> HeldStudy:
     found = patiently(lambda: _find(place, name)) if place.exists() else None
     if found is not None:
         return ReadStudy(place, found, name)
-    ledger = Ledger.open(name, storage)
+    ledger = Ledger.open(name, place.url)
     # It is only read: it begins no trials that would have to count as lost.
     ledger.close()
     return ledger
@@ -109,7 +113,7 @@ class HeldCampaign:
         """Return its studies, in the order of its spec."""
         for name in self._attrs()["parts"]:
             if name not in self._parts:
-                self._parts[name] = open_to_read(name, self.place.url)
+                self._parts[name] = _opened(self.place, name)
         return list(self._parts.values())
 
     @property
@@ -200,7 +204,7 @@ def _find(place: LedgerStorage, name: str) -> int | None:
     from sqlalchemy import inspect, text
 
     with place.reading() as connection:
-        if "alembic_version" not in inspect(connection).get_table_names():
+        if not inspect(connection).has_table("alembic_version"):
             return None
         version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
         if version != OPTUNA_TABLES:

@@ -69,9 +69,9 @@ def campaign_of(connection: Connection, study: str) -> str:
 def _held(connection: Connection) -> tuple[int, str]:
     import sqlalchemy
 
-    tables = sqlalchemy.inspect(connection).get_table_names()
-    if "tune_vfl_ledger" in tables:
+    tables = sqlalchemy.inspect(connection)
+    if tables.has_table("tune_vfl_ledger"):
         row = connection.execute(sqlalchemy.text("SELECT version, program FROM tune_vfl_ledger")).one_or_none()
         if row is not None:
             return int(row[0]), str(row[1])
-    return (1, "") if "studies" in tables else (0, "")
+    return (1, "") if tables.has_table("studies") else (0, "")

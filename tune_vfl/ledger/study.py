@@ -69,7 +69,8 @@ class Study:
 
     def overdue(self) -> list[int]:
         """Return the numbers of running trials that take longer than the study allows them."""
-        return overdue(self._ledger.trials(), self._ledger.cell.trial_minutes)
+        minutes = self._ledger.cell.trial_minutes
+        return [] if minutes is None else overdue(self._ledger.trials(), minutes)
 
     def front_trials(self, attack: str | None = None) -> list[TrialRecord]:
         """Return the trials on the front, by number; equal points all stay.

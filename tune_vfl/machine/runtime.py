@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 
@@ -13,6 +19,18 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 def usable_cpus() -> int:
     """Return how many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def keeping_everything() -> Iterator[None]:
+    """Let Python's collector rest for the block, which makes much and throws nothing away: reading a ledger."""
+    rests = not gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not rests:
+            gc.enable()
 
 
 def prepare_process() -> None:

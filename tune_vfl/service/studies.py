@@ -100,13 +100,18 @@ def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
 
 def status_of(found: Study | Campaign) -> tuple[dict[str, Any], int]:
     """Return the summary of a study or a campaign with the time that is left, and how many trials are still owed."""
-    record = CampaignRecord.of(found.record())
-    summary, eta, late = found.summary(), eta_seconds(record.studies), found.overdue()
+    if isinstance(found, Campaign):
+        whole = found.record()
+        summary = found.summary(whole)
+    else:
+        study = found.record()
+        whole, summary = CampaignRecord.of(study), found.summary(study)
+    eta, late = eta_seconds(whole.studies), found.overdue()
     if eta is not None:
         summary["eta_seconds"] = eta
     if late:
         summary["overdue"] = late
-    return summary, record.owed
+    return summary, whole.owed
 
 
 def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:

@@ -15,14 +15,14 @@ AT_LEAST = ("utility",)
 
 OF_ATTACK = re.compile(r"attacks\.(?P<attack>\w+)\.(?P<what>advantage|success)")
 
-_NAMES = ("utility", "utility_loss", "leakage", "cost")
-_EXPECTED = f"expected {', '.join(_NAMES)}, attacks.NAME.advantage or attacks.NAME.success"
+NAMES = ("utility", "utility_loss", "leakage", "cost")
+_EXPECTED = f"expected {', '.join(NAMES)}, attacks.NAME.advantage or attacks.NAME.success"
 
 
 def _known(constraints: dict[str, float]) -> dict[str, float]:
     for name, bound in constraints.items():
-        if name not in _NAMES and not OF_ATTACK.fullmatch(name):
-            raise ValueError(f"{name!r} cannot be constrained; {_EXPECTED}.{did_you_mean(name, _NAMES)}")
+        if name not in NAMES and not OF_ATTACK.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be constrained; {_EXPECTED}.{did_you_mean(name, NAMES)}")
         if not math.isfinite(bound):
             raise ValueError(f"{name}: expected a finite number, got {bound}")
     return constraints

@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 from tune_vfl.errors import SpecError, did_you_mean
 from tune_vfl.spec.constraints import Constraints
 from tune_vfl.spec.listed import Listed
+from tune_vfl.spec.misplaced import meant
 
 SCHEMA = "tune-vfl/spec/1"
 
@@ -234,7 +235,7 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> lis
         place = ".".join(str(p) for p in item["loc"]) or "spec"
         if item["type"] == "extra_forbidden":
             known = _fields_at(model, item["loc"][:-1]) if model else []
-            hint = did_you_mean(str(item["loc"][-1]), known)
+            hint = meant(item["loc"], model) or did_you_mean(str(item["loc"][-1]), known)
             problems.append(f"{place}: no such field.{hint}" + (f" Known: {', '.join(known)}." if known else ""))
         elif item["type"] == "missing":
             problems.append(f"{place}: is required and missing")

@@ -17,7 +17,6 @@ from tune_vfl.statistics.fronts import (
     leakage_differences,
     membership,
     membership_of_many,
-    merged,
     own_levels,
     worst_levels,
 )
@@ -42,6 +41,7 @@ from tune_vfl.statistics.leakage import (
     upper_bounds,
     worst_attack,
 )
+from tune_vfl.statistics.merging import merged, merged_of_many
 from tune_vfl.statistics.nulls import center_null, effective_dimension, folded_auc_null, permutation_p_value
 from tune_vfl.statistics.power import seeds_to_separate
 from tune_vfl.statistics.rejects import Plan, plan, totals
@@ -85,6 +85,7 @@ __all__ = [
     "membership",
     "membership_of_many",
     "merged",
+    "merged_of_many",
     "nearest_center",
     "own_levels",
     "permutation_p_value",

@@ -1,4 +1,4 @@
-"""Fronts of noisy points: who is on them, and which points cannot be told apart.
+"""Fronts of noisy points: who is on them.
 
 A point is a setting with its utility, larger is better, and its leakage, smaller is better. Blocks are
 ``(N, S)`` utilities and ``(K, N, S)`` signed advantages of N settings with the same S seeds.
@@ -12,12 +12,10 @@ import numpy as np
 
 from tune_vfl.errors import ShapeError
 from tune_vfl.statistics.arrays import Floats, Ints, finite
-from tune_vfl.statistics.intervals import CONFIDENCE, FEWEST_SETTINGS, Estimate, plain_differences, shrink
-from tune_vfl.statistics.laws import normal_below, satterthwaite
+from tune_vfl.statistics.intervals import FEWEST_SETTINGS, Estimate, plain_differences, shrink
+from tune_vfl.statistics.laws import normal_below, normal_quantile, satterthwaite
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike
 
 
@@ -39,6 +37,9 @@ _FIRST_LOOK = 64
 
 _ROWS = 256
 """How many settings are compared with all others at a time: what stays in a core's cache."""
+
+_NOTHING = -8.3
+"""A normal quantile whose chance is lost when it is taken from 1."""
 
 
 def leakage_differences(x: ArrayLike) -> Estimate:
@@ -76,14 +77,14 @@ class Own(NamedTuple):
 
     def pairs(self) -> Estimate:
         """Return the differences ``(N, N)``, row minus column."""
-        one, other = self.variance[:, None], self.variance[None, :]
-        df = satterthwaite((one, other), (self.df, self.df))
-        return Estimate(self.mean[:, None] - self.mean[None, :], np.sqrt(one + other), df)
+        every = np.arange(len(self.mean))
+        return self.less(every[:, None], every[None, :])
 
-    def of(self, settings: Sequence[int]) -> Own:
-        """Return some of the settings, with the variances that all of them gave."""
-        chosen = list(settings)
-        return Own(self.mean[chosen], self.variance[chosen], self.df)
+    def less(self, settings: Ints, others: Ints) -> Estimate:
+        """Return the differences between settings and others, places that broadcast."""
+        one, other = self.variance[settings], self.variance[others]
+        df = satterthwaite((one, other), (self.df, self.df))
+        return Estimate(self.mean[settings] - self.mean[others], np.sqrt(one + other), df)
 
 
 def own_levels(y: ArrayLike) -> Own:
@@ -157,25 +158,46 @@ def membership_of_many(front: ArrayLike, utility: Own, leakage: Own, least: floa
     everyone = np.arange(len(utility.mean))
     chances = _not_dominated(everyone, some, utility, leakage)
     near = np.flatnonzero(chances >= least)
-    chances[near] = np.minimum(chances[near], _not_dominated(near, near, utility, leakage))
+    chances[near] = _not_dominated(near, near, utility, leakage, chances[near])
     return chances
 
 
-def _not_dominated(rows: Ints, columns: Ints, utility: Own, leakage: Own) -> Floats:
-    """Return for each row the chance that the column which most likely dominates it does not."""
-    found = np.ones(len(rows))
+def _not_dominated(rows: Ints, columns: Ints, utility: Own, leakage: Own, known: Floats | None = None) -> Floats:
+    """Return for each row the chance that the column which most likely dominates it does not.
+
+    Where an upper bound of each row's is known, only columns that may lower it are computed.
+    """
+    found = np.ones(len(rows)) if known is None else known.copy()
+    # A product of two chances is no larger than either: both must reach what is known.
+    least = np.full(len(rows), -np.inf) if known is None else np.maximum(normal_quantile(1 - known), _NOTHING)
+    useful = utility.mean[rows] + _reach(utility, rows, columns, TOLERANCES.utility, least)
+    safe = leakage.mean[rows] - _reach(leakage, rows, columns, TOLERANCES.leakage, least)
+    u, x = utility.mean[columns], leakage.mean[columns]
     for start in range(0, len(rows), _ROWS):
-        mine = rows[start : start + _ROWS]
-        better = _ahead(utility.mean[columns] - TOLERANCES.utility, utility, mine, columns, sign=1)
-        better *= _ahead(leakage.mean[columns] + TOLERANCES.leakage, leakage, mine, columns, sign=-1)
-        better[mine[:, None] == columns[None, :]] = 0.0
-        found[start : start + _ROWS] = 1 - better.max(1)
+        part = slice(start, start + _ROWS)
+        pairs = (u[None, :] >= useful[part, None]) & (x[None, :] <= safe[part, None])
+        pairs &= rows[part, None] != columns[None, :]
+        row, column = np.nonzero(pairs)
+        if len(row):
+            mine, theirs = rows[part][row], columns[column]
+            better = _ahead(u[column] - TOLERANCES.utility, utility, mine, theirs, sign=1)
+            better *= _ahead(x[column] + TOLERANCES.leakage, leakage, mine, theirs, sign=-1)
+            np.minimum.at(found, start + row, 1 - better)
     return found
 
 
-def _ahead(theirs: Floats, own: Own, rows: Ints, columns: Ints, sign: int) -> Floats:
-    gain = sign * (theirs[None, :] - own.mean[rows][:, None])
-    return _chance(gain, np.sqrt(own.variance[rows][:, None] + own.variance[columns][None, :]))
+def _reach(own: Own, rows: Ints, columns: Ints, tolerance: float, least: Floats) -> Floats:
+    """Return by how much a column must be better than each row to be so with a normal quantile of ``least``."""
+    if np.isneginf(least).all():
+        return least
+    # No pair's error is larger than that with the column of the largest variance; 1e-9 is left for rounding.
+    widest = np.sqrt(own.variance[rows] + own.variance[columns].max())
+    narrowest = np.sqrt(own.variance[rows] + own.variance[columns].min())
+    return np.asarray(tolerance + np.where(least < 0, least * widest, least * narrowest) - 1e-9)
+
+
+def _ahead(theirs: Floats, own: Own, mine: Ints, others: Ints, sign: int) -> Floats:
+    return _chance(sign * (theirs - own.mean[mine]), np.sqrt(own.variance[mine] + own.variance[others]))
 
 
 def candidates(member: ArrayLike, front: ArrayLike, trials: int) -> list[int]:
@@ -194,32 +216,6 @@ def candidates(member: ArrayLike, front: ArrayLike, trials: int) -> list[int]:
         raise ShapeError(f"chances and front: one for each setting, got {chances.shape} and {on_front.shape}")
     others = sorted(np.flatnonzero(~on_front & (chances > 0)).tolist(), key=lambda i: (-chances[i], i))
     return [*np.flatnonzero(on_front).tolist(), *others[: 5 if trials < 60 else 10]]
-
-
-def merged(front: Sequence[int], utility: Estimate, leakage: Estimate) -> list[list[int]]:
-    """Group the settings of a front that its seeds cannot tell apart.
-
-    Args:
-        front: settings, numbers of rows of the estimates.
-        utility: ``(N, N)`` differences.
-        leakage: ``(N, N)`` differences.
-
-    Returns:
-        Groups along the front, from the largest utility down; a setting joins the group before it while both of its
-        differences from the group's first setting, the farthest one, lie within their 90% half-widths. Show a group's
-        range, not its members' order.
-    """
-    same = (np.abs(utility.mean) <= utility.half_width(CONFIDENCE)) & (
-        np.abs(leakage.mean) <= leakage.half_width(CONFIDENCE)
-    )
-    groups: list[list[int]] = []
-    # Any column of differences orders the settings as their means do.
-    for setting in sorted(front, key=lambda i: (-utility.mean[i, 0], -leakage.mean[i, 0], i)):
-        if groups and same[setting, groups[-1][0]]:
-            groups[-1].append(setting)
-        else:
-            groups.append([setting])
-    return groups
 
 
 def _chance(gain: Floats, se: Floats) -> Floats:

@@ -234,6 +234,6 @@ def levels_by_undefended(y: ArrayLike, undefended: ArrayLike) -> Estimate:
     return Estimate(mean, np.sqrt(sum(pieces)), df)
 
 
-def undecided(low: ArrayLike, high: ArrayLike) -> bool:
+def undecided(low: float, high: float) -> bool:
     """Whether an advantage's interval is too wide for a recommendation: half of it is more than .25."""
-    return bool(((np.asarray(high) - np.asarray(low)) / 2 > WIDEST).any())
+    return (high - low) / 2 > WIDEST
