@@ -217,10 +217,9 @@ def cost_table(data: Gathered) -> Table:
         ended = [t.outcome.seconds for t in part.ok]
         train, attack = (_mean([s[kind] for s in ended if kind in s]) for kind in ("train", "attack"))
         minutes = sum((t.finished - t.started).total_seconds() for t in part.trials) / 60
-        cost = data.campaign.costs.get(part.name)
         name = data.names.called[part.name]
         counted = len(part.counted)
-        times = "–" if cost is None else f"{cost:.2f}"
+        times = "–" if part.cost is None else f"{part.cost:.2f}"
         cells = (
             name,
             times,
@@ -230,7 +229,7 @@ def cost_table(data: Gathered) -> Table:
             f"{minutes:.1f}",
         )
         rows.append(Row(cells))
-        known = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": cost}
+        known = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": part.cost}
         records.append(
             {**known, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
         )

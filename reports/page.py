@@ -88,7 +88,6 @@ def _laid(
             trials=sum(c.trials for c in campaigns),
             skipped=tuple(left for c in campaigns for left in c.skipped),
             retired={k: v for c in campaigns for k, v in c.retired.items()},
-            costs={k: v for c in campaigns for k, v in c.costs.items()},
         )
     return whole, owners
 

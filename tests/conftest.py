@@ -38,6 +38,7 @@ IN_ONE_WORKER = {
     "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/reports/test_reports.py": "reports",
     "tests/search/test_run.py": "simulated",
+    "tests/search/test_costs.py": "simulated",
     "tests/faults/test_workers.py": "simulated",
     "tests/confirmation/test_run.py": "simulated",
     "tests/faults/test_services.py": "servers",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ray import tune
 
@@ -23,7 +23,13 @@ Settings = Sequence[Mapping[str, Any]]
 
 
 class PackTrainable(tune.Trainable):  # type: ignore[misc]
-    """Evaluates packs one after another in one worker process (``reuse_actors``)."""
+    """Evaluates packs one after another in one worker process (``reuse_actors``).
+
+    Attributes:
+        trains: it answers :meth:`cost`; what trains nothing is not asked.
+    """
+
+    trains: ClassVar[bool] = False
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take the first pack. Everything that can fail waits for :meth:`step`, where it becomes an outcome."""
@@ -89,6 +95,11 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
         """Return the best attacker that is found within so many minutes against one setting; None without any."""
 
     @classmethod
+    def cost(cls, cell: Cell, params: Mapping[str, Any], undefended: Cell, options: Mapping[str, Any]) -> float:
+        """Return how many times the CPU of an undefended training one takes under a setting of the cell's defense."""
+        raise NotImplementedError
+
+    @classmethod
     @abstractmethod
     def most_per_pack(cls, cell: Cell) -> int:
         """Return how many trials can be evaluated in one pass: 1 where nothing stacks."""
@@ -123,6 +134,14 @@ def tuned(
     """Tune attackers against one setting, and return the best one as plain data; ``cell`` is JSON."""
     found = trainable.tuned(Cell.model_validate_json(cell), params, minutes, options)
     return None if found is None else found.model_dump(mode="json")
+
+
+def costed(
+    trainable: type[PackTrainable], cell: str, params: Mapping[str, Any], undefended: str, options: Mapping[str, Any]
+) -> float:
+    """Measure what a defense costs; both cells are JSON."""
+    beside = Cell.model_validate_json(undefended)
+    return trainable.cost(Cell.model_validate_json(cell), params, beside, options)
 
 
 def nap(seconds: float) -> None:

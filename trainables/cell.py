@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class CellTrainable(PackTrainable):
     """Evaluates packs through :func:`tune_vfl.evaluation.packs.evaluate_task`, on one thread."""
 
+    trains = True
+
     @classmethod
     def prepare_worker(cls) -> None:
         """Set this process up to train: one thread, memory that is kept between steps, and all imports done."""
@@ -87,6 +89,16 @@ class CellTrainable(PackTrainable):
         device = "cuda" if torch.cuda.is_available() else "cpu"
         built = defense_params(cell.defense, {**params, **cell.fixed}, num_classes=cell.num_classes)
         return tuned_attack(Task.open(cell), built, minutes=minutes, device=device)
+
+    @classmethod
+    def cost(cls, cell: Cell, params: Mapping[str, Any], undefended: Cell, options: Mapping[str, Any]) -> float:
+        """Train one network with the defense and one without, in turn."""
+        cls.prepare_worker()
+        import torch
+
+        from tune_vfl.evaluation.cost import training_cost
+
+        return training_cost(cell, params, undefended, device="cuda" if torch.cuda.is_available() else "cpu")
 
     @classmethod
     def most_per_pack(cls, cell: Cell) -> int:

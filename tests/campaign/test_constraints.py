@@ -99,7 +99,7 @@ def test_one_attack_is_bounded_by_itself() -> None:
 
 def test_what_is_not_known_does_not_qualify_and_says_so() -> None:
     few = part_of("kdk", [outcome_of([0.9, 0.91, 0.92], {"norm": [0.1, 0.12, 0.11]})], attacks=["norm"])
-    campaign = campaign_of(part_of("laplace", ROUGH), few, costs={"camp-breast_cancer-laplace": 1.5})
+    campaign = campaign_of(part_of("laplace", ROUGH, cost=1.5), few)
     found = bounds_of(campaign)
     assert found.keeps("cost", 2.0).tolist() == [True] * 6 + [False]
     assert found.unknown(6, "cost") == "the cost of kdk was not measured"

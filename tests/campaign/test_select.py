@@ -21,11 +21,10 @@ from tune_vfl.outcome import Outcome
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 MARVELL = ((0.92, 0.18), (0.85, 0.1), (0.945, 0.8))
-COSTS = {"camp-breast_cancer-laplace": 1.1, "camp-breast_cancer-marvell": 3.0}
 
 
 def two(**fields: object) -> CampaignRecord:
-    return campaign_of(part_of("laplace", LAPLACE), part_of("marvell", MARVELL), costs=COSTS, **fields)
+    return campaign_of(part_of("laplace", LAPLACE, cost=1.1), part_of("marvell", MARVELL, cost=3.0), **fields)
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,11 @@ def made(folder):
     """A campaign of two studies with something of everything, elsewhere."""
     place = storage_at(str(folder / "there.db"))
     run(planned(constraints={"leakage": 0.2}), place)
-    keep(place, retired={"c-gaussian": "dominated at every leakage"}, costs={"c-laplace": 1.5}, confirmation=joint())
+    keep(place, retired={"c-gaussian": "dominated at every leakage"}, confirmation=joint())
     with place.lease("c") as lease:
         ledger = Ledger.open("c-laplace", place.url, lease)
         ledger.confirmations.set_answer(made_up_confirmation().model_copy(update={"name": "c-laplace"}))
+        ledger.set_cost(1.5)
         ledger.close()
     return place
 
@@ -71,7 +72,8 @@ def test_a_campaign_comes_back_whole_and_says_nothing_of_where_it_was(there):
     assert unpack(read) == "new"
     record = open_campaign("c").record()
     assert comparable(record) == comparable(open_campaign("c", there.url).record())
-    assert (record.trials, record.constraints, record.costs) == (6, {"leakage": 0.2}, {"c-laplace": 1.5})
+    assert (record.trials, record.constraints) == (6, {"leakage": 0.2})
+    assert [s.cost for s in record.studies] == [1.5, None]
     assert record.retired == {"c-gaussian": "dominated at every leakage"}
     assert record.confirmation == joint()
     assert [str(left) for left in record.skipped] == ["c-mid: needs a bottleneck"]
@@ -149,7 +151,7 @@ def test_under_another_name_its_studies_are_called_after_it(packed):
     assert unpack(renamed) == "new"
     record = open_campaign("lab").record()
     assert [s.name for s in record.studies] == ["lab-laplace", "lab-gaussian"]
-    assert (list(record.retired), list(record.costs)) == (["lab-gaussian"], ["lab-laplace"])
+    assert (list(record.retired), record.studies[0].cost) == (["lab-gaussian"], 1.5)
     assert [left.study for left in record.skipped] == ["lab-mid"]
     assert record.confirmation.knee["breast_cancer"].study == "lab-laplace"
     assert {p.study for p in record.confirmation.points} == {"lab-laplace"}
@@ -233,6 +235,11 @@ def repacked(packed, change):
     return file.getvalue()
 
 
+def test_a_file_from_before_studies_kept_their_costs_is_read(packed):
+    """The campaign had a place for them, where nothing was ever written."""
+    assert from_bytes(repacked(packed, lambda head, _: head.update(costs={})), "f") == packed
+
+
 HOSTILE = {
     "a later schema": (lambda head, _: head.update(schema="tune-vfl/packed-campaign/2", program="9.0"), "tune-vfl 9.0"),
     "a field that is not known": (lambda head, _: head.update(hook="os.system"), "hook"),
@@ -241,8 +248,10 @@ HOSTILE = {
     "a study that is not in it": (lambda head, _: head["parts"].append("c-iso"), "expected the studies"),
     "a study twice": (lambda head, _: head["parts"].append("c-laplace"), "each once"),
     "a constraint that is none": (lambda head, _: head["spec"].update(constraints={"x": 1}), "cannot be constrained"),
-    "a cost of a stranger": (lambda head, _: head.update(costs={"x": 1.0}), "expected studies among its parts, got x"),
-    "a cost without end": (lambda head, _: head.update(costs={"c-laplace": 1e999}), "JSON|finite"),
+    "a reason for a stranger": (
+        lambda head, _: head.update(retired={"x": ""}),
+        "expected studies among its parts, got x",
+    ),
     "an answer of something else": (lambda head, _: head.update(confirmation={"name": "c"}), "confirmation"),
     "no head": (lambda head, _: head.clear(), "schema"),
     "a file more": (lambda _, members: members.update({"../../etc/passwd": "x"}), "expected study.json"),

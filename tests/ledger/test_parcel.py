@@ -59,6 +59,7 @@ def ledger_in(folder):
     held.confirmations.keep((UNDEFENDED, 1000), SEEN)
     held.confirmations.keep_tuned(0, TUNED)
     held.confirmations.set_answer(made_up_confirmation())
+    held.set_cost(1.25)
     held.extend(12)
     return held
 
@@ -87,6 +88,7 @@ def test_everything_comes_back_and_says_nothing_of_where_it_was(ledger, tmp_path
     assert here.record() == replace(there.record(), spec=here.spec)
     assert (here.budget, here.references, here.confirmations.tuned()) == (12, there.references, {0: TUNED})
     assert here.confirmations.records() == there.confirmations.records()
+    assert load_study("study").record().cost == 1.25
     assert here.trials()[3].system_attrs == {"nsga2:generation": 1}
     assert load_study("study").summary()["front"] == load_study("study", there.place.url).summary()["front"]
     text = "".join(json.dumps(part) for part in parcel.plain())
@@ -120,6 +122,15 @@ def test_a_study_that_has_gone_on_grows_and_one_that_has_not_stays(ledger):
     assert Parcel.of(Ledger.open("study")) == late
     assert unpack(early) == "same", "what comes late and holds less takes nothing away"
     assert Parcel.of(Ledger.open("study")) == late
+
+
+def test_a_cost_that_was_measured_later_comes_along_and_is_measured_once(ledger):
+    late = Parcel.of(ledger)
+    early, other = (replace(late, head=late.head.model_copy(update={"cost": cost})) for cost in (None, 1.4))
+    unpack(early)
+    assert unpack(late) == "grown"
+    assert [unpack(early), unpack(other)] == ["same", "same"]
+    assert load_study("study").record().cost == 1.25
 
 
 def test_another_study_of_the_name_is_never_overwritten(ledger):

@@ -79,17 +79,18 @@ def test_what_stands_beside_stays():
 def test_a_part_is_taken_out_of_its_campaign():
     place = storage_at()
     run(planned(("laplace", "gaussian", "iso"), 9), place)
-    keep(place, retired={"c-iso": "w", "c-laplace": "v"}, costs={"c-iso": 2.0, "c-gaussian": 3.0}, confirmation=joint())
+    keep(place, retired={"c-iso": "w", "c-laplace": "v"}, confirmation=joint())
     with place.lease("c") as lease:
         ledger = Ledger.open("c-laplace", None, lease)
         ledger.confirmations.set_answer(made_up_confirmation())
+        ledger.set_cost(3.0)
         ledger.close()
     told = str(removal_of("c-iso"))
     assert "a study of campaign c, which goes on with 2, 2 trials; the campaign's confirmation goes too" in told
     remove("c-iso")
     record = open_campaign("c").record()
     assert [s.name for s in record.studies] == ["c-laplace", "c-gaussian"]
-    assert (record.trials, record.retired, record.costs) == (6, {"c-laplace": "v"}, {"c-gaussian": 3.0})
+    assert (record.trials, record.retired, record.studies[0].cost) == (6, {"c-laplace": "v"}, 3.0)
     assert record.confirmation is None
     assert record.studies[0].confirmation is None, "who stayed was measured against what is gone"
     load_study("c").summary()

@@ -331,7 +331,7 @@ def test_a_campaign_is_a_section_a_data_set_and_exports_by_its_own_name(tmp_path
     moved = replace(wine, cell=wine.cell.model_copy(update={"dataset": Named(name="wine")}))
     left = (Left("c-kdk", None, ("too many <classes>",)),)
     gone = {"c-marvell": "dominated at every leakage by laplace"}
-    whole = CampaignRecord("c", (one, two, moved), 60, skipped=left, retired=gone, costs={"c-laplace": 1.25})
+    whole = CampaignRecord("c", (replace(one, cost=1.25), two, moved), 60, skipped=left, retired=gone)
     page = write_report(whole, tmp_path / "out")
     text = page.read_text(encoding="utf-8")
     assert '<h2 class="where" id="d1">wine</h2>' in text

@@ -53,7 +53,7 @@ class Describer:
             leakage_interval=point.intervals[1],
             loss=loss,
             loss_interval=loss_interval,
-            cost=self.settings.campaign.costs.get(row.record.name),
+            cost=row.record.cost,
             kept=self.kept(place),
             gained=self._gained(place),
             strongest=self.strongest(place),

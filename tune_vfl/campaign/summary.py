@@ -96,7 +96,7 @@ def front_of(joint: Joint) -> list[dict[str, Any]]:
 
 def _point(describer: Describer, point: JointPoint, alike: list[str]) -> dict[str, Any]:
     outcome, (utility, leakage) = point.trial.outcome, point.objectives
-    alone = describer.joint.alone
+    alone, record = describer.joint.alone, describer.settings.rows[describer.place(point)].record
     return {
         "study": point.study,
         "dataset": point.dataset,
@@ -110,10 +110,10 @@ def _point(describer: Describer, point: JointPoint, alike: list[str]) -> dict[st
         **point.sure.numbers(),
         **({} if alone is None else {"gain_kept": alone.kept(utility)}),
         "attacks": {name: score.mean for name, score in outcome.attacks.items()},
-        "measure": describer.settings.rows[describer.place(point)].record.measure,
+        "measure": record.measure,
         "confirmed": point.confirmed,
         **({} if point.again is None or not point.confirmed else {"confirmation": point.again.numbers()}),
         "chance": point.chance,
-        "cost": describer.settings.campaign.costs.get(point.study),
+        "cost": record.cost,
         "together": alike,
     }

@@ -1,4 +1,4 @@
-"""How fast trials are trained here, from an epoch or two: what an estimate of a search's time starts from."""
+"""How fast trials are trained here, from an epoch: what an estimate of a search's time starts from."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import train_pack
+from tune_vfl.evaluation.timed import TimedTraining
 from tune_vfl.protocol.members import Pack
-from tune_vfl.spec import Cell, Strict
+from tune_vfl.spec import Cell
 
 
 def seconds_per_epoch(cell: Cell, trials: int) -> float:
     """Return the seconds that an epoch of one trial takes, all its seeds, in a pack of so many without a defense.
 
-    Two trainings of one and of two epochs are compared, so that what every training begins with does not count.
+    What every training begins with does not count.
 
     Args:
         cell: of a study; its defense does not matter.
@@ -24,14 +24,8 @@ def seconds_per_epoch(cell: Cell, trials: int) -> float:
     stacks = task.architecture.stackable
     pack = Pack(cell.seeds, trials) if stacks else Pack(cell.seeds[:1], None)
     params = [defense_params("none", {}, num_classes=cell.num_classes)] * (trials if stacks else 1)
-    one, two = (_seconds(task, epochs, params, pack) for epochs in (1, 2))
+    training = TimedTraining(task, params, pack, clock=time.perf_counter)
+    while len(training.steps) <= training.per_epoch and training.step():
+        pass
     members = trials if stacks else 1 / len(cell.seeds)
-    return max(two - one, one / 10) / members
-
-
-def _seconds(task: Task, epochs: int, params: list[Strict], pack: Pack) -> float:
-    training = task.cell.training.model_copy(update={"epochs": epochs})
-    short = Task(task.cell.model_copy(update={"training": training}), task.dataset, task.architecture, ())
-    begun = time.perf_counter()
-    train_pack(short, params, pack)
-    return time.perf_counter() - begun
+    return training.pace * training.per_epoch / members

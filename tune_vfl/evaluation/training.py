@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -104,13 +105,8 @@ def train_pack(
     Returns:
         The training, over; its table holds utility, what was lost, what the defense says of itself, and the seconds.
     """
-    start = time.perf_counter()
-    widened = sum(a.widens for a in attacks)
-    defense = build_defense(task, params, pack, widened=widened)
-    rows = extended(split_of(task, pack), defense, pack)
-    network = build_network(task, rows, pack, Streams(pack.member_seeds), widened=widened).to(device)
-    split, recipe = rows.to(device), task.cell.training
-    set_up(defense, network, split, pack)
+    start, recipe = time.perf_counter(), task.cell.training
+    defense, network, rows, split = prepared(task, params, pack, widened=sum(a.widens for a in attacks), device=device)
     before = Run(task, pack, rows, network)
     parts = [hook for a in attacks if a.capabilities.acts for hook in a.hooks(recipe, view_of(a, before))]
     keepers = {kind: kind(attacks, recipe, split.y_train.shape[-1]) for kind in keepers_for(attacks)}
@@ -131,6 +127,39 @@ def train_pack(
     if near and near[0].scores is not None:
         run.table["before_end", "utility"] = utilities(run, near[0].scores)
     return run
+
+
+class Prepared(NamedTuple):
+    """What a training begins with.
+
+    Attributes:
+        defense: set up.
+        network: with the defense's layers in it, on the device.
+        rows: of the pack, with what the defense adds to them; ``split``: the same on the device.
+    """
+
+    defense: Defense
+    network: VflNetwork
+    rows: Split
+    split: Split
+
+
+def prepared(task: Task, params: Sequence[Strict], pack: Pack, *, widened: int = 0, device: str = "cpu") -> Prepared:
+    """Do all that comes before the first step of a training; arguments are those of :func:`train_pack`.
+
+    Args:
+        task: what is trained.
+        params: one set of defense parameters per trial.
+        pack: who trains together.
+        widened: columns that attackers add to the first passive party's embedding.
+        device: where the network is trained.
+    """
+    defense = build_defense(task, params, pack, widened=widened)
+    rows = extended(split_of(task, pack), defense, pack)
+    network = build_network(task, rows, pack, Streams(pack.member_seeds), widened=widened).to(device)
+    split = rows.to(device)
+    set_up(defense, network, split, pack)
+    return Prepared(defense, network, rows, split)
 
 
 def undefended(task: Task) -> bool:

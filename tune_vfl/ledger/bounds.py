@@ -81,7 +81,7 @@ class Bounds:
     def _compute(self, name: str) -> Bounded:
         rows = self.settings.rows
         if name == "cost":
-            costs = np.asarray([self.settings.campaign.costs.get(r.record.name, np.nan) for r in rows], dtype=float)
+            costs = np.asarray([np.nan if r.record.cost is None else r.record.cost for r in rows], dtype=float)
             return Bounded(costs, costs)
         found = Bounded(np.full(len(rows), np.nan), np.full(len(rows), np.nan))
         attack = OF_ATTACK.fullmatch(name)

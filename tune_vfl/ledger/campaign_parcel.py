@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from tune_vfl.errors import ParcelError
 from tune_vfl.ledger import opening
@@ -59,14 +59,13 @@ class PackedCampaign(Strict):
     skipped: tuple[PackedLeft, ...] = ()
     trials: int = Field(ge=0)
     retired: dict[str, str] = Field(default_factory=dict)
-    costs: dict[str, FiniteFloat] = Field(default_factory=dict)
     confirmation: JointConfirmation | None = None
 
     @model_validator(mode="after")
     def _hangs_together(self) -> PackedCampaign:
         _Asked.model_validate(self.spec)
         told = self.confirmation.points if self.confirmation else ()
-        strangers = {*self.retired, *self.costs, *(p.study for p in told)} - {*self.parts}
+        strangers = {*self.retired, *(p.study for p in told)} - {*self.parts}
         if strangers:
             raise ValueError(f"expected studies among its parts, got {', '.join(sorted(strangers))}")
         if len(set(self.parts)) < len(self.parts) or not all(p.startswith(f"{self.name}-") for p in self.parts):
@@ -100,7 +99,7 @@ class PackedCampaign(Strict):
             return f"it has no study {', '.join(lacks)}"
         if earlier.trials > self.trials:
             return f"trials: {earlier.trials} -> {self.trials}"
-        lost = set(earlier.costs) - set(self.costs) or (earlier.confirmation and not self.confirmation)
+        lost = earlier.confirmation and not self.confirmation
         return "what belongs to the whole campaign was measured otherwise" if lost else ""
 
     def told_otherwise(self, other: PackedCampaign) -> bool:
@@ -122,13 +121,12 @@ class PackedCampaign(Strict):
                 "parts": tuple(map(new, self.parts)),
                 "skipped": tuple(s.model_copy(update={"study": new(s.study)}) for s in self.skipped),
                 "retired": {new(study): why for study, why in self.retired.items()},
-                "costs": {new(study): cost for study, cost in self.costs.items()},
                 "confirmation": answer,
             }
         )
 
 
-_KEYS = ("spec", "parts", "skipped", "trials", "retired", "costs", "confirmation")
+_KEYS = ("spec", "parts", "skipped", "trials", "retired", "confirmation")
 
 
 @dataclass(frozen=True)
@@ -173,6 +171,7 @@ class CampaignParcel:
             ParcelError: for everything that is not as expected.
         """
         refuse_other_schemas(head, CAMPAIGN_PARCEL_SCHEMA, f"{where}: expected a packed campaign")
+        head = {key: value for key, value in head.items() if key != "costs"}  # earlier packs have it, always empty
         try:
             packed = PackedCampaign.model_validate(head)
         except ValidationError as error:

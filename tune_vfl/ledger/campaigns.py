@@ -73,7 +73,6 @@ class CampaignRecord:
         confidence: with which it must, one-sided.
         skipped: what its spec asks for and cannot be.
         retired: why no more trials go to a study, by its name.
-        costs: the training's CPU over the undefended one's, by study; those that were measured.
         confirmation: what its last confirmation found of all studies together; None without one.
     """
 
@@ -84,7 +83,6 @@ class CampaignRecord:
     confidence: float = 0.9
     skipped: tuple[Left, ...] = ()
     retired: Mapping[str, str] = field(default_factory=dict)
-    costs: Mapping[str, float] = field(default_factory=dict)
     confirmation: JointConfirmation | None = None
 
     @classmethod

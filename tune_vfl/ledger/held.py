@@ -76,6 +76,12 @@ class HeldStudy(ABC):
         """The undefended model's outcome; None before it was measured."""
         return _baseline_in(self._attrs())
 
+    @property
+    def cost(self) -> float | None:
+        """The training's CPU over the undefended one's; None before it was measured."""
+        cost: float | None = self._attrs().get("cost")
+        return cost
+
     def record(self) -> StudyRecord:
         """Return the study as it stands."""
         held, attrs = self.trials(), self._attrs()
@@ -94,6 +100,7 @@ class HeldStudy(ABC):
             measure=self.study.measure,
             confirmation=answer_in(attrs),
             alone=tuple(references.alone) if references else (),
+            cost=attrs.get("cost"),
         )
 
     def most(self) -> float:

@@ -162,6 +162,10 @@ class Ledger(HeldStudy):
         """Keep the undefended model's outcome."""
         self._set("baseline", clean(outcome).model_dump(mode="json"))
 
+    def set_cost(self, cost: float) -> None:
+        """Keep the training's CPU over the undefended one's."""
+        self._set("cost", cost)
+
     def _attrs(self) -> dict[str, Any]:
         return self._storage.get_study_user_attrs(self._study_id)
 

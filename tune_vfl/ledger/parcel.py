@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, Field, FiniteFloat, ValidationError, model_validator
 
 from tune_vfl.errors import ParcelError, SpecError
 from tune_vfl.ledger.confirmations import Confirmation, SeedRecord
@@ -92,6 +92,7 @@ class PackedStudy(Strict):
     confirmed: tuple[tuple[int, int, SeedRecord], ...] = ()
     tuned: dict[int, TunedAttack] = Field(default_factory=dict)
     answer: Confirmation | None = None
+    cost: FiniteFloat | None = Field(None, gt=0)
 
     def continues(self, earlier: PackedStudy) -> bool:
         """Say whether everything that ``earlier`` holds is here too, or has gone on from there."""
@@ -105,6 +106,7 @@ class PackedStudy(Strict):
             and all(kept.get((number, seed)) == record for number, seed, record in earlier.confirmed)
             and set(earlier.tuned) <= set(self.tuned)
             and (earlier.answer is None or self.answer is not None)
+            and (earlier.cost is None or self.cost is not None)
         )
 
 
@@ -155,6 +157,7 @@ class Parcel:
                 confirmed=tuple((*place, record) for place, record in sorted(kept.records().items())),
                 tuned=kept.tuned(),
                 answer=kept.answer,
+                cost=ledger.cost,
             )
             return cls(head, PlannedStudy.read(study), tuple(_packed(t) for t in ledger.trials()))
         except ValidationError as error:

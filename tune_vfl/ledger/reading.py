@@ -133,7 +133,6 @@ class HeldCampaign:
             confidence=float(attrs["spec"].get("confidence", studies[0].spec.confidence)),
             skipped=tuple(Left(s["study"], s["attack"], tuple(s["problems"])) for s in attrs["skipped"]),
             retired=attrs.get("retired", {}),
-            costs=attrs.get("costs", {}),
             confirmation=joint_answer_in(attrs),
         )
 

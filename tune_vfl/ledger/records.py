@@ -53,6 +53,8 @@ class StudyRecord:
         alone: the utility of the label party's own model, a value a seed of the undefended one; empty where it was not
             measured.
         confirmation: what its last confirmation found; None without one.
+        cost: how many times the CPU of an undefended training one with its defense takes; None where it was not
+            measured.
     """
 
     spec: StudySpec
@@ -65,6 +67,7 @@ class StudyRecord:
     measure: int = MEASURE
     confirmation: Confirmation | None = None
     alone: tuple[float, ...] = ()
+    cost: float | None = None
 
     @property
     def name(self) -> str:

@@ -136,6 +136,7 @@ class Study:
             "baseline": _baseline(record, trust),
             "front": self._front(record, trust),
             "knee": now.knee,
+            "cost": record.cost,
             "checks": [check.model_dump() for check in trust.checks],
             "mlflow": {"experiment": self.name, "tracking_uri": hide_password(named_uri(record.spec.tracking))},
         }

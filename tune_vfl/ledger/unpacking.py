@@ -169,6 +169,8 @@ def _replace(
         ledger.set_references_and_reference_point(head.references, head.reference_point)
     if head.baseline is not None:
         ledger.set_baseline(head.baseline)
+    if head.cost is not None:
+        ledger.set_cost(head.cost)
     write_together(place, study_id, trials, lease)
     for number, seed, record in head.confirmed:
         kept.keep((number, seed), record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import torch
@@ -97,6 +97,12 @@ class SplitTraining:
         Raises:
             TimeoutError: when ``time.monotonic()`` passes ``deadline``, looked at once an epoch.
         """
+        for _ in self.steps(deadline=deadline):
+            pass
+        return self
+
+    def steps(self, *, deadline: float | None = None) -> Iterator[None]:
+        """Do what :meth:`run` does, step by step: the caller may look at the clock between two, or leave off."""
         self.network.train()
         for epoch in range(self.training.epochs):
             if deadline is not None and time.monotonic() > deadline:
@@ -106,13 +112,13 @@ class SplitTraining:
             for batch in self.rows.batches(self.training.batch_size):
                 self._train_batch(batch, epoch)
                 self._step += 1
+                yield
             self.epochs = epoch + 1
             if bool(self._not_finite().all()):
                 break
         self.network.eval()
         too_many = self._bad_steps > TOLERATED_BAD_STEPS * self._step
         self.diverged = self._not_finite() | too_many
-        return self
 
     def _not_finite(self) -> Tensor:
         """Return ``(*trials,)``: whether any parameter is non-finite. A NaN loss always ends up in the parameters."""

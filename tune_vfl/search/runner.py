@@ -18,6 +18,7 @@ from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
 from tune_vfl.search import ray_session as cluster
+from tune_vfl.search.costs import measure_costs
 from tune_vfl.search.listeners import Dispatcher, Listener
 from tune_vfl.search.packs import pack_size
 from tune_vfl.search.part import Part
@@ -155,6 +156,7 @@ class _Run:
         models = shared(self._ledgers)
         with Dispatcher(listeners) as dispatcher:
             if not self._waiting() and not any(model.owed for model in models):
+                self._cost(progress=progress)
                 self._tell_all(dispatcher)
                 return False
             return self._search(models, dispatcher, lost, progress=progress)
@@ -199,12 +201,14 @@ class _Run:
         for model in models:
             model.watchers = watchers
         stopped = self._fit(self._searcher(models, room, begun, watchers), report)
-        self._tell_all(dispatcher)
         if report:
             report.close()
-            if owed := self._waiting():
-                why = "stopped" if stopped else "out of time"
-                report.say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
+        if not stopped:
+            self._cost(progress=progress)
+        self._tell_all(dispatcher)
+        if report and (owed := self._waiting()):
+            why = "stopped" if stopped else "out of time"
+            report.say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
         return stopped
 
     def _searcher(
@@ -257,6 +261,13 @@ class _Run:
                 f"{self._name!r}: the worker that measures what attacks are compared with died three times ({first}); "
                 "give it more room, or run 'tune-vfl doctor', and start the same command again"
             ) from error
+
+    def _cost(self, *, progress: bool) -> None:
+        work, say = self._work, self._say if progress else _silent
+        measure_costs(self._ledgers, work.trainable, work.options, self._resources, say)
+
+    def _say(self, text: str) -> None:
+        sys.stderr.write(f"{self._name}: {text}\n")
 
     def _fit(self, searcher: LedgerSearcher, report: ProgressReport | None) -> bool:
         def stop() -> None:

@@ -181,6 +181,14 @@ class Space(Strict):
         """The dimensions that are parameters of training or model: trials that differ there share no pass."""
         return [name for name in self.params if is_ordinary(name)]
 
+    @property
+    def typical(self) -> dict[str, Any]:
+        """A setting to stand for all of them: the first published one, else the middle of every dimension."""
+        if self.published:
+            return dict(self.published[0].params)
+        levels = {name: d.levels(3) for name, d in self.params.items()}
+        return {name: values[len(values) // 2] for name, values in levels.items()}
+
     def distributions(self) -> dict[str, BaseDistribution]:
         """Return Optuna's distributions, one per dimension."""
         return {name: d.distribution() for name, d in self.params.items()}

@@ -67,7 +67,7 @@ def series(whole: Whole, name: str, dataset: str) -> str:
 
 
 def summary_content(whole: Whole) -> RunContent:
-    """Return the summary run: the undefended models (metrics ``baseline.*``), the fronts' sizes, filters to paste."""
+    """Return the summary run: the undefended models (``baseline.*``), the fronts' sizes, costs, filters to paste."""
     metrics: dict[str, float | None] = {"trial_count": float(whole.trials)}
     for dataset, studies in whole.datasets.items():
         undefended = next((s.baseline for s in studies if s.baseline is not None), None)
@@ -75,6 +75,8 @@ def summary_content(whole: Whole) -> RunContent:
         listed = {f"baseline.{name}": value for name, value in numbers.items()}
         listed["front_size"] = float(len(whole.joint[dataset]))
         metrics |= {series(whole, name, dataset): value for name, value in listed.items()}
+        costs = {f"cost.{s.cell.defense}": s.cost for s in studies if s.cost is not None}
+        metrics |= {series(whole, name, dataset): value for name, value in costs.items()}
     trials = [t for s in whole.studies for t in s.trials]
     times = [m for t in trials for m in (milliseconds(t.started), milliseconds(t.finished))] or [0]
     return RunContent(
@@ -107,7 +109,8 @@ def _note(whole: Whole) -> str:
 
 
 def _lone(study: StudyRecord) -> list[str]:
-    return [f"**{study.name}**: {study.cell.defense} on {study.cell.dataset.name}, {_counts(study)}."]
+    cost = "" if study.cost is None else f"; a training takes {study.cost:.2f} times the undefended one's CPU"
+    return [f"**{study.name}**: {study.cell.defense} on {study.cell.dataset.name}, {_counts(study)}{cost}."]
 
 
 def _table(whole: Whole) -> list[str]:
@@ -115,12 +118,12 @@ def _table(whole: Whole) -> list[str]:
     joint = Counter(study for places in whole.joint.values() for study, _ in places)
     rows = [
         f"| {s.name} | {s.cell.dataset.name} | {s.cell.defense} | {_counts(s)} "
-        f"| {len(whole.standings[s.name].front)} | {joint[s.name]} |"
+        f"| {len(whole.standings[s.name].front)} | {joint[s.name]} | {'–' if s.cost is None else f'{s.cost:.2f}'} |"
         for s in whole.studies
     ]
-    head = "| study | data set | defense | trials | on its front | on the joint front |"
+    head = "| study | data set | defense | trials | on its front | on the joint front | cost |"
     many = f"{phrases.count(len(whole.studies), 'study', 'studies')}, {phrases.count(whole.trials, 'trial')}"
-    return [f"**{whole.name}**: {many}.", "", head, "|---|---|---|---|---|---|", *rows, ""]
+    return [f"**{whole.name}**: {many}.", "", head, "|---|---|---|---|---|---|---|", *rows, ""]
 
 
 def _counts(study: StudyRecord) -> str:

@@ -1,0 +1,80 @@
+"""One training, timed step by step: what estimates of time and of cost are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import prepared, split_of
+from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.spec import Strict
+
+
+class _HandedOver(Hooks):
+    """Has the gradient go from party to party, with or without a defense that looks at it on its way.
+
+    Where nobody looks, the loop goes back through both sides in one pass, which no two parties could.
+    """
+
+    def screen(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Look, and change nothing."""
+        return gradients
+
+
+class TimedTraining:
+    """A training that its owner takes forward.
+
+    Args:
+        task: what is trained.
+        params: one set of defense parameters per trial.
+        pack: who trains together.
+        clock: returns seconds.
+        device: where the network is trained.
+
+    Attributes:
+        setup: seconds before the first step: network, teachers, codecs, tables; the rows are cut before.
+        steps: seconds of each step so far.
+        per_epoch, total: steps of an epoch, and of the whole training.
+    """
+
+    def __init__(
+        self, task: Task, params: Sequence[Strict], pack: Pack, *, clock: Callable[[], float], device: str = "cpu"
+    ) -> None:
+        split_of(task, pack)
+        begun = clock()
+        ready, recipe = prepared(task, params, pack, device=device), task.cell.training
+        rows = Rows(ready.split, pack)
+        self._left = SplitTraining(ready.network, rows, recipe, [ready.defense, _HandedOver()], pack.lead).steps()
+        self.setup = clock() - begun
+        self.steps: list[float] = []
+        self.per_epoch = -(-rows.count // recipe.batch_size)
+        self.total = recipe.epochs * self.per_epoch
+        self._clock = clock
+
+    def step(self) -> bool:
+        """Take a step; False where there is none left."""
+        begun = self._clock()
+        if next(self._left, self) is self:
+            return False
+        self.steps.append(self._clock() - begun)
+        return True
+
+    @property
+    def pace(self) -> float:
+        """Seconds of a mean step, of those so far.
+
+        Without the first, which sets up what all later ones use; and without the first epoch, in which some defenses
+        do other work, where more than one was taken.
+        """
+        first = self.per_epoch if len(self.steps) > 2 * self.per_epoch else 1
+        later = self.steps[first:] or self.steps
+        return sum(later) / len(later)
+
+    @property
+    def whole(self) -> float:
+        """Seconds of the whole training, the steps that were not taken at the pace of those that were."""
+        return self.setup + sum(self.steps) + (self.total - len(self.steps)) * self.pace
