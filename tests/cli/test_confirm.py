@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.helpers.contests import SCALES, campaign_of, confirmable, played, searched
 from tests.helpers.contests import answered as answer_to
+from tune_vfl.campaign.deciding import decisions
+from tune_vfl.campaign.words import sentences
 from tune_vfl.confirmation import Confirmed
 from tune_vfl.confirmation.answer import joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.ledger.confirmations import ConfirmedPoint
-from tune_vfl.service import confirming
+from tune_vfl.service import confirming, studies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,6 +130,7 @@ def joint(monkeypatch: pytest.MonkeyPatch) -> JointConfirmation:
     tables = [Table(contest, played(contest)) for contest in contests_of(campaign, 4)]
     answer = joint_answer_of(campaign, tables)
     monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: Confirmed(answer))
+    monkeypatch.setattr(studies, "campaign_record", lambda *_: replace(campaign, confirmation=answer))
     return answer
 
 
@@ -153,7 +157,8 @@ def test_a_campaign_is_shown_data_set_by_data_set(run: Run, joint: JointConfirma
     assert "on-wine#2" in alone
     for name in ("laplace#0", "gaussian#5"):
         assert name in several
-    assert f"best compromise: {joint.knee['breast_cancer']}" in several
+    for dataset, decision in decisions(studies.campaign_record("campaign")).items():
+        assert "\n".join([f"{dataset}:", *sentences(decision)]) in out, "what it leads to stands at the end"
     assert out.count("no defense") == 2
     assert err.count("note: wine: no reserve") == err.count("note: breast_cancer: no reserve") == 1
     for line in joint.lines:

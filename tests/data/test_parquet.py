@@ -171,7 +171,7 @@ def csv(tmp_path: Path, cells: list[str]) -> str:
 def test_declared_kinds(tmp_path: Path) -> None:
     path = csv(tmp_path, ["1", "2", "3", "2"] * 3)
     assert own(path=path, label="y").passive[0].names == ("c",)
-    coded = own(path=path, label="y", categorical="c")
+    coded = own(path=path, label="y", categorical="c", split=0.5)
     assert coded.passive[0].names == ("c=1", "c=2", "c=3")
     assert coded.notes == ()
     assert own(path=path, label="y", categorical="c", codes="ordinal").passive[0].sources[0].kind == "code"
@@ -192,7 +192,7 @@ def test_text_in_a_column_declared_numeric_is_refused(tmp_path: Path) -> None:
 def test_a_rare_class_is_told_and_the_metric_stays_auc(tmp_path: Path, ones: int, told: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text("c,d,y\n" + "".join(f"{k},{k},{int(k < ones)}\n" for k in range(20)))
-    data = own(path=str(path), label="y")
+    data = own(path=str(path), label="y", split=0.5)
     assert data.metric == "auc"
     assert [told in note for note in data.notes] == ([True] if told else [])
     assert torch.bincount(data.y).tolist() == [20 - ones, ones]

@@ -61,6 +61,7 @@ def confirm(
         emit_json(ended.answer.plain())
     else:
         _show(ended.answer)
+        _show_decision(name, storage)
     if ended.failed:
         raise typer.Exit(WITH_FAILURES)
 
@@ -72,7 +73,6 @@ class _Block(NamedTuple):
         title: what it is of.
         points, undefended, gap: see :class:`tune_vfl.ledger.confirmations.Confirmation`.
         lines: the names of settings that cannot be told apart, and what varies among them.
-        knee: the name of the best compromise, where it is said.
         joint: of several studies, so that a setting is called ``STUDY#21``.
     """
 
@@ -81,7 +81,6 @@ class _Block(NamedTuple):
     undefended: UndefendedModel
     lines: list[tuple[list[str], str]]
     gap: dict[str, float]
-    knee: str = ""
     joint: bool = False
 
 
@@ -98,7 +97,6 @@ def _blocks(answer: Confirmation | JointConfirmation) -> list[_Block]:
             undefended=undefended,
             lines=[([str(p) for p in line.points], _range(line)) for line in answer.lines if line.dataset == dataset],
             gap=answer.gap[dataset],
-            knee=str(answer.knee.get(dataset, "")),
             joint=True,
         )
         for dataset, undefended in answer.baseline.items()
@@ -113,6 +111,17 @@ def _show(answer: Confirmation | JointConfirmation) -> None:
         if not check.ok:
             say(f"note: {check.says}")
     say(f"the page with it: `tune-vfl report {answer.name}`")
+
+
+def _show_decision(name: str, storage: str | None) -> None:
+    """Print what is to be deployed, now that it was measured again."""
+    from tune_vfl.campaign.deciding import decisions
+    from tune_vfl.campaign.words import sentences
+    from tune_vfl.service.studies import campaign_record
+
+    found = decisions(campaign_record(name, storage))
+    for dataset, decision in found.items():
+        emit("\n".join([f"{dataset}:"] * (len(found) > 1) + list(sentences(decision))))
 
 
 def _show_block(block: _Block, seeds: int) -> None:
@@ -139,8 +148,6 @@ def _show_block(block: _Block, seeds: int) -> None:
         utility, leakage = block.gap["utility"], block.gap["leakage"]
         looked = f"{abs(utility):.4f} {'better' if utility >= 0 else 'worse'} in utility and {abs(leakage):.3f} "
         emit(f"the search's front looked {looked}{'less' if leakage >= 0 else 'more'} leaky, on average")
-    if block.knee:
-        emit(f"best compromise: {block.knee}")
     for point in block.points:
         if point.tuned is not None:
             emit(f"tuned against trial {_name(point, joint=block.joint)}: {_by(point)}")
