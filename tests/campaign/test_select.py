@@ -66,7 +66,9 @@ def test_the_decision_is_what_is_selected_where_there_are_constraints() -> None:
     joint = joint_of(two())
     assert joint.knee is not None
     assert select(two()).name == joint.knee.name
-    with pytest.raises(SelectionError, match=r"No setting qualifies.*Nearest is marvell scale=2"):
+    with pytest.raises(
+        SelectionError, match=r"No setting qualifies.*Nearest is marvell scale=2.*--select '\S+#\d+' takes"
+    ):
         select(two(constraints={"leakage": 0.05}))
 
 

@@ -110,6 +110,8 @@ def _by_rule(part: CampaignRecord, selection: Selection) -> Selected:
 def _decided(joint: Joint, decision: Decision) -> Selected:
     chosen = decision.setting
     if chosen is None:
-        raise SelectionError(" ".join(sentences(decision)))
+        near = decision.nearest
+        anyway = f"{near.study}#{near.number}" if near else "STUDY#NUMBER"
+        raise SelectionError(" ".join([*sentences(decision), f"--select '{anyway}' takes one all the same."]))
     row = joint.settings.rows[joint.settings.place[chosen.study, chosen.number]]
     return Selected(row.record, row.trial)
