@@ -14,7 +14,7 @@ from tune_vfl import evaluate
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.gradient_completion import MOMENTS
 from tune_vfl.attacks.parts.blocks import WIDEST, Block, log_norms, rows_of
-from tune_vfl.attacks.parts.folds import FOLDS, REPEATS, SHARPER, Labeled
+from tune_vfl.attacks.parts.folds import FOLDS, REPEATS, SHARPER, Labeled, root_of
 from tune_vfl.attacks.parts.heads import STRENGTHS, LinearHead, NearestHead, fit_alike
 from tune_vfl.attacks.parts.kmeans import unit
 from tune_vfl.errors import SpecError
@@ -230,3 +230,17 @@ def test_noise_stands_in_for_gradients_of_a_training_that_never_was():
 def test_its_floor_does_not_hang_on_the_training():
     floors = [measure_references(resolve(spec(training=t))).r_lower for t in ({}, {"batch_size": 500, "epochs": 2})]
     assert floors[0]["gradient_completion"] == pytest.approx(floors[1]["gradient_completion"], abs=0.005)
+
+
+def test_a_root_is_found_where_rounding_makes_an_eigenvalue_negative():
+    stream = torch.Generator().manual_seed(0)
+    columns = torch.randn(2, 30, 4, generator=stream) @ torch.randn(4, 60, generator=stream)
+    singular = columns[1].T @ columns[1] - 1e-4 * torch.eye(60)
+    regular = columns[0].T @ columns[0] + torch.eye(60)
+    with pytest.raises(torch.linalg.LinAlgError):
+        torch.linalg.cholesky(singular)
+    both = root_of(torch.stack([regular, singular]))
+    assert both[0].equal(torch.linalg.cholesky(regular)), "one that has a root is not touched by its neighbor"
+    assert both[1] @ both[1].T == pytest.approx(singular, abs=3e-6 * float(singular.trace()))
+    with pytest.raises(torch.linalg.LinAlgError):
+        root_of(-torch.eye(3))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tune_vfl.seeds import Stream
 
 FOLDS, REPEATS = 5, 3
+_ROUNDING = 1e-6  # of a matrix's trace, which no eigenvalue exceeds: some units of single precision
 SHARPER = (1.0, 3.0, 9.0)
 """Factors of a least-squares fit's logits, of which the best is taken: it is less sure of rows than it could be."""
 
@@ -97,7 +98,7 @@ class Labeled:
         centered = (columns - columns.mean(-2, keepdim=True)).unsqueeze(-3)
         moments = centered.transpose(-1, -2) @ centered
         eye = torch.eye(moments.shape[-1], device=columns.device)
-        root = torch.linalg.cholesky(moments + penalties.view(-1, 1, 1) * eye)
+        root = root_of(moments + penalties.view(-1, 1, 1) * eye)
         half = torch.linalg.solve_triangular(root, centered.transpose(-1, -2), upper=False).transpose(-1, -2)
         half = pad(half, (0, 1), value=rows**-0.5)  # P = half half', the last column being the intercept's
         target = self._among(self.targets, 2)
@@ -113,7 +114,7 @@ class Labeled:
 
         mine, left, truth = by_fold(half), by_fold(residual), by_fold(target)
         outside = torch.eye(size, device=half.device) - mine @ mine.transpose(-1, -2)
-        without = torch.cholesky_solve(left, torch.linalg.cholesky(outside))
+        without = torch.cholesky_solve(left, root_of(outside))
         logits = (k * (truth - without)).transpose(-1, -2).contiguous()
         truth = truth.transpose(-1, -2)
         own, real = (logits * truth).sum(-2), truth.sum(-2)
@@ -124,3 +125,26 @@ class Labeled:
         """Put ``extra`` axes of length 1 behind the leading ones."""
         lead = self.y.dim() - 1
         return x.reshape(*x.shape[:lead], *[1] * extra, *x.shape[lead:])
+
+
+def root_of(matrices: Tensor) -> Tensor:
+    """Return Cholesky's roots of matrices that are positive definite but for the rounding of their own entries.
+
+    Few labels, and columns of few distinct values as discrete defenses make them, leave eigenvalues near zero, which
+    rounding turns negative. Only matrices without a root get as much on their diagonal as rounding may have taken.
+
+    Args:
+        matrices: ``(..., n, n)``.
+
+    Raises:
+        torch.linalg.LinAlgError: for what is far from positive definite.
+    """
+    root, failed = torch.linalg.cholesky_ex(matrices)
+    if not failed.any():
+        return root
+    lifted = matrices.to(torch.float64, copy=True)
+    lifted.diagonal(dim1=-2, dim2=-1).add_(_ROUNDING * lifted.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True))
+    whole = (failed == 0)[..., None, None]
+    # A root that exists is not computed again, so that no member of a pack changes with its neighbors.
+    again = torch.linalg.cholesky(torch.where(whole, torch.eye(lifted.shape[-1]).to(lifted), lifted))
+    return torch.where(whole, root, again.to(root.dtype))
