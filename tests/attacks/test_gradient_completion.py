@@ -244,3 +244,12 @@ def test_a_root_is_found_where_rounding_makes_an_eigenvalue_negative():
     assert both[1] @ both[1].T == pytest.approx(singular, abs=3e-6 * float(singular.trace()))
     with pytest.raises(torch.linalg.LinAlgError):
         root_of(-torch.eye(3))
+
+
+def test_a_head_on_columns_of_few_values_is_fitted():
+    levels = torch.tensor([-90.0, 0.1, 90.0])[torch.arange(200) % 3]
+    block = Block(levels.unsqueeze(-1) * torch.linspace(0.5, 1.5, 60) + 1e-3 * noise(9, 200, 60).round())
+    y = torch.arange(24) % 3
+    head = LinearHead("one", [block], labeled_rows(y))
+    fit_alike([head], labeled_rows(y))
+    assert head.scores().argmax(-1).equal(torch.arange(200) % 3)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from tune_vfl.attacks.parts.folds import root_of
 from tune_vfl.attacks.parts.logistic import fit_logistic
 from tune_vfl.protocol.members import gather_rows
 
@@ -74,7 +75,7 @@ class LinearHead(Head):
             products = (self._held @ self._held.transpose(-1, -2)).double()
             tiny = 1e-6 * products.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-6)
             diagonal = torch.eye(rows, dtype=torch.float64, device=products.device) * tiny[..., None, None]
-            self._root = torch.linalg.cholesky(products + diagonal)
+            self._root = root_of(products + diagonal)
         self.columns = self._held if self._root is None else self._root.to(self._held.dtype)
 
     def take(self, coefficients: Tensor, said: Tensor, loss: Tensor) -> None:
