@@ -229,6 +229,21 @@ def test_the_front_is_followed_during_the_search_but_seldom(home):
     assert wanted[1] != wanted[0]
 
 
+def test_what_a_trial_costs_to_write_does_not_grow_with_the_study(home, monkeypatch):
+    record = made_up_study()
+    recorder = Recorder(record.name)
+    recorder.on_study(replace(record, trials=(), running=1))
+    recorder.on_trials(record.name, record.ok[:1])
+    recorder._next_update_at = math.inf  # no front is due
+
+    def ranked(_: object) -> None:
+        pytest.fail("all trials were ranked to write one")
+
+    monkeypatch.setattr("tune_vfl.tracking.parts.standing", ranked)
+    recorder.on_trials(record.name, record.ok[1:2])
+    assert len(trial_runs()) == 2
+
+
 def test_trials_told_before_the_study_are_not_lost(home):
     record = made_up_study(4)
     recorder = Recorder(record.name)

@@ -188,7 +188,7 @@ class Recorder:
         for name, part in told:
             if not part.unsent:
                 continue
-            cell = part.now[0].cell
+            cell = part.cell
             for trial in part.unsent.values():
                 key = _key(name, trial)
                 tags = fresh if key[1] == "trial" and key not in runs.held else None

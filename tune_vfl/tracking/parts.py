@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.spec import Cell
 
 # A trial among several studies: the study's name, and its number there.
 Place = tuple[str, int]
@@ -38,6 +39,11 @@ class Part:
     def told(self) -> bool:
         """Whether it was ever told whole; until then its trials are only remembered."""
         return self._record is not None
+
+    @property
+    def cell(self) -> Cell:
+        """How it is evaluated; only once it was told whole."""
+        return self._known.cell
 
     @property
     def trials(self) -> Collection[TrialRecord]:
@@ -65,12 +71,16 @@ class Part:
     def now(self) -> tuple[StudyRecord, Standing]:
         """The study with all its trials, and where they stand; only once it was told whole."""
         if self._now is None:
-            if self._record is None:
-                raise ValueError("the recorder does not know this study yet; call on_study or sync first")
             trials = tuple(self._trials[n] for n in sorted(self._trials))
-            study = replace(self._record, trials=trials)
+            study = replace(self._known, trials=trials)
             self._now = study, standing(study)
         return self._now
+
+    @property
+    def _known(self) -> StudyRecord:
+        if self._record is None:
+            raise ValueError("the recorder does not know this study yet; call on_study or sync first")
+        return self._record
 
 
 @dataclass(frozen=True)

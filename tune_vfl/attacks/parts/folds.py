@@ -139,6 +139,7 @@ def root_of(matrices: Tensor) -> Tensor:
     Raises:
         torch.linalg.LinAlgError: for what is far from positive definite.
     """
+    root: Tensor
     root, failed = torch.linalg.cholesky_ex(matrices)
     if not failed.any():
         return root
