@@ -117,7 +117,8 @@ def main() -> None:
         if not home.exists():
             os.environ["TUNE_VFL_HOME"] = str(home)
             search(case, given.trials)
-    print("| campaign | verb | " + " | ".join(["before, CPU s", "after", "printed"][-2 * len(checkouts) + 1 :]) + " |")
+    columns = ["CPU s"] if given.against is None else ["before, CPU s", "after", "printed"]
+    print("| campaign | verb | " + " | ".join(columns) + " |")
     for case in given.cases:
         for verb in VERBS:
             answers = [
