@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ray import tune
 
@@ -23,13 +23,7 @@ Settings = Sequence[Mapping[str, Any]]
 
 
 class PackTrainable(tune.Trainable):  # type: ignore[misc]
-    """Evaluates packs one after another in one worker process (``reuse_actors``).
-
-    Attributes:
-        trains: it answers :meth:`cost`; what trains nothing is not asked.
-    """
-
-    trains: ClassVar[bool] = False
+    """Evaluates packs one after another in one worker process (``reuse_actors``)."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take the first pack. Everything that can fail waits for :meth:`step`, where it becomes an outcome."""
@@ -95,11 +89,6 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
         """Return the best attacker that is found within so many minutes against one setting; None without any."""
 
     @classmethod
-    def cost(cls, cell: Cell, params: Mapping[str, Any], undefended: Cell, options: Mapping[str, Any]) -> float:
-        """Return how many times the CPU of an undefended training one takes under a setting of the cell's defense."""
-        raise NotImplementedError
-
-    @classmethod
     @abstractmethod
     def most_per_pack(cls, cell: Cell) -> int:
         """Return how many trials can be evaluated in one pass: 1 where nothing stacks."""
@@ -107,6 +96,15 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
     @classmethod
     def prepare_worker(cls) -> None:
         """Set up a worker process: called before anything heavy."""
+
+
+class TrainingTrainable(PackTrainable):
+    """Trains what it evaluates, so that a defense's training can cost more than an undefended one."""
+
+    @classmethod
+    @abstractmethod
+    def cost(cls, cell: Cell, params: Mapping[str, Any], undefended: Cell, options: Mapping[str, Any]) -> float:
+        """Return how many times the CPU of an undefended training one takes under a setting of the cell's defense."""
 
 
 # What Ray runs in a worker outside of Tune. A worker imports the module of what it is sent: this one brings in nothing
@@ -137,7 +135,11 @@ def tuned(
 
 
 def costed(
-    trainable: type[PackTrainable], cell: str, params: Mapping[str, Any], undefended: str, options: Mapping[str, Any]
+    trainable: type[TrainingTrainable],
+    cell: str,
+    params: Mapping[str, Any],
+    undefended: str,
+    options: Mapping[str, Any],
 ) -> float:
     """Measure what a defense costs; both cells are JSON."""
     beside = Cell.model_validate_json(undefended)

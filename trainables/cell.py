@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from trainables.base import PackTrainable
+from trainables.base import TrainingTrainable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from tune_vfl.spec.cell import Cell, References
 
 
-class CellTrainable(PackTrainable):
+class CellTrainable(TrainingTrainable):
     """Evaluates packs through :func:`tune_vfl.evaluation.packs.evaluate_task`, on one thread."""
-
-    trains = True
 
     @classmethod
     def prepare_worker(cls) -> None:

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tests.helpers.packing import planned
-from trainables.base import nap
+from trainables.base import TrainingTrainable, nap
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.campaign.select import select
 from tune_vfl.ledger.reading import open_campaign
@@ -18,10 +18,8 @@ pytestmark = pytest.mark.usefixtures("home")
 COSTS = {"laplace": 1.1, "gaussian": 3.0}
 
 
-class Costly(SimulatedTrainable):
+class Costly(TrainingTrainable, SimulatedTrainable):
     """Knows what its defenses cost, and that none was asked for a setting that it does not search."""
-
-    trains = True
 
     @classmethod
     def cost(cls, cell, params, undefended, options):

@@ -150,13 +150,10 @@ def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, tr
     ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]
     if chosen is not None and ranked:
         chances = chances_over(describer, ranked, chosen, by_utility=by_utility)
-        first = int(chances.argmax())
-        if chances[first] >= SMALL:
-            what, challenger = (
-                "more useful" if by_utility else "the better compromise",
-                _called(describer, ranked[first]),
-            )
-            yield f"{challenger} is {what} with chance {chances[first]:.2f}: more seeds may turn the two."
+        best, chance = ranked[int(chances.argmax())], chances.max()
+        if chance >= SMALL:
+            what = "more useful" if by_utility else "the better compromise"
+            yield f"{_called(describer, best)} is {what} with chance {chance:.2f}: more seeds may turn the two."
     close = nearly(describer.bounds, campaign.constraints) & trusted if campaign.constraints else np.zeros(len(points))
     better = [i for i in np.flatnonzero(close).tolist() if chosen is None or _utility(describer, i, chosen) > 0]
     if better:

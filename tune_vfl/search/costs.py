@@ -32,12 +32,16 @@ def measure_costs(
 
     Args:
         ledgers: of the studies.
-        trainable: measures, in a worker, one study after the other.
+        trainable: measures, in a worker, one study after the other; what trains nothing is not asked.
         options: the trainable's.
         resources: of a worker.
         say: is told what a person should know.
     """
-    owed = [ledger for ledger in ledgers if trainable.trains and ledger.cost is None and ledger.record().ok]
+    from trainables.base import TrainingTrainable, costed
+
+    if not issubclass(trainable, TrainingTrainable):
+        return
+    owed = [ledger for ledger in ledgers if ledger.cost is None and ledger.record().ok]
     if not owed:
         return
     say("measuring what the defenses cost in training; Ctrl-C leaves it to the next run")
@@ -45,8 +49,6 @@ def measure_costs(
     with answered(lambda: "left; the trials are kept, and the next run measures the costs", stop=left.set):
         cluster.connect()
         import ray
-
-        from trainables.base import costed
 
         task = ray.remote(num_cpus=resources.cpu, num_gpus=resources.gpu, max_retries=0)(costed)
         for ledger in owed:
