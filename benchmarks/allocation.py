@@ -72,15 +72,15 @@ def tpe_order(rows: Sequence[Row], seed: int, dataset: str) -> Drawn:
     study = optuna.create_study(
         directions=["maximize", "minimize"], sampler=SAMPLERS["tpe"].build(seed, budget=len(rows))
     )
-    encoded = np.asarray([_encoded(r.params, distributions) for r in rows])
+    places = np.asarray([encoded(r.params, distributions) for r in rows])
     left, queue = set(range(len(rows))), [i for i, r in enumerate(rows) if r.published]
     while left:
         trial = study.ask(distributions)
         if queue:
             place = queue.pop(0)
         else:
-            proposed = np.asarray(_encoded(trial.params, distributions))
-            place = min(left, key=lambda i: (float(((encoded[i] - proposed) ** 2).sum()), i))
+            proposed = np.asarray(encoded(trial.params, distributions))
+            place = min(left, key=lambda i: (float(((places[i] - proposed) ** 2).sum()), i))
         left.remove(place)
         yield place
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
@@ -91,7 +91,8 @@ def tpe_order(rows: Sequence[Row], seed: int, dataset: str) -> Drawn:
             study.add_trial(found)
 
 
-def _encoded(params: Mapping[str, object], distributions: Mapping[str, object]) -> list[float]:
+def encoded(params: Mapping[str, object], distributions: Mapping[str, object]) -> list[float]:
+    """Return a setting's place in the unit cube of its space, a side for each choice of a categorical parameter."""
     import optuna
 
     numbers = []
@@ -146,7 +147,7 @@ def replayed(table: Table, allocate: Allocator, total: int, order: str, seed: in
     states = {name: state_of(name, [], rows) for name, rows in table.parts.items()}
     while len(every) < total:
         found = allocate(list(states.values()), total - len(every), table.reference)
-        retired = {name: retired.get(name, (len(every), why)) for name, why in found.retired.items()}
+        retired = {name: retired.get(name, (len(every), why)) for name, why in (found.retired or {}).items()}
         if found.part is None:
             break
         rows = table.parts[found.part]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from functools import cache
 from multiprocessing import get_context
@@ -28,6 +28,8 @@ DATASETS: dict[str, dict[str, Any]] = {
     "spambase": {"name": "spambase", "split": 0.5},
     "digits": {"name": "digits"},
 }
+WITH_RUNGS = {**DATASETS, "bank": {"name": "bank", "split": 0.5}}
+"""Those of ``benchmarks/rungs.py``, which has whole trainings of its own where there is no table here."""
 PACK, SEEDS = 6, 3
 
 
@@ -110,7 +112,7 @@ def part(dataset: str, defense: str, count: int) -> Part:
     from tune_vfl.search.planning import plan_study
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    raw = {"study": f"table-{dataset}-{defense}", "dataset": DATASETS[dataset], "defense": defense}
+    raw = {"study": f"table-{dataset}-{defense}", "dataset": WITH_RUNGS[dataset], "defense": defense}
     study = plan_study(parse({**raw, "attacks": ["default"], "budget": {"seeds": SEEDS}}))
     return Part(study, settings_of(study.space, count))
 
@@ -142,7 +144,7 @@ def tabulate(dataset: str, path: Path, *, settings: int, minutes: float, workers
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                _add(path, future.result())
+                add_lines(path, [row._asdict() for row in future.result()])
                 print(_progress(future.result(), packs), flush=True)
 
 
@@ -170,29 +172,29 @@ def run_pack(dataset: str, defense: str, places: Sequence[int], count: int) -> l
     start = time.monotonic()
     outcomes = together_or_alone(lambda some: evaluate_task(task, some), [settings[i] for i in places])
     each = (time.monotonic() - start) / len(places)
-    return [
-        _row(defense, i, settings[i], point_key(settings[i]) in published, o, each)
-        for i, o in zip(places, outcomes, strict=True)
-    ]
+    rows = [row_of(defense, i, settings[i], o) for i, o in zip(places, outcomes, strict=True)]
+    return [r._replace(published=point_key(r.params) in published, seconds=round(each, 2)) for r in rows]
 
 
-def _row(defense: str, place: int, params: dict[str, Any], published: bool, outcome: Outcome, seconds: float) -> Row:
+def row_of(defense: str, place: int, params: dict[str, Any], outcome: Outcome) -> Row:
+    """Return a trial's row; whether it is published, and how long it took, is the caller's to say."""
     return Row(
         defense=defense,
         place=place,
         params=params,
-        published=published,
+        published=False,
         outcome=outcome.outcome,
         utility=[round(v, 6) for v in outcome.utility.values] if outcome.utility else [],
         leakage=None if outcome.leakage is None else round(outcome.leakage, 6),
         advantages={name: [round(v, 6) for v in score.advantages] for name, score in outcome.attackers.items()},
-        seconds=round(seconds, 2),
+        seconds=0.0,
     )
 
 
-def _add(path: Path, rows: Sequence[Row]) -> None:
+def add_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows to a table, and see to it that they are on the disk."""
     with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(row._asdict(), separators=(",", ":")) + "\n" for row in rows)
+        file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
         file.flush()
         os.fsync(file.fileno())
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from reports.looks import COLORS, Look, looks
 from tune_vfl.campaign import phrases as words
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.campaign.joint import Joint, JointPoint
     from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.statistics.arrays import Floats
 
 NEAR = (0.01, 0.05)
 """A defense is near the front where it lacks no more utility, and no more leakage, than this."""
@@ -57,18 +60,20 @@ def moving_params(record: StudyRecord) -> list[str]:
 
 
 def _standing_out(found: Joint) -> list[str]:
-    on = {p.study for p in found.front}
-    gaps: dict[str, float] = {}
+    on, front = {p.study for p in found.front}, np.array([p.objectives for p in found.front]).reshape(-1, 2)
+    others: dict[str, list[tuple[float, float]]] = {}
     for point in found.points:
         if point.study not in on:
-            gaps[point.study] = min(gaps.get(point.study, math.inf), _gap(point, found.front))
+            others.setdefault(point.study, []).append(point.objectives)
+    gaps = {study: _gaps(np.array(points), front).min() for study, points in others.items()}
     first = [part.name for part in found.parts if part.name in on]
     near = [study for gap, study in sorted((gap, study) for study, gap in gaps.items()) if gap <= 1]
     return first + near[: max(0, len(COLORS) - len(first))]
 
 
-def _gap(point: JointPoint, front: Sequence[JointPoint]) -> float:
-    """Return how far a point is from being on the front, in units of :data:`NEAR`; 1 is still near."""
-    utility, leakage = point.objectives
-    others = [f.objectives for f in front]
-    return max((max(0.0, min((u - utility) / NEAR[0], (leakage - x) / NEAR[1])) for u, x in others), default=math.inf)
+def _gaps(points: Floats, front: Floats) -> Floats:
+    """Return how far ``(N, 2)`` points are from being on a front, in units of :data:`NEAR`; 1 is still near."""
+    if not len(front):
+        return np.full(len(points), math.inf)
+    ahead = (front - points[:, None]) * (1 / NEAR[0], -1 / NEAR[1])
+    return np.asarray(np.maximum(ahead.min(-1).max(-1), 0.0))

@@ -147,10 +147,13 @@ def _group(axes: Axes, group: Marks, scale: _Scale) -> None:
 
 def _bars(axes: Axes, marks: Sequence[Mark], color: str) -> None:
     """Draw bars as lines: those of matplotlib begin at the mark, which may lie beyond an end of its interval."""
-    for mark in marks:
-        for xs, ys in ((mark.x_bar, (mark.y, mark.y)), ((mark.x, mark.x), mark.y_bar)):
-            if xs is not None and ys is not None:
-                axes.plot(xs, ys, color=color, linewidth=0.9, alpha=0.4, zorder=2.5, solid_capstyle="butt")
+    from matplotlib.collections import LineCollection
+
+    ends = [b for m in marks for b in ((m.x_bar, (m.y, m.y)), ((m.x, m.x), m.y_bar))]
+    bars = [list(zip(xs, ys, strict=True)) for xs, ys in ends if xs is not None and ys is not None]
+    axes.add_collection(
+        LineCollection(bars, colors=color, linewidths=0.9, alpha=0.4, zorder=2.5, capstyle="butt"), autolim=False
+    )
 
 
 def _labels(axes: Axes, figure: Figure, scale: _Scale) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
+    Texts = list[list[str]]
+
 
 def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point, by rising leakage within a study."""
@@ -121,37 +123,44 @@ def tables(records: Sequence[StudyRecord]) -> dict[str, pd.DataFrame]:
     }
 
 
-def to_markdown(frame: pd.DataFrame) -> str:
-    """Return a frame as a Markdown table, numbers in at most three significant digits, missing ones as a dash."""
-    lines = [list(map(str, frame.columns)), ["---"] * len(frame.columns), *_table_texts(frame)]
+def to_markdown(frame: pd.DataFrame, texts: Texts | None = None) -> str:
+    """Return a frame as a Markdown table, numbers in at most three significant digits, missing ones as a dash.
+
+    Args:
+        frame: the table.
+        texts: what :func:`table_texts` makes of it, where that is known already.
+    """
+    lines = [list(map(str, frame.columns)), ["---"] * len(frame.columns), *(texts or table_texts(frame))]
     escaped = [[text.replace("|", "\\|").replace("\n", " ") for text in line] for line in lines]
     return "\n".join("| " + " | ".join(line) + " |" for line in escaped) + "\n"
 
 
-_TEX = {
+_TEX = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " ", "–": "--", "±": r"$\pm$",
     "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
+})  # fmt: skip
 
 
-def to_latex(frame: pd.DataFrame) -> str:
-    """Return a frame as a LaTeX ``tabular`` that needs the booktabs package; numbers are set to the right."""
+def to_latex(frame: pd.DataFrame, texts: Texts | None = None) -> str:
+    """Return a frame as a LaTeX ``tabular`` that needs the booktabs package; numbers are set to the right.
+
+    Args:
+        frame: the table.
+        texts: what :func:`table_texts` makes of it, where that is known already.
+    """
     sides = "".join("r" if pd.api.types.is_numeric_dtype(frame[c]) else "l" for c in frame.columns)
     rows = [
-        " & ".join(_tex(text) for text in line) + r" \\"
-        for line in [list(map(str, frame.columns)), *_table_texts(frame)]
+        " & ".join(text.translate(_TEX) for text in line) + r" \\"
+        for line in [list(map(str, frame.columns)), *(texts or table_texts(frame))]
     ]
     body = [rows[0], r"\midrule", *rows[1:]]
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}"]
     return "% needs \\usepackage{booktabs}\n" + "\n".join(lines) + "\n"
 
 
-def _tex(text: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in text)
-
-
-def _table_texts(frame: pd.DataFrame) -> list[list[str]]:
+def table_texts(frame: pd.DataFrame) -> Texts:
+    """Return the values of a frame as a reader sees them, row by row."""
     return [[table_text(value) for value in row] for row in frame.itertuples(index=False, name=None)]
 
 
@@ -169,8 +178,9 @@ def write_tables(frames: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for name, frame in frames.items():
-        texts = {"csv": frame.to_csv(index=False), "md": to_markdown(frame), "tex": to_latex(frame)}
-        for kind, text in texts.items():
+        texts = table_texts(frame)
+        kinds = {"csv": frame.to_csv(index=False), "md": to_markdown(frame, texts), "tex": to_latex(frame, texts)}
+        for kind, text in kinds.items():
             path = folder / f"{name}.{kind}"
             path.write_text(text, encoding="utf-8")
             files.append(path)

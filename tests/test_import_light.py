@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,15 +77,51 @@ def test_no_process_waits_for_torchs_compiler(statement: str, imported: dict[str
     assert "torch._dynamo" not in imported[statement]
 
 
-@pytest.mark.parametrize("verb", ["status", "frontier"])
-def test_a_study_is_read_without_what_runs_one(home: Path, verb: str) -> None:
+# What each verb that only reads may import of what takes long: nothing that trains or searches. Tables for files are
+# pandas' work, and packing goes through Optuna.
+READS = {
+    "status study --json": (),
+    "frontier study --json": (),
+    "studies --json": (),
+    "frontier study --format csv": ("pandas",),
+    "study pack study -o study.study": ("optuna", "sqlalchemy"),
+    "jobs list": (),
+    "ui --help": (),
+}
+SLOW = (*HEAVY, "torch", "sqlalchemy", "tune_vfl.search", "trainables")
+
+VERBS = """
+import json, os, shlex, sys
+verbs, libraries = json.loads(sys.argv[1])
+for verb in verbs:
+    if (child := os.fork()) == 0:
+        answers = os.dup(1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        from tune_vfl.cli.main import main
+        code = main(shlex.split(verb))
+        sys.stdout.flush()
+        found = [m for m in libraries if m in sys.modules]
+        os.write(answers, (json.dumps([verb, [code, found]]) + "\\n").encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_each_verb_that_reads_imports_what_it_needs_and_nothing_else(home: Path, tmp_path: Path) -> None:
     ledger = open_ledger(budget={"trials": 2, "seeds": 2})
     ledger.tell(ledger.begin({"scale": 0.01}), Outcome(outcome="ok", utility=Score.of("auc", [0.8, 0.9]), leakage=0.5))
     ledger.close()
-    code = (
-        "import sys; from tune_vfl.cli.main import main; code = main([*sys.argv[1:], '--json']); "
-        f"print(code, [m for m in ('torch', *{HEAVY!r}) if m in sys.modules], file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", VERBS, json.dumps([list(READS), SLOW])],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
     )
-    done = subprocess.run([sys.executable, "-c", code, verb, "study"], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "0 []"
-    assert json.loads(done.stdout)
+    found = dict(json.loads(line) for line in done.stdout.splitlines())
+    assert list(found) == list(READS)
+    assert {verb: code for verb, (code, _) in found.items()} == {verb: 4 * (verb == "jobs list") for verb in READS}
+    assert {verb: sorted(set(libraries) - set(READS[verb])) for verb, (_, libraries) in found.items()} == {
+        verb: [] for verb in READS
+    }

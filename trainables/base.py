@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ray import tune
 
@@ -23,7 +23,13 @@ Settings = Sequence[Mapping[str, Any]]
 
 
 class PackTrainable(tune.Trainable):  # type: ignore[misc]
-    """Evaluates packs one after another in one worker process (``reuse_actors``)."""
+    """Evaluates packs one after another in one worker process (``reuse_actors``).
+
+    Attributes:
+        imports: what takes long to import of what it needs, beside Ray; workers on this machine share it.
+    """
+
+    imports: ClassVar[tuple[str, ...]] = ()
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take the first pack. Everything that can fail waits for :meth:`step`, where it becomes an outcome."""

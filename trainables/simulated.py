@@ -41,6 +41,7 @@ class Simulation(Strict):
         diverge_above, raise_above, oom_above, exit_above: above this ``t`` the trial diverges, raises, runs out of
             memory, or takes its worker process with it.
         fits: more trials than this run out of memory together.
+        holds: mebibytes that each trial of a pack really takes until all of them have ended.
         hang_above: above this ``t`` the trial never comes back: its worker waits in compiled code, where no signal
             handler of Python's runs.
         exit_once: a file; the first trial that does not find it makes it and takes its worker with it.
@@ -63,6 +64,7 @@ class Simulation(Strict):
     exit_above: float = math.inf
     hang_above: float = math.inf
     fits: float = math.inf
+    holds: int = Field(0, ge=0)
     exit_once: str | None = None
     journal: str | None = None
 
@@ -94,7 +96,10 @@ class SimulatedTrainable(PackTrainable):
         simulation = Simulation.model_validate(dict(options))
         if len(params) > simulation.fits:
             raise MemoryError("the simulated memory does not hold so many")
-        return [simulate(simulation, cell, p) for p in params]
+        held = b"held" * (len(params) * simulation.holds << 18)  # written, so that it is really there
+        outcomes = [simulate(simulation, cell, p) for p in params]
+        del held
+        return outcomes
 
     @classmethod
     def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:

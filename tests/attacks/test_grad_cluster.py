@@ -46,6 +46,19 @@ def test_centers_are_where_plain_rounds_stay_and_equal_one_by_one():
         assert len(set(zip(around.tolist(), nearest.tolist(), strict=True))) == 3
 
 
+def test_members_that_take_more_rounds_than_others_go_on_until_they_stay():
+    g = torch.Generator().manual_seed(2)
+    loose, tight = unit(torch.randn(2, 90, 5, generator=g)), gathered(members=4)[0]
+    rows = torch.cat([tight[:2], loose, tight[2:]]).double()
+    centers = spherical_kmeans(rows, 4, streams=Streams([0, 1, 0, 1, 0, 1]), restarts=1)
+    for member in range(6):
+        again = (rows[member] @ centers[member].T).argmax(-1)
+        sums = torch.stack([rows[member][again == c].sum(0) for c in range(4)])
+        torch.testing.assert_close(unit(sums), centers[member])
+        alone = spherical_kmeans(rows[member], 4, streams=Streams(member % 2), restarts=1)
+        assert torch.equal(alone, centers[member])
+
+
 def test_more_starts_are_never_looser():
     rows = unit(torch.randn(200, 4, generator=torch.Generator().manual_seed(1)))
     within = [

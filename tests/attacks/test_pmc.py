@@ -16,7 +16,9 @@ from tune_vfl.attacks.parts.conditioned import Conditioned
 from tune_vfl.attacks.parts.coordinates import GROUP_WEIGHT, RowCoordinates
 from tune_vfl.attacks.parts.inference_head import InferenceHead, MemberNorm
 from tune_vfl.attacks.parts.logistic import choose_and_fit, fit_logistic, logits_of
-from tune_vfl.attacks.parts.mixmatch import Cycle, Fit, Pool, interleave, mixmatch, sharpen, supervised
+from tune_vfl.attacks.parts.mixed_rows import Cycle, Fit, Pool, mixed_rows
+from tune_vfl.attacks.parts.mixmatch import interleave, mixmatch, sharpen, soft_cross_entropy, supervised
+from tune_vfl.attacks.parts.mixmatch_head import mixmatch_of_head
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.folds import folds_of
 from tune_vfl.protocol.members import gather_rows
@@ -59,11 +61,22 @@ def test_member_norm_equals_torch_one_member_at_a_time(training):
 
 def test_the_head_starts_without_a_preference_and_normalizes_first():
     head = InferenceHead(4, 3, layers=2, stream=Stream(0, "head"), lead=())
-    assert [type(m).__name__ for m in head] == ["MemberNorm", "ReLU", "Linear"] * 2
+    assert [type(m).__name__ for m in head] == ["MemberNorm", "ReLU", "Linear", "MemberNorm", "ReLU", "ClassScores"]
     assert (head[2].weight == 1).all()
     assert (head[5].weight == 1).all()
     logits = head(torch.randn(8, 4))
     assert torch.allclose(logits - head[5].bias, (logits - head[5].bias)[:, :1])
+
+
+@pytest.mark.parametrize("lead", [(), (5,)])
+def test_equal_weights_let_no_rounding_through_of_which_adam_would_make_whole_steps(lead):
+    head = InferenceHead(7, 3, layers=1, stream=Stream(0 if lead == () else [0, 1, 2, 3, 4], "head"), lead=lead)
+    loss = soft_cross_entropy(head(torch.randn(*lead, 16, 7)), torch.rand(*lead, 16, 3).softmax(-1))
+    loss.sum().backward()
+    norm, _, last = head
+    assert not norm.weight.grad.any()
+    assert not norm.bias.grad.any()
+    assert last.weight.grad.any()
 
 
 def test_interleave_swaps_second_halves_and_undoes_itself():
@@ -133,8 +146,9 @@ def plain_mixmatch(x, at, y, rest, fit, streams, classes):
     return model.eval()
 
 
-def test_mixmatch_equals_its_plain_twin_member_by_member():
-    """In double precision: weights of one make the norm's first gradients zero but for rounding, which Adam would blow
+@pytest.mark.parametrize("written_out", [True, False])
+def test_mixmatch_equals_its_plain_twin_member_by_member(written_out):
+    """In double precision: weights of one make the twin's first gradients zero but for rounding, which Adam would blow
     up to whole steps in single precision.
     """
     fit, classes, seeds = Fit(steps=25, lr=2e-3, batch_size=6, ema_decay=0.9), 3, [4, 5]
@@ -146,10 +160,11 @@ def test_mixmatch_equals_its_plain_twin_member_by_member():
     streams = Streams(seeds)
     head = InferenceHead(5, classes, layers=1, stream=streams["head"], lead=(2,)).double()
     targets = torch.eye(classes).double()[y]
-    mixmatch(head, Pool(x, at, targets, rest), fit, streams=lambda name: streams[name])
+    train = mixmatch_of_head if written_out else mixmatch
+    train(head, Pool(x, at, targets, rest), fit, streams=lambda name: streams[name])
     for t, seed in enumerate(seeds):
         plain = plain_mixmatch(x[t], at[t], y[t], rest[t], fit, Streams(seed), classes)
-        torch.testing.assert_close(head(x)[t], plain(x[t]), atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(head(x)[t].softmax(-1), plain(x[t]).softmax(-1), atol=1e-6, rtol=1e-6)
 
 
 def test_supervised_training_fits_the_labeled_rows():
@@ -356,3 +371,23 @@ def test_a_constant_added_column_is_no_division_by_zero():
     x, e = torch.randn(50, 3), torch.randn(50, 2)
     x[:, -1] = 0.5
     assert torch.isfinite(Conditioned(x, e, 1)(x, e)).all()
+
+
+def test_rows_that_members_share_are_mixed_as_their_copies_are():
+    rows = torch.randn(1, 40, 3, generator=torch.Generator().manual_seed(0)).expand(4, -1, -1)
+    at = torch.arange(8).expand(4, -1)
+    targets = torch.nn.functional.one_hot(at % 2, 2).float()
+    rest = torch.arange(8, 40).expand(4, -1)
+
+    def drawn(x):
+        streams = {}
+        pool = Pool(x, at.contiguous(), targets.contiguous(), rest.contiguous())
+        return list(
+            mixed_rows(
+                pool, Fit(steps=6, lr=0.1, batch_size=4), lambda s: streams.setdefault(s, Stream((1, 2, 3, 4), s))
+            )
+        )
+
+    for shared, copied in zip(drawn(rows), drawn(rows.contiguous()), strict=True):
+        assert torch.equal(shared.guessed, copied.guessed)
+        assert torch.equal(shared.mixed, copied.mixed)

@@ -115,7 +115,9 @@ def test_a_retired_study_comes_back_when_the_front_moves() -> None:
 
 def test_no_study_is_judged_by_fewer_than_the_first_trials() -> None:
     for seen in range(FIRST):
-        assert race([part("good", GOOD), part("new", BAD[:seen])], 9, REFERENCE) == Allocation("new", FIRST - seen, {})
+        assert race([part("good", GOOD), part("new", BAD[:seen])], 9, REFERENCE) == Allocation(
+            "new", FIRST - seen, None
+        )
     found = race([part("good", GOOD), part("new", BAD[:1], flying=FIRST - 1)], 9, REFERENCE)
     assert found == Allocation("good", 4, {})
     used_up = part("new", BAD[:1], left=0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tune_vfl.data import load
 from tune_vfl.data.base import Columns, Dataset, Recipe, Split
 from tune_vfl.data.partition import by_share, image_parties, matrix_parties
-from tune_vfl.data.split import auxiliary_rows, held_out_sizes, split, standardized
+from tune_vfl.data.split import auxiliary_rows, held_out_sizes, split, stacked_split, standardized
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Training
 
@@ -29,6 +29,21 @@ def made(counts, columns=4, share=0.3, seed=0, test_rows=None) -> Dataset:
 
 
 class_counts = st.lists(st.integers(2, 60), min_size=2, max_size=6)
+
+
+@pytest.mark.parametrize("official", [True, False])
+def test_seeds_of_the_same_rows_share_them_and_have_what_each_has_alone(official):
+    data = made((30, 40), test_rows=torch.tensor([3, 5, 8, 40]) if official else None)
+    stacked = stacked_split(data, (0, 1, 2))
+    for place, seed in enumerate((0, 1, 2)):
+        alone, one = split(data, seed), stacked.seed(place)
+        for part in ("train", "test"):
+            assert all(x.equal(y) for x, y in zip(one.features(part), alone.features(part), strict=True))
+        assert one.y_train.equal(alone.y_train)
+        assert one.train_rows.equal(alone.train_rows)
+        assert one.y_test.equal(alone.y_test)
+    held = {stacked.seed(k).passive_train[0].data_ptr() for k in range(3)}
+    assert len(held) == (1 if official else 3)
 
 
 @quick

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +52,23 @@ def cell_of(path: Path) -> Cell:
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[int]]:
     """The rows of every split that is made, and those that the loop is given."""
     rows: dict[str, set[int]] = {"train": set(), "test": set(), "loop": set()}
-    cut_up, give = training.split_for_seed, Rows.__init__
+    give = Rows.__init__
 
-    def watched_split(*arguments: Any) -> Any:
-        split = cut_up(*arguments)
-        rows["train"] |= set(split.train_rows.tolist())
-        rows["test"] |= set(split.test_rows.tolist())
-        return split
+    def watched(cut_up: Callable[..., Any]) -> Callable[..., Any]:
+        def watching(*arguments: Any) -> Any:
+            split = cut_up(*arguments)
+            rows["train"] |= set(split.train_rows.reshape(-1).tolist())
+            rows["test"] |= set(split.test_rows.reshape(-1).tolist())
+            return split
+
+        return watching
 
     def watched_rows(self: Rows, split: Any, pack: Any) -> None:
         rows["loop"] |= set(split.train_rows.reshape(-1).tolist())
         give(self, split, pack)
 
-    monkeypatch.setattr(training, "split_for_seed", watched_split)
+    for name in ("split_for_seed", "stacked_split"):
+        monkeypatch.setattr(training, name, watched(getattr(training, name)))
     monkeypatch.setattr(Rows, "__init__", watched_rows)
     return rows
 

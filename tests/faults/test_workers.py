@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from tests.faults.driver import search
@@ -97,18 +99,55 @@ def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
     assert "the machine that it ran on went away" in err
 
 
+def memory_left_to_ray(monkeypatch: pytest.MonkeyPatch, mib: int) -> None:
+    """Let Ray's memory monitor end workers once the machine holds so much more than it does now."""
+    memory = psutil.virtual_memory()
+    if memory.available < 2 * mib << 20:
+        pytest.skip(f"needs {2 * mib} MiB of free memory")
+    threshold = (memory.total - memory.available + (mib << 20)) / memory.total
+    monkeypatch.setenv("RAY_memory_usage_threshold", f"{threshold:.4f}")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "250")
+
+
 @pytest.mark.slow
-def test_workers_that_the_memory_monitor_ends_are_halved_and_end_as_oom(
+def test_packs_that_the_memory_monitor_ends_are_asked_again_by_halves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray's own monitor ends every worker of a driver once a few trials were told: no trial fits any more."""
-    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
-    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "250")
-    with Driver(tmp_path, None, spec={"resources": {"pack": 4}}, options={"sleep": 5.0}) as driver:
+    """A machine on which one trial finds room, and neither two nor four."""
+    memory_left_to_ray(monkeypatch, 5120)
+    options = {"sleep": 3.0, "holds": 3072}
+    with Driver(tmp_path, None, spec={"resources": {"pack": 4}}, options=options) as driver:
         code, err = driver.ends()
-    assert code in {0, 1}, err
+    assert code == 0, err
     assert "the machine ran out of memory" in err
+    check_study()
     ledger = Ledger.open("study")
     assert "memory" in {t.user_attrs.get("lost") for t in ledger.trials()}
-    packs = [t.user_attrs["pack"] for t in ledger.trials()]
-    assert {packs.count(p) for p in packs} >= {4, 2, 1}
+    packs = Counter(t.user_attrs["pack"] for t in ledger.trials())
+    assert set(packs.values()) >= {4, 2, 1}
+
+
+@pytest.mark.slow
+def test_a_trial_that_the_memory_monitor_ends_each_time_ends_as_oom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory_left_to_ray(monkeypatch, 5120)
+    spec = {"resources": {"pack": 1}, "budget": {"trials": 1}}
+    with Driver(tmp_path, None, spec=spec, options={"sleep": 3.0, "holds": 6144}) as driver:
+        _, err = driver.ends()
+    assert "the machine ran out of memory" in err
+    (trial,) = load_study("study").record().counted
+    assert trial.outcome.outcome == "oom"
+
+
+@pytest.mark.slow
+def test_a_machine_without_memory_for_a_worker_ends_the_search_with_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray asks such a task again for ever, unless it is told not to."""
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "250")
+    with Driver(tmp_path, None) as driver:
+        code, err = driver.ends()
+    assert code == 4, err
+    assert "ran out of memory while a worker measured" in err

@@ -31,7 +31,7 @@ def planned(
     studies = []
     for defense in defenses:
         space = {"name": defense, "space": {PARAMS[defense]: SCALES}}
-        spec = simulated_spec(f"{name}-{defense}", defense=space, sampler="random", **fields)
+        spec = simulated_spec(f"{name}-{defense}", defense=space, **{"sampler": "random", **fields})
         cell = simulated_cell(spec)
         studies.append(PlannedStudy(spec, cell, space_of(spec, cell)))
     raw = {"study": name, "defense": list(defenses), "storage": "/some/where", **fields}

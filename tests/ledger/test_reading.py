@@ -12,6 +12,7 @@ import pytest
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reader import SqlReader
 from tune_vfl.ledger.reading import OPTUNA_TABLES, ReadStudy, open_to_read
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import overdue
@@ -88,9 +89,22 @@ def test_the_ledger_of_an_earlier_version_is_read_the_same(home: Path) -> None:
 
 def test_optuna_has_the_tables_that_are_read_here() -> None:
     open_ledger()
-    with storage_at().reading() as connection:
-        held = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
-    assert held == OPTUNA_TABLES
+    with storage_at().reading() as reader:
+        assert reader.rows("SELECT version_num FROM alembic_version") == [(OPTUNA_TABLES,)]
+
+
+def test_a_file_is_read_alike_at_once_and_through_sqlalchemy() -> None:
+    ledger = open_ledger()
+    ledger.tell(ledger.begin({"scale": 0.01}), Outcome(outcome="ok", utility=Score.of("auc", [0.8]), leakage=0.5))
+    queries = ("SELECT study_name FROM studies WHERE study_id = :study", "SELECT number, state FROM trials")
+    with storage_at().reading() as reader, storage_at().engine().connect() as connection:
+        through = SqlReader(connection)
+        assert [reader.has_table(t) for t in ("studies", "nothing")] == [True, False]
+        assert [through.has_table(t) for t in ("studies", "nothing")] == [True, False]
+        for query, values in zip(queries, ({"study": 1}, {}), strict=True):
+            rows = [tuple(row) for row in through.rows(query, **values)]
+            assert rows
+            assert reader.rows(query, **values) == rows
 
 
 def test_other_tables_and_unknown_names_are_left_to_optuna() -> None:

@@ -149,13 +149,26 @@ def test_trials_that_run_count_half_for_the_time_that_is_left(study, monkeypatch
 
 def test_without_a_terminal_progress_is_one_plain_line(study):
     stream = io.StringIO()
-    report = ProgressReport("study", [study.record()], stream)
+    report = ProgressReport("study", [study.record()], stream=stream)
     report.on_ask("study", 1)
     report.on_tell("study", study.record().trials[1])
     assert stream.getvalue() == "", "no line before the minute is over"
     report.close()
     assert stream.getvalue().startswith("study: 7/8 trials: 6 ok")
     assert stream.getvalue().count("\n") == 1
+
+
+def test_a_raced_campaign_shows_its_own_total_and_whom_it_retires_and_why(study):
+    one = study.record()
+    other = dataclasses.replace(one, spec=one.spec.model_copy(update={"study": "other"}), trials=())
+    stream = io.StringIO()
+    report = ProgressReport("both", [one, other], 300, stream)
+    assert report.progress.line().startswith("6/300 trials (0 of 2 studies retired)")
+    report.on_retired({"other": "dominated at every leakage by kdk"})
+    assert stream.getvalue() == "both: other is retired after 6 trials: dominated at every leakage by kdk\n"
+    assert "(1 of 2 studies retired)" in report.progress.line()
+    report.on_retired({})
+    assert stream.getvalue().endswith("both: other gets trials again after 6 trials: the front has moved\n")
 
 
 class Terminal(io.StringIO):
@@ -165,7 +178,7 @@ class Terminal(io.StringIO):
 
 def test_on_a_terminal_progress_is_a_bar(study):
     stream = Terminal()
-    report = ProgressReport("study", [study.record()], stream)
+    report = ProgressReport("study", [study.record()], stream=stream)
     report.on_tell("study", study.record().trials[1])
     report.on_baseline(["study"], Outcome.failed("diverged", "NaN"))
     report.close()

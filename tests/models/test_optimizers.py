@@ -16,6 +16,7 @@ from tune_vfl.models.optimizers import Adam, Optimizer, Sgd
         (Adam, torch.optim.Adam, {"lr": 0.1}),
         (Adam, torch.optim.Adam, {"lr": 0.1, "weight_decay": 0.01, "fused": True}),
         (Adam, torch.optim.Adam, {"lr": 0.1, "eps": 1e-3, "amsgrad": True}),
+        (Adam, torch.optim.Adam, {"lr": 0.1, "maximize": True, "fused": True}),
         (Sgd, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "fused": True}),
     ],
 )
@@ -35,3 +36,16 @@ def test_steps_are_those_of_torch(ours: type[Optimizer], theirs: Any, options: d
         found.append(weight.detach())
     assert torch.equal(*found)
     assert not torch.equal(found[0], start)
+
+
+def test_a_parameter_without_a_gradient_is_left_as_it_is() -> None:
+    used, unused = (torch.ones(2, requires_grad=True) for _ in range(2))
+    optimizer = Adam([used, unused], lr=0.1, weight_decay=0.5, fused=True)
+    optimizer.step()
+    (3 * used).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    assert torch.equal(unused, torch.ones(2))
+    assert not torch.equal(used, torch.ones(2))
+    assert used.grad is not None
+    assert not used.grad.any()

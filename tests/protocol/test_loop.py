@@ -20,7 +20,7 @@ from tune_vfl.models.layers import select_member
 from tune_vfl.protocol import recorder as recorder_module
 from tune_vfl.protocol.hooks import Context, Hooks, RowsById
 from tune_vfl.protocol.loop import SplitTraining, learning_rate, overriding
-from tune_vfl.protocol.losses import class_probabilities, task_loss
+from tune_vfl.protocol.losses import class_probabilities, task_gradient, task_loss
 from tune_vfl.protocol.members import Batch, Pack, Rows
 from tune_vfl.protocol.recorder import GradientRecorder
 from tune_vfl.spec import Training
@@ -284,6 +284,21 @@ def test_a_recording_over_the_limit_goes_to_disk_and_says_the_same(
     assert len(files) == 8  # the recordings of another party are over it
 
 
+@pytest.mark.parametrize("size", [7, 16, 64])
+def test_batches_are_the_same_however_many_are_gathered_at_once(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    split, pack = Split.stack([made_up_split(0), made_up_split(1)]), Pack((0, 1), 2)
+    found = []
+    for together in (1, 2000, 2**20):
+        monkeypatch.setattr("tune_vfl.protocol.members._GATHERED_BYTES", together)
+        found.append(list(Rows(split, pack).batches(size)))
+    for batch, *others in zip(*found, strict=True):
+        for other in others:
+            assert batch.ids.equal(other.ids)
+            assert batch.y.equal(other.y)
+            assert all(x.equal(y) for x, y in zip(batch.features, other.features, strict=True))
+    assert sum(batch.ids.shape[-1] for batch in found[0]) == split.y_train.shape[-1]
+
+
 def test_members_with_one_seed_see_the_same_batches() -> None:
     split = Split.stack([made_up_split(0), made_up_split(1)])
     batch = next(Rows(split, Pack((0, 1), 2)).batches(16))
@@ -305,6 +320,19 @@ def test_sure_positives_of_one_logit_stay_apart() -> None:
     margin = sure[:, 1] - sure[:, 0]
     assert margin[1] > margin[0] > margin[2]
     torch.testing.assert_close(sure.sum(-1), torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("lead", [(), (3,)], ids=["alone", "pack"])
+@pytest.mark.parametrize("columns", [1, 2, 5])
+@pytest.mark.parametrize("soft", [False, True])
+def test_the_gradient_of_the_task_loss_is_the_one_of_autograd(lead: tuple[int, ...], columns: int, soft: bool) -> None:
+    g = torch.Generator().manual_seed(0)
+    logits = (torch.randn(*lead, 7, columns, generator=g) * 4).requires_grad_()
+    classes = max(columns, 2)
+    hard = torch.randint(classes, (*lead, 7), generator=g)
+    targets = torch.rand(*lead, 7, classes, generator=g) * 2 if soft else hard  # not summing to 1, as codecs make them
+    task_loss(logits, targets).sum().backward()
+    torch.testing.assert_close(task_gradient(logits.detach(), targets), logits.grad, atol=1e-7, rtol=1e-5)
 
 
 def test_task_loss_closed_forms() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection, PathCollection
 
 from reports import labels
 from reports.describe import frontier, growth
@@ -162,7 +163,8 @@ def test_both_drawings_hold_every_point_and_no_other():
     expected = sorted((m.x, m.y) for g in figure.groups for m in g.marks)
     plotted = [t for t in plotly_dict(figure)["data"] if t["mode"] == "markers"]
     assert sorted((x, y) for t in plotted for x, y in zip(t["x"], t["y"], strict=True)) == expected
-    printed = [tuple(row) for c in drawn(figure).axes[0].collections for row in c.get_offsets().tolist()]
+    marks = [c for c in drawn(figure).axes[0].collections if isinstance(c, PathCollection)]
+    printed = [tuple(row) for c in marks for row in c.get_offsets().tolist()]
     shown = [(x, y) for x, y in expected if figure.y.limits[0] <= y]
     assert np.allclose(sorted(printed), shown)
     assert len(plotly_figure(figure).data) == len(plotly_dict(figure)["data"])
@@ -191,7 +193,10 @@ def test_bars_are_drawn_where_the_mark_lies_beyond_its_interval():
     changed = figure._replace(groups=(odd,))
     bars = next(t for t in plotly_dict(changed)["data"] if t.get("meta") == "bars")
     assert bars["x"] == [0.51, 0.6, None, 0.5, 0.5, None]
-    assert files_of(changed)["frontier.svg"]
+    printed = [c for c in drawn(changed).axes[0].collections if isinstance(c, LineCollection) and c.get_segments()]
+    segments = [s.tolist() for c in printed for s in c.get_segments()]
+    assert [[0.51, 0.8], [0.6, 0.8]] in segments
+    assert [[0.5, 0.81], [0.5, 0.82]] in segments
 
 
 @pytest.mark.parametrize("trials", [8, 60])

@@ -16,6 +16,7 @@ from tests.helpers.ledgers import open_ledger
 from tune_vfl import evaluate, load_config
 from tune_vfl.config import save_config
 from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.machine import places
 from tune_vfl.spec import parse
@@ -167,5 +168,5 @@ def test_an_old_tracking_database_is_read_and_not_doubled(sample: Path, monkeypa
         if payload.TRIAL in tags and (outcome := record.trials[int(tags[payload.TRIAL])].outcome).utility:
             assert metrics["utility"] == outcome.utility.mean
             assert metrics["leakage"] == outcome.leakage
-    Recorder("sample").sync([record])
+    Recorder("sample").sync(CampaignRecord.of(record))
     assert runs() == before

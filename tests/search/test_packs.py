@@ -1,9 +1,14 @@
 """How many workers and how big a pack: everybody works, nothing is lost for the sake of size."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_vfl.search.packs import LANES, pack_size, shortened
+from tests.helpers.packing import planned
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.search.packs import BLIND_LANES, LANES, pack_size, shortened
+from tune_vfl.search.part import Part
 from tune_vfl.spec import Resources
 
 AUTO = Resources()
@@ -20,6 +25,35 @@ def test_a_pack_is_neither_too_big_nor_starves_a_worker(trials, seeds, workers, 
 
 def test_the_quickstart_gives_two_workers_two_packs_each():
     assert pack_size(AUTO, trials=24, seeds=3, workers=2, most=64) == 6
+
+
+def test_while_nobody_looks_a_pack_holds_more_and_nobody_starves():
+    assert pack_size(AUTO, trials=20, seeds=3, workers=1, most=64, lanes=BLIND_LANES) == 20
+    assert pack_size(AUTO, trials=100, seeds=3, workers=1, most=64, lanes=BLIND_LANES) == 20
+    assert pack_size(AUTO, trials=20, seeds=3, workers=2, most=64, lanes=BLIND_LANES) == 10
+    assert pack_size(AUTO, trials=20, seeds=3, workers=1, most=7, lanes=BLIND_LANES) == 7
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("sampler", "sizes"), [("random", [24, 24]), ("tpe", [10, 6, 6]), ("nsga2", [6, 6]), ("grid", [24, 24])]
+)
+def test_a_part_asks_much_at_once_until_its_sampler_looks(sampler, sizes):
+    plan = planned(("laplace",), trials=100, sampler=sampler).studies[0]
+    with storage_at(None).lease(plan.name) as lease:
+        part = Part(Ledger.create_or_open(plan, storage_at(None), lease), 6, (), 24)
+        assert [len(part.ask(f"pack{i}")[0]) for i in range(len(sizes))] == sizes
+        assert len(part.ask("more", 30)[0]) == 6, "who says how many says so of packs of the usual size"
+
+
+@pytest.mark.usefixtures("home")
+def test_packs_that_do_not_fit_become_smaller_for_good():
+    plan = planned(("laplace",), trials=100, sampler="random").studies[0]
+    with storage_at(None).lease(plan.name) as lease:
+        part = Part(Ledger.create_or_open(plan, storage_at(None), lease), 6, (), 24)
+        numbers, _ = part.ask("first")
+        part.lose(numbers, "memory")
+        assert [len(part.ask(f"again{i}")[0]) for i in range(3)] == [12, 12, 12]
 
 
 def test_what_does_not_stack_runs_one_by_one():

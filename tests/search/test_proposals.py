@@ -1,5 +1,9 @@
 """What is asked next: published settings first, nothing twice, all of a finite space, the same from the same seed."""
 
+import math
+import statistics
+
+import optuna
 import pytest
 
 from tests.helpers.ledgers import open_ledger
@@ -93,6 +97,44 @@ def test_a_repeated_proposal_is_answered_from_the_ledger(monkeypatch):
     assert all(tuple(t.values) in known for t in answered)
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "grid"])
+def test_packs_in_flight_share_no_point_of_a_finite_space(sampler):
+    choices = [10 ** (-5 + k / 10) for k in range(30)]
+    finite = {"name": "laplace", "space": {"scale": {"choice": choices}}}
+    ledger = open_ledger(sampler=sampler, defense=finite)
+    proposals = Proposals(ledger)
+    flying = [proposals.ask(6) for _ in range(4)]
+    answer(ledger, proposals, flying[1])
+    flying += [proposals.ask(6), proposals.ask(6)]
+    points = [a.params["scale"] for pack in flying for a in pack]
+    assert sorted(points) == sorted(choices)
+    assert not flying[-1]
+
+
+def nearness(sampler, *, packs=2, rounds=8):
+    """Return how near each later point came to one still in flight, in powers of ten of a scale."""
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    domain = {"scale": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True)}
+    flying, near = [[study.ask(domain) for _ in range(6)] for _ in range(packs)], []
+    for _ in range(rounds):
+        for trial in flying.pop(0):
+            place = (math.log10(trial.params["scale"]) + 5) / 4
+            study.tell(trial, (0.9 - 0.2 * place**2, (1 - place) ** 2))
+        running = [trial.params["scale"] for pack in flying for trial in pack]
+        flying.append([study.ask(domain) for _ in range(6)])
+        for trial in flying[-1]:
+            near.append(min(abs(math.log10(trial.params["scale"] / other)) for other in running))
+            running.append(trial.params["scale"])
+    return near
+
+
+def test_tpe_keeps_away_from_what_is_running():
+    seeds = range(6)
+    seeing = [d for seed in seeds for d in nearness(SAMPLERS["tpe"].build(seed, budget=60))]
+    blind = [d for seed in seeds for d in nearness(optuna.samplers.TPESampler(seed=seed, constant_liar=False))]
+    assert statistics.median(seeing) > 1.5 * statistics.median(blind)
+
+
 def test_what_failed_does_not_stop_the_sampler():
     ledger = open_ledger(defense=WIDE)
     proposals = Proposals(ledger)
@@ -112,15 +154,11 @@ def test_nsga2_goes_on_with_its_generations_after_a_resume():
 
 
 def test_the_samplers_by_name():
-    import optuna
-
     for name in SAMPLERS:
         assert isinstance(SAMPLERS[name].build(0, budget=40), optuna.samplers.BaseSampler)
 
 
 def test_gp_that_cannot_run_says_what_to_take(monkeypatch):
-    import optuna
-
     def broken(**_):
         raise ImportError("no scipy")
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tune_vfl.search import ray_session
+
+
+class Forks:
+    """A fork server that is none."""
+
+    def __init__(self, trainable: object) -> None:
+        self.environment, self.worker_path = {"TUNE_VFL_FORK_SERVER": "nowhere"}, "worker.py"
 
 
 def test_a_ray_of_ones_own_is_a_new_one_and_starts_no_more_than_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,10 +25,24 @@ def test_a_ray_of_ones_own_is_a_new_one_and_starts_no_more_than_it_needs(monkeyp
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "cluster_resources", dict)
-    monkeypatch.setattr(ray, "init", lambda **given: started.append((given["address"], parameter.RayParams())))
+    seen = {}
+
+    def init(**given: object) -> None:
+        started.append((given["address"], parameter.RayParams()))
+        seen.update({name: os.environ.get(name) for name in ray_session._SETTINGS})
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray_session, "ForkServer", Forks)
+    monkeypatch.setattr(ray_session, "_FORK_SERVERS", [])
+    monkeypatch.setenv("RAY_worker_niceness", "7")
+    monkeypatch.delenv("RAY_prestart_worker_first_driver", raising=False)
     ray_session.connect()
     ((address, params),) = started
     assert address == "local"
+    assert params.worker_path == "worker.py"
+    # Workers run at this process's priority, but where somebody has said another; none start before they are asked for.
+    assert (seen["RAY_worker_niceness"], seen["RAY_prestart_worker_first_driver"]) == ("7", "0")
+    assert "RAY_prestart_worker_first_driver" not in os.environ
     assert (params.dashboard_agent_listen_port, params.include_log_monitor, params.no_monitor) == (0, False, True)
     assert parameter.RayParams is usual
 

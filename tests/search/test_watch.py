@@ -171,7 +171,7 @@ def test_a_worker_has_all_methods_at_hand_before_the_clock_starts():
 def test_ray_is_started_a_second_time_and_a_start_that_fails_is_told_in_words(monkeypatch, capsys):
     starts = []
 
-    def slow():
+    def slow(_trainable):
         starts.append(1)
         raise Exception("The current node timed out during startup.")  # as Ray raises it, a plain one
 

@@ -204,7 +204,7 @@ def pack_of(monkeypatch, home, **fields):
     ledger = open_ledger(budget={"trials": 12, "seeds": 1}, **fields)
     with storage_at(None).lease("study") as lease:
         run = _Run(PlannedCampaign.of(ledger.study), [ledger], Work(SimulatedTrainable, {}), lease)
-    return run._pack(ledger, trials=12, workers=2)
+    return run._packs(ledger, trials=12, workers=2)[0]
 
 
 def test_a_pack_holds_one_trial_where_training_is_searched_unless_asked_otherwise(tmp_path, monkeypatch):

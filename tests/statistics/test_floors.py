@@ -128,6 +128,19 @@ def test_a_turned_auc_is_a_share_and_knows_no_units(rows, seed):
         assert cross_fitted_auc(np.exp(scores), y, folds) == value
 
 
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 1)), min_size=4, max_size=60), st.integers(0, 5))
+def test_a_turned_auc_is_that_of_turning_fold_by_fold(rows, seed):
+    scores, y = np.array([r[0] for r in rows], dtype=float), np.array([r[1] for r in rows])
+    folds = stratified_folds(y, np.random.default_rng(seed))
+    turned = scores.copy()
+    for fold in np.unique(folds):
+        others = folds != fold
+        if others.any() and leak_auc(scores[others], y[others], flip=False) < 0.5:
+            turned[~others] *= -1
+    assert cross_fitted_auc(scores, y, folds) == pytest.approx(auc_by_fold(turned, y, folds), nan_ok=True)
+
+
 def test_rows_that_are_not_counted_weigh_nothing():
     y = labeled(4, 4)
     folds = np.tile([0, 1, 0, 1], 2)

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import kstest
 
 from tune_vfl.metrics.leakage import leak_auc
+from tune_vfl.statistics import labelings
 from tune_vfl.statistics.floors import cross_fitted_auc, stratified_folds
 from tune_vfl.statistics.nulls import p_value, permutation_p_value
 from tune_vfl.statistics.permutations import (
@@ -34,17 +35,30 @@ def test_orders_are_permutations_and_a_seed_s_own():
 def test_aucs_are_those_of_each_order_by_itself(rows):
     scores, y = rows
     orders = permutations_of(60, 0)
-    assert permuted_aucs(scores, y, orders) == pytest.approx([leak_auc(scores, y[o], flip=False) for o in orders])
+    both = permuted_aucs([scores, -scores], y, orders)
+    assert both[0] == pytest.approx([leak_auc(scores, y[o], flip=False) for o in orders])
+    assert both[1] == pytest.approx(1 - both[0])
     identity = np.arange(60)[None]
-    assert permuted_aucs(scores, y, identity)[0] == pytest.approx(leak_auc(scores, y, flip=False))
+    assert permuted_aucs([scores], y, identity)[0, 0] == pytest.approx(leak_auc(scores, y, flip=False))
 
 
 def test_cross_fitted_aucs_are_those_of_each_order_by_itself(rows):
     scores, y = rows
     orders = permutations_of(60, 0)
     folds = stratified_folds(y, np.random.default_rng(1))
-    one_by_one = [cross_fitted_auc(scores, y[o], folds) for o in orders]
-    assert permuted_cross_fitted_aucs(scores, y, folds, orders) == pytest.approx(one_by_one)
+    several = [scores, np.random.default_rng(2).normal(size=60)]
+    found = permuted_cross_fitted_aucs(several, y, folds, orders)
+    for one, mine in zip(several, found, strict=True):
+        assert mine.tolist() == [cross_fitted_auc(one, y[o], folds) for o in orders]
+
+
+def test_labelings_that_are_too_many_to_be_kept_as_numbers_give_the_same(rows, monkeypatch):
+    scores, y = rows
+    orders, folds = permutations_of(60, 0), stratified_folds(y, np.random.default_rng(1))
+    at_once = permuted_aucs([scores], y, orders), permuted_cross_fitted_aucs([scores], y, folds, orders)
+    monkeypatch.setattr(labelings, "_NUMBERS_AT_ONCE", 7 * 60)
+    assert (permuted_aucs([scores], y, orders) == at_once[0]).all()
+    assert (permuted_cross_fitted_aucs([scores], y, folds, orders) == at_once[1]).all()
 
 
 def test_hits_are_the_share_of_rows_whose_label_is_among_the_answers():
@@ -67,7 +81,7 @@ def test_the_p_value_of_one_variant_is_that_of_the_plain_test(rows):
             return labels[next(self.left)]
 
     plain = permutation_p_value(lambda v: leak_auc(scores, v, flip=False), y, Replay())
-    assert p_value([leak_auc(scores, y, flip=False)], [permuted_aucs(scores, y, orders)]) == plain
+    assert p_value([leak_auc(scores, y, flip=False)], permuted_aucs([scores], y, orders)) == plain
 
 
 def test_the_best_of_many_variants_is_compared_with_the_best_of_as_many():
@@ -89,5 +103,5 @@ def test_on_noise_p_values_are_uniform():
         scores = rng.normal(size=(3, 80))
         orders = permutations_of(80, seed)
         best = [leak_auc(s, y, flip=False) for s in scores]
-        found.append(p_value(best, [permuted_aucs(s, y, orders) for s in scores]))
+        found.append(p_value(best, permuted_aucs(scores, y, orders)))
     assert kstest(found, "uniform").pvalue > 0.01

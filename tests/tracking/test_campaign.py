@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.config import load_config
+from tune_vfl.ledger.campaigns import CampaignRecord, Left
 from tune_vfl.ledger.exporting import exported
 from tune_vfl.ledger.standing import in_order, standing
 from tune_vfl.machine import places
@@ -30,6 +31,10 @@ def on(dataset, record):
 A, B = (made_up_study(12, name=f"c-{k}", failures=("diverged",), shift=k) for k in (0, 1))
 C = on("wine", made_up_study(8, name="c-2", failures=("preempted",), shift=2))
 ALL = (A, B, C)
+
+
+def campaign(*studies, **known):
+    return CampaignRecord("c", studies, sum(s.spec.budget.trials for s in studies), **known)
 
 
 @pytest.fixture
@@ -93,7 +98,7 @@ def lived_through(records):
 
 @pytest.mark.usefixtures("no_files")
 def test_each_study_has_its_runs_and_its_front_and_all_have_a_joint_one(home):
-    Recorder("c").sync(ALL)
+    Recorder("c").sync(campaign(*ALL))
     assert found(f"tags.`{payload.TRIAL}` != ''") == {(r.name, t.number) for r in ALL for t in r.counted}
     assert found(f"tags.`{payload.PARETO}` = 'true'") == {(r.name, n) for r in ALL for n in standing(r).front}
     joint = found(f"tags.`{payload.CAMPAIGN_PARETO}` = 'true'")
@@ -107,13 +112,13 @@ def test_trial_by_trial_ends_as_a_sync_does_and_a_sync_changes_nothing(home):
     lived_through(ALL)
     live = frozen()
     assert found(f"tags.`{payload.CAMPAIGN_PARETO}` = 'true'") == naive_joint(A, B) | naive_joint(C)
-    Recorder("c").sync(ALL)
+    Recorder("c").sync(campaign(*ALL))
     assert frozen() == live
 
 
 @pytest.mark.usefixtures("no_files")
 def test_the_summary_has_a_hypervolume_by_trial_a_data_set(home):
-    Recorder("c").sync(ALL)
+    Recorder("c").sync(campaign(*ALL))
     [run] = runs_of(f"tags.`{payload.SUMMARY}` = 'true'")
     client = store.client(places.embedded_uri())
     for dataset, records in (("breast_cancer", (A, B)), ("wine", (C,))):
@@ -131,14 +136,14 @@ def test_the_summary_has_a_hypervolume_by_trial_a_data_set(home):
 
 @pytest.mark.usefixtures("no_files")
 def test_one_data_set_keeps_the_plain_names(home):
-    Recorder("c").sync([A, B])
+    Recorder("c").sync(campaign(A, B))
     [run] = runs_of(f"tags.`{payload.SUMMARY}` = 'true'")
     assert {"hypervolume", "front_size", "baseline.utility"} <= set(run.data.metrics)
 
 
 @pytest.mark.usefixtures("no_files")
 def test_a_lone_study_has_no_joint_front(home):
-    Recorder("c").sync([made_up_study(5, name="c")])
+    Recorder("c").sync(CampaignRecord.of(made_up_study(5, name="c")))
     assert not any(payload.CAMPAIGN_PARETO in run.data.tags for run in runs_of())
 
 
@@ -146,7 +151,7 @@ def test_a_lone_study_has_no_joint_front(home):
 def test_every_filter_of_a_campaign_is_understood(home):
     confirmed = replace(A, confirmation=made_up_confirmation())
     recorder = Recorder("c")
-    recorder.sync([confirmed, B, C])
+    recorder.sync(campaign(confirmed, B, C))
     ready = summary.filters(recorder._whole())
     counts = {what: len(runs_of(query)) for what, query in ready.items()}
     assert counts["the joint front"] == len(naive_joint(A, B)) + len(naive_joint(C))
@@ -157,7 +162,7 @@ def test_every_filter_of_a_campaign_is_understood(home):
 
 @pytest.mark.usefixtures("no_files")
 def test_a_run_of_some_studies_harms_no_others_and_a_sync_sets_aside_what_is_gone(home, caplog):
-    Recorder("c").sync(ALL)
+    Recorder("c").sync(campaign(*ALL))
     whole = frozen()
     recorder = Recorder("c")
     recorder.on_study(B)
@@ -168,14 +173,14 @@ def test_a_run_of_some_studies_harms_no_others_and_a_sync_sets_aside_what_is_gon
     assert {run: seen for run, seen in frozen().items() if seen[5][payload.STUDY] != "c-1"} == others
     assert found(f"tags.`{payload.STUDY}` = 'c-1' AND tags.`{payload.PARETO}` = 'true'") == {("c-1", 99)}
     assert found(f"tags.`{payload.CAMPAIGN_PARETO}` = 'true'") == naive_joint(A, B) | naive_joint(C)
-    Recorder("c").sync([A, B])
+    Recorder("c").sync(campaign(A, B))
     assert {study for study, _ in found(f"tags.`{payload.TRIAL}` != ''")} == {"c-0", "c-1"}
     assert len(runs_of(f"tags.`{payload.STALE}` = 'true'")) == len(C.trials) + 1, "and trial 99, which B does not have"
 
 
 @pytest.mark.usefixtures("no_files")
 def test_a_study_that_joins_later_takes_the_joint_front_with_it(home):
-    Recorder("c").sync([A])
+    Recorder("c").sync(campaign(A))
     assert found(f"tags.`{payload.CAMPAIGN_PARETO}` = 'true'") == naive_joint(A)
     lived_through([A, B])
     assert found(f"tags.`{payload.CAMPAIGN_PARETO}` = 'true'") == naive_joint(A, B)
@@ -204,7 +209,7 @@ def test_runs_are_named_for_what_they_are():
 
 @pytest.mark.usefixtures("no_files")
 def test_the_experiment_opens_on_its_runs_and_leads_to_the_summary_and_the_fronts(home):
-    Recorder("c").sync(ALL)
+    Recorder("c").sync(campaign(*ALL))
     tags = experiment().tags
     assert tags[summary.KIND] == "custom_model_development"
     [run] = runs_of(f"tags.`{payload.SUMMARY}` = 'true'")
@@ -223,11 +228,11 @@ def test_the_experiment_opens_on_its_runs_and_leads_to_the_summary_and_the_front
 
 @pytest.mark.usefixtures("no_files")
 def test_what_a_person_wrote_of_the_experiment_stays(home):
-    Recorder("c").sync(ALL)
+    Recorder("c").sync(campaign(*ALL))
     client, place = store.client(places.embedded_uri()), experiment().experiment_id
     client.set_experiment_tag(place, payload.NOTE, "for the meeting on Monday")
     client.set_experiment_tag(place, summary.KIND, "genai_development")
-    Recorder("c").sync(ALL)
+    Recorder("c").sync(campaign(*ALL))
     tags = experiment().tags
     assert (tags[payload.NOTE], tags[summary.KIND]) == ("for the meeting on Monday", "genai_development")
 
@@ -245,7 +250,7 @@ def files_of(home):
 def test_each_run_of_a_front_carries_its_exported_setting(home, monkeypatch):
     monkeypatch.setattr(attached, "attach_summary", lambda *_: None)
     confirmed = replace(A, confirmation=made_up_confirmation())
-    Recorder("c").sync([A, B])
+    Recorder("c").sync(campaign(A, B))
     made = {name[0]: load_config(path) for name, path in files_of(home).items()}
     runs = {(r.data.tags[payload.STUDY], r.data.tags.get(payload.TRIAL)): r.info.run_id for r in runs_of()}
     for record in (A, B):
@@ -257,23 +262,23 @@ def test_each_run_of_a_front_carries_its_exported_setting(home, monkeypatch):
     assert made == {}, "no other run has one"
     written = []
     monkeypatch.setattr(Runs, "log_texts", lambda _, texts, __: written.extend(texts))
-    Recorder("c").sync([A, B])
+    Recorder("c").sync(campaign(A, B))
     assert written == []
-    Recorder("c").sync([confirmed, B])
+    Recorder("c").sync(campaign(confirmed, B))
     assert written == [("c-0", "trial", 10)], "only what a confirmation changed is written again"
 
 
 def test_a_setting_that_cannot_be_exported_stops_nothing(home, monkeypatch, caplog):
     monkeypatch.setattr(attached, "attach_summary", lambda *_: None)
     odd = replace(A.ok[0], params={"scale": -1.0}, outcome=made_up_outcome(0.999, 0.5))
-    Recorder("c").sync([replace(A, trials=(odd, *A.trials[2:])), B])
+    Recorder("c").sync(campaign(replace(A, trials=(odd, *A.trials[2:])), B))
     assert "1 setting of c-0 cannot be exported" in caplog.text
     assert len(files_of(home)) == len(standing(B).front)
 
 
 def test_the_summary_carries_page_tables_specs_and_filters_of_all_studies(home, monkeypatch):
     monkeypatch.setattr(attached, "attach_settings", lambda *_: None)
-    Recorder("c").sync([A, B])
+    Recorder("c").sync(campaign(A, B))
     files = {name[1]: path for name, path in files_of(home).items()}
     assert {"specs/c-0.yaml", "specs/c-1.yaml", "filters.json", "report/index.html"} <= set(files)
     assert "the joint front" in json.loads(files["filters.json"].read_text())
@@ -281,5 +286,20 @@ def test_the_summary_carries_page_tables_specs_and_filters_of_all_studies(home, 
     assert "c-0" in page
     assert "c-1" in page
     files["report/index.html"].unlink()
-    Recorder("c").sync([B, A])
+    Recorder("c").sync(campaign(B, A))
     assert not files["report/index.html"].exists(), "what is up to date is not drawn again"
+
+
+def test_the_attached_page_knows_what_belongs_to_no_study(home, monkeypatch):
+    monkeypatch.setattr(attached, "attach_settings", lambda *_: None)
+    left = Left("c-9", None, ("marvell is for two classes",))
+    known = campaign(A, B, retired={"c-1": "dominated at every leakage by laplace"}, skipped=(left,))
+    recorder = Recorder("c", look=lambda: known)
+    for record in (A, B):
+        recorder.on_study(record)
+    recorder.on_end()
+    page = {name[1]: path for name, path in files_of(home).items()}["report/index.html"]
+    assert "dominated at every leakage by laplace" in page.read_text()
+    assert "marvell is for two classes" in page.read_text()
+    Recorder("c").sync(campaign(A, B, skipped=(left,)))
+    assert "dominated at every leakage" not in page.read_text(), "it is written anew when that changes"

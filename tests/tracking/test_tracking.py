@@ -15,6 +15,7 @@ import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.errors import UnreachableError
+from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
@@ -85,10 +86,10 @@ def test_a_trial_looks_as_the_interface_says():
 def test_a_confirmation_tags_the_runs_and_adds_what_was_measured_again(home):
     record = made_up_study()
     recorder = Recorder("test-study")
-    recorder.sync([record])
+    recorder.sync(CampaignRecord.of(record))
     assert all(payload.CONFIRMED not in run.data.tags for run in trial_runs().values())
     confirmed = replace(record, confirmation=made_up_confirmation())
-    recorder.sync([confirmed])
+    recorder.sync(CampaignRecord.of(confirmed))
     runs = trial_runs()
     assert {n for n, run in runs.items() if run.data.tags[payload.CONFIRMED] == "true"} == {10}
     assert {run.data.tags[payload.CONFIRMED] for run in runs.values()} == {"true", "false"}
@@ -106,7 +107,7 @@ def test_a_confirmation_tags_the_runs_and_adds_what_was_measured_again(home):
     assert not any(k.startswith("confirmed.") for k in runs[12].data.metrics), "a lost point has no numbers"
     assert runs[10].data.metrics["utility"] == record.trials[10].outcome.utility.mean, "the search's stay what they are"
     before = frozen()
-    Recorder("test-study").sync([confirmed])
+    Recorder("test-study").sync(CampaignRecord.of(confirmed))
     assert frozen() == before
 
 
@@ -143,7 +144,7 @@ def test_growth_counts_every_finished_trial_but_preempted_ones():
 
 def test_the_filter_gives_exactly_the_front(home):
     record = made_up_study()
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     found = [int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)]
     assert sorted(found) == front_of(record)
     knees = runs_of(record.name, f"tags.`{payload.KNEE}` = 'true'")
@@ -152,7 +153,7 @@ def test_the_filter_gives_exactly_the_front(home):
 
 def test_every_ready_made_filter_is_understood(home):
     record = made_up_study()
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     part = Part()
     part.learn(record)
     filters = summary.filters(Whole.of(record.name, [part]))
@@ -165,7 +166,7 @@ def test_every_ready_made_filter_is_understood(home):
 
 def test_one_run_a_trial_and_nothing_left_running(home):
     record = made_up_study()
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert sorted(trial_runs()) == [t.number for t in record.counted]
     assert {r.info.status for r in runs_of(record.name)} == {"FINISHED", "FAILED"}
     assert len(runs_of(record.name)) == len(record.trials) + 1
@@ -179,7 +180,7 @@ def test_one_run_a_trial_and_nothing_left_running(home):
 
 def test_the_summary_holds_baseline_and_hypervolume_by_trial(home):
     record = made_up_study()
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     [summary] = runs_of(record.name, f"tags.`{payload.SUMMARY}` = 'true'")
     assert payload.TRIAL not in summary.data.tags
     assert payload.PARETO not in summary.data.tags
@@ -192,9 +193,9 @@ def test_the_summary_holds_baseline_and_hypervolume_by_trial(home):
 
 def test_syncing_twice_changes_nothing(home):
     record = made_up_study()
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     before = frozen()
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert frozen() == before
     [summary] = runs_of(record.name, f"tags.`{payload.SUMMARY}` = 'true'")
     history = store.client(places.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
@@ -211,7 +212,7 @@ def test_trial_by_trial_ends_as_a_sync_does(home):
     recorder.on_end()
     live = frozen()
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert frozen() == live
 
 
@@ -270,7 +271,7 @@ def _break(record):
 def test_half_written_runs_are_completed(home):
     record = made_up_study()
     _break(record)
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     runs = trial_runs()
     assert sorted(runs) == [t.number for t in record.counted]
     assert len(runs_of(record.name)) == len(record.trials) + 1
@@ -283,7 +284,7 @@ def test_a_run_written_twice_is_counted_once_and_not_deleted(home):
     record = made_up_study(4)
     client, experiment = _break(record)
     client.create_run(experiment, tags={payload.TRIAL: str(record.ok[0].number), payload.PARETO: "true"})
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert len(trial_runs()) == len(runs_of(record.name, f"tags.`{payload.TRIAL}` != ''"))
     [stale] = runs_of(record.name, f"tags.`{payload.STALE}` = 'true'")
     assert stale.info.status == "KILLED"
@@ -291,9 +292,9 @@ def test_a_run_written_twice_is_counted_once_and_not_deleted(home):
 
 
 def test_an_earlier_study_of_the_same_name_is_set_aside(home):
-    Recorder("test-study").sync([made_up_study(30, failures=())])
+    Recorder("test-study").sync(CampaignRecord.of(made_up_study(30, failures=())))
     record = made_up_study(5, failures=())
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert sorted(trial_runs()) == list(range(5))
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
     assert len(runs_of(record.name, f"tags.`{payload.STALE}` = 'true'")) >= 25
@@ -301,14 +302,14 @@ def test_an_earlier_study_of_the_same_name_is_set_aside(home):
 
 def test_what_a_user_added_stays(home):
     record = made_up_study()
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     client = store.client(places.embedded_uri())
     experiment = client.get_experiment_by_name(record.name).experiment_id
     own = client.create_run(experiment, run_name="mine").info.run_id
     tagged = trial_runs()[record.ok[0].number].info.run_id
     client.set_tag(tagged, "verdict", "use this one")
     client.set_tag(tagged, payload.PARETO, "nonsense")
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert client.get_run(own).info.status == "RUNNING"
     assert client.get_run(tagged).data.tags["verdict"] == "use this one"
     assert client.get_run(tagged).data.tags[payload.PARETO] in {"true", "false"}
@@ -316,21 +317,21 @@ def test_what_a_user_added_stays(home):
 
 def test_runs_and_experiments_deleted_by_hand_come_back(home):
     record = made_up_study(4)
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     client = store.client(places.embedded_uri())
     client.delete_run(trial_runs()[record.ok[0].number].info.run_id)
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert sorted(trial_runs()) == [t.number for t in record.counted]
     client.delete_experiment(client.get_experiment_by_name(record.name).experiment_id)
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
 
 def test_a_resumed_study_goes_on_where_it_was(home):
     record = made_up_study()
-    Recorder(record.name).sync([replace(record, trials=record.trials[:10], waiting=17)])
+    Recorder(record.name).sync(CampaignRecord.of(replace(record, trials=record.trials[:10], waiting=17)))
     recorder = Recorder(record.name)
-    recorder.sync([replace(record, trials=record.trials[:12], waiting=15)])
+    recorder.sync(CampaignRecord.of(replace(record, trials=record.trials[:12], waiting=15)))
     for trial in record.trials[12:]:
         recorder.on_trials(record.name, [trial])
     recorder.on_study(record)
@@ -377,7 +378,7 @@ def test_a_server_that_comes_back_for_the_end_gets_everything(home, away):
     recorder.on_study(record)
     recorder.on_end()
     live = frozen()
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert frozen() == live
 
 
@@ -410,9 +411,9 @@ def test_a_warning_does_not_show_the_password_of_a_server(home, away, caplog):
 def test_a_sync_says_that_the_server_is_away_and_later_mends_all(home, away):
     record = made_up_study(6)
     with pytest.raises(UnreachableError, match="away"):
-        Recorder(record.name).sync([record])
+        Recorder(record.name).sync(CampaignRecord.of(record))
     away["away"] = False
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
 
@@ -442,7 +443,7 @@ def test_a_dead_address_is_an_unreachable_error(monkeypatch):
 
 def test_a_recorder_travels_without_its_connection(home):
     recorder = Recorder("test-study")
-    recorder.sync([made_up_study(3)])
+    recorder.sync(CampaignRecord.of(made_up_study(3)))
     copy = pickle.loads(pickle.dumps(recorder))  # noqa: S301 - as Ray does with its callbacks
     assert (copy.experiment, copy.uri) == (recorder.experiment, recorder.uri)
 
@@ -482,7 +483,7 @@ def test_the_summary_run_carries_spec_filters_figures_and_tables(tmp_path, monke
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(empty_database, tmp_path / "mlflow.db")
     record = made_up_study(5)
-    Recorder(record.name).sync([record])
+    Recorder(record.name).sync(CampaignRecord.of(record))
     folder = tmp_path / "artifacts" / record.name
     names = {str(p.relative_to(folder)).partition("artifacts/")[2] for p in folder.rglob("*") if p.is_file()}
     assert {"spec.yaml", "filters.json", "report/index.html", "report/figures/frontier.png"} <= names

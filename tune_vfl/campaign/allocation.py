@@ -85,12 +85,12 @@ class Allocation(NamedTuple):
     Attributes:
         part: the study that asks the next pack; None: nobody until more of what flies has come back, or nobody at all.
         trials: how many it asks.
-        retired: why no trials go to a study for now, by its name.
+        retired: why no trials go to a study for now, by its name; None while too little is known to judge any.
     """
 
     part: str | None
     trials: int
-    retired: dict[str, str]
+    retired: dict[str, str] | None
 
 
 Allocator = Callable[[Sequence[PartState], int, tuple[float, float]], Allocation]
@@ -126,7 +126,7 @@ def race(parts: Sequence[PartState], owed: int, reference: tuple[float, float], 
     room = [p for p in parts if p.left > 0]
     unseen = next((p for p in room if p.asked < FIRST), None)
     if unseen is not None and owed > 0:
-        return Allocation(unseen.name, int(min(FIRST - unseen.asked, unseen.left, unseen.pack, owed)), {})
+        return Allocation(unseen.name, int(min(FIRST - unseen.asked, unseen.left, unseen.pack, owed)), None)
     seen = [p for p in parts if len(p.objectives)]
     prospects = _prospects(seen, reference, seed)
     retired = {p.name: why for p in parts if (why := _retired(p, seen, prospects))}
@@ -153,7 +153,7 @@ def _due(parts: Sequence[PartState], owed: int) -> Allocation | None:
     part = next((p for p in parts if p.due > 0), None)
     if part is None or owed <= 0:
         return None
-    return Allocation(part.name, min(part.due, part.pack, owed), {})
+    return Allocation(part.name, min(part.due, part.pack, owed), None)
 
 
 def _prospects(seen: Sequence[PartState], reference: tuple[float, float], seed: int) -> dict[str, Prospect]:

@@ -195,21 +195,27 @@ class Split:
 
     @staticmethod
     def stack(splits: Sequence[Split]) -> Split:
-        """Stack splits of equal sizes along a new leading axis."""
+        """Stack splits of equal sizes along a new leading axis; one split several times is not copied."""
+
+        def stacked(parts: Sequence[Tensor]) -> Tensor:
+            first = parts[0]
+            return (
+                first.expand(len(parts), *first.shape) if all(p is first for p in parts) else torch.stack(list(parts))
+            )
 
         def optional(parts: Sequence[Tensor | None]) -> Tensor | None:
             held = [p for p in parts if p is not None]
-            return torch.stack(held) if held else None
+            return stacked(held) if held else None
 
         return Split(
-            passive_train=tuple(torch.stack(p) for p in zip(*(s.passive_train for s in splits), strict=True)),
-            passive_test=tuple(torch.stack(p) for p in zip(*(s.passive_test for s in splits), strict=True)),
+            passive_train=tuple(stacked(p) for p in zip(*(s.passive_train for s in splits), strict=True)),
+            passive_test=tuple(stacked(p) for p in zip(*(s.passive_test for s in splits), strict=True)),
             active_train=optional([s.active_train for s in splits]),
             active_test=optional([s.active_test for s in splits]),
-            y_train=torch.stack([s.y_train for s in splits]),
-            y_test=torch.stack([s.y_test for s in splits]),
-            train_rows=torch.stack([s.train_rows for s in splits]),
-            test_rows=torch.stack([s.test_rows for s in splits]),
+            y_train=stacked([s.y_train for s in splits]),
+            y_test=stacked([s.y_test for s in splits]),
+            train_rows=stacked([s.train_rows for s in splits]),
+            test_rows=stacked([s.test_rows for s in splits]),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -34,7 +35,24 @@ def split(dataset: Dataset, seed: int, rows: RowsUsed = "all") -> Split:
     Raises:
         DataError: when a class has too few rows to be in both parts.
     """
-    train_rows, test_rows = _parts(dataset, seed, rows)
+    return _cut(dataset, *_parts(dataset, seed, rows))
+
+
+def stacked_split(dataset: Dataset, seeds: Sequence[int], rows: RowsUsed = "all") -> Split:
+    """Return the splits of several seeds, stacked; seeds of the same rows, the official ones, share one copy of them.
+
+    Raises:
+        DataError: as :func:`split`.
+    """
+    splits: list[Split] = []
+    for seed in seeds:
+        train_rows, test_rows = _parts(dataset, seed, rows)
+        alike = (s for s in splits if s.train_rows.equal(train_rows) and s.test_rows.equal(test_rows))
+        splits.append(next(alike, None) or _cut(dataset, train_rows, test_rows))
+    return Split.stack(splits)
+
+
+def _cut(dataset: Dataset, train_rows: Tensor, test_rows: Tensor) -> Split:
     passive = [standardized(columns, train_rows) for columns in dataset.passive]
     active = None if dataset.active is None else standardized(dataset.active, train_rows)
     return Split(

@@ -17,7 +17,7 @@ from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Cell
 
 ROUNDS = 5
-ROUND_SECONDS = 0.2
+ROUND_SECONDS = 0.1
 """For the steps of both trainings of a round; what comes before a first step is done whole, however long it takes."""
 ENOUGH_SECONDS = 120.0
 """After these no further round is begun: where one takes long, it says enough."""

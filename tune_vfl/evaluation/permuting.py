@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.evaluation.scoring import per_member, success_metric
+from tune_vfl.evaluation.scoring import per_member, scoring_folds, success_metric
 from tune_vfl.evaluation.summarizing import standing
 from tune_vfl.evaluation.table import Numbers
 from tune_vfl.metrics import leakage as metric
 from tune_vfl.protocol.answers import Answer
-from tune_vfl.seeds import numpy_rng
 from tune_vfl.spec import Strict
-from tune_vfl.statistics.floors import stratified_folds
 from tune_vfl.statistics.nulls import p_value
 from tune_vfl.statistics.permutations import (
     permutations_of,
@@ -39,29 +37,38 @@ def on_permuted_labels(answer: Answer, y_train: Tensor, num_classes: int, seeds:
     """
     stacked = y_train.dim() == 2
     members = y_train.shape[0] if stacked else 1
+    found: list[list[float]] = [[] for _ in range(members)]
     if answer.folds is not None or (num_classes > 2 and not answer.named):
-        return [[] for _ in range(members)]
+        return found
     labels = y_train.gather(-1, answer.ids).reshape(members, -1).numpy()
     scores = per_member(answer.scores, stacked)
     counted = [slice(None)] * members if answer.counted is None else per_member(answer.counted, stacked)
-    found = []
+    together: dict[tuple[int, bytes], list[int]] = {}
     for i, seed in enumerate(seeds):
-        rows, y = scores[i][counted[i]], labels[i][counted[i]]
-        found.append(_permuted(rows, y, num_classes, seed, oriented=answer.oriented).tolist())
+        together.setdefault((seed, labels[i][counted[i]].tobytes()), []).append(i)
+    for (seed, _), alike in together.items():
+        y = labels[alike[0]][counted[alike[0]]]
+        rows = {i: scores[i][counted[i]] for i in alike}
+        if num_classes > 2:
+            orders = permutations_of(len(y), seed)
+            nulls = [permuted_hits(_answers(r, num_classes), y, orders) for r in rows.values()]
+        else:
+            columns = {i: metric.positive_score(r).astype(np.float64) for i, r in rows.items()}
+            rows = {i: column for i, column in columns.items() if np.isfinite(column).all()}
+            nulls = _permuted(list(rows.values()), y, seed, oriented=answer.oriented)
+        for i, null in zip(rows, nulls, strict=True):
+            found[i] = null.tolist()
     return found
 
 
-def _permuted(rows: Floats, y: Ints, num_classes: int, seed: int, *, oriented: bool) -> Floats:
-    """Return the success of one member's answers on permuted labels, as ``score_answer`` measures it."""
+def _permuted(columns: Sequence[Floats], y: Ints, seed: int, *, oriented: bool) -> list[Floats]:
+    """Return the success of members' answers on permutations of the labels that they share, as they are scored."""
     orders = permutations_of(len(y), seed)
-    if num_classes > 2:
-        return permuted_hits(_answers(rows, num_classes), y, orders)
-    column = metric.positive_score(rows).astype(np.float64)
-    if not np.isfinite(column).all():
-        return np.empty(0)
+    if not columns:
+        return []
     if oriented:
-        return permuted_aucs(column, y, orders)
-    return permuted_cross_fitted_aucs(column, y, stratified_folds(y, numpy_rng(seed, "scoring/folds")), orders)
+        return list(permuted_aucs(columns, y, orders))
+    return list(permuted_cross_fitted_aucs(columns, y, scoring_folds(y, seed), orders))
 
 
 def _answers(rows: Floats, num_classes: int) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,7 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
             rows = named_by_folds(rows, y, numpy_rng(seeds[i], "scoring/names"))
         measured = _measure(rows, y, num_classes, flip=not answer.oriented)
         if num_classes == 2 and not answer.oriented:
-            drawn = stratified_folds(y, numpy_rng(seeds[i], "scoring/folds"))
-            measured["leak_auc"] = cross_fitted_auc(metric.positive_score(rows), y, drawn)
+            measured["leak_auc"] = cross_fitted_auc(metric.positive_score(rows), y, scoring_folds(y, seeds[i]))
         elif num_classes == 2 and folds is not None:
             measured["leak_auc"] = auc_by_fold(metric.positive_score(rows), y, folds[i][keep])
         if tests is not None:
@@ -73,6 +73,16 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
         measured["success"] = measured.pop(success_metric(num_classes))
         _append(result, measured)
     return result
+
+
+def scoring_folds(y: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Return the folds ``(n,)`` by which scores whose positive end nobody knows are turned; a seed's own."""
+    return _folds_of(y.astype(np.int64).tobytes(), seed)
+
+
+@lru_cache(maxsize=16)
+def _folds_of(y: bytes, seed: int) -> NDArray[np.int64]:
+    return stratified_folds(np.frombuffer(y, dtype=np.int64), numpy_rng(seed, "scoring/folds"))
 
 
 def named_by_folds(scores: Array, y: NDArray[np.int64], rng: np.random.Generator) -> Array:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tune_vfl.attacks.base import Attack
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import split as split_for_seed
+from tune_vfl.data.split import stacked_split
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.before_end import BeforeEnd
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
@@ -34,7 +35,7 @@ from tune_vfl.spec import RowsUsed, Strict
 
 @lru_cache(maxsize=4)
 def _stacked_split(dataset: Dataset, seeds: tuple[int, ...], rows: RowsUsed) -> Split:
-    return Split.stack([split_for_seed(dataset, seed, rows) for seed in seeds])
+    return stacked_split(dataset, seeds, rows)
 
 
 def split_of(task: Task, pack: Pack) -> Split:

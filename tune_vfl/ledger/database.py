@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.lease import Clock, Lease, holders
+from tune_vfl.ledger.reader import SqlReader
 from tune_vfl.ledger.schema import bring_up, campaign_of, refuse_newer
 from tune_vfl.ledger.trouble import LedgerTroubleError, speak_plainly, trouble_of, with_patience
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from optuna.storages import BaseStorage, RDBStorage
     from sqlalchemy import Connection, Engine
+
+    from tune_vfl.ledger.reader import Reader
 
 
 class LedgerStorage(ABC):
@@ -70,15 +73,13 @@ class LedgerStorage(ABC):
             StudyError: for one that a later program has changed.
             UnreachableError: when the database does not answer.
         """
-        with self._in_words(), self.engine().connect() as connection:
-            return refuse_newer(connection, self.shown)
+        with self._in_words(), self._looking() as reader:
+            return refuse_newer(reader, self.shown)
 
     def count(self) -> int:
         """Return how many studies the ledger holds; there must be one to ask."""
-        import sqlalchemy
-
-        with self._in_words(), self.engine().connect() as connection:
-            return int(connection.execute(sqlalchemy.text("SELECT count(*) FROM studies")).scalar_one())
+        with self._in_words(), self._looking() as reader:
+            return int(reader.rows("SELECT count(*) FROM studies")[0][0])
 
     def migrate(self) -> int:
         """Bring an older ledger up to what this program writes, Optuna's tables included.
@@ -92,7 +93,7 @@ class LedgerStorage(ABC):
         """
         with self._in_words(), self._making():
             with self.for_leases().begin() as connection:
-                before = refuse_newer(connection, self.shown)
+                before = refuse_newer(SqlReader(connection), self.shown)
                 bring_up(connection)
             running = holders(self)
             if running:
@@ -112,7 +113,7 @@ class LedgerStorage(ABC):
             UnreachableError: when the database does not answer or cannot be written.
         """
         with self._in_words(), self._making(), self.for_leases().begin() as connection:
-            refuse_newer(connection, self.shown)
+            refuse_newer(SqlReader(connection), self.shown)
             bring_up(connection)
             study = campaign_of(connection, study) or study
         with Lease.hold(study, self, take_over=take_over, room=room) as held:
@@ -134,8 +135,8 @@ class LedgerStorage(ABC):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         with self._in_words(), self._making():
-            with self.engine().connect() as connection:
-                refuse_newer(connection, self.shown)
+            with self._looking() as reader:
+                refuse_newer(reader, self.shown)
             storage = self._open()
         speak_plainly(storage.engine, self.shown)
         if lease is not None:
@@ -143,16 +144,22 @@ class LedgerStorage(ABC):
         return with_patience(get_storage(storage))
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[Reader]:
         """Open the database only to look at it; there must be a ledger.
 
         Raises:
             StudyError: for one that a later program has changed.
             UnreachableError: when it does not answer.
         """
-        with self._in_words(), self._to_read.connect() as connection:
-            refuse_newer(connection, self.shown)
-            yield connection
+        with self._in_words(), self._looking() as reader:
+            refuse_newer(reader, self.shown)
+            yield reader
+
+    @contextmanager
+    def _looking(self) -> Iterator[Reader]:
+        """Connect to ask."""
+        with self._to_read.connect() as connection:
+            yield SqlReader(connection)
 
     @cached_property
     def _to_read(self) -> Engine:

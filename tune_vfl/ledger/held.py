@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.ledger.rows import TrialRows
     from tune_vfl.ledger.trials import LedgerTrial
     from tune_vfl.spaces.space import Space
     from tune_vfl.spec import StudySpec
@@ -27,10 +28,12 @@ class HeldStudy(ABC):
 
     Args:
         study: what it is of, as the ledger holds it.
+        rows: its trials there.
     """
 
-    def __init__(self, study: PlannedStudy) -> None:
+    def __init__(self, study: PlannedStudy, rows: TrialRows) -> None:
         self.study = study
+        self._rows = rows
         self._records: dict[int, TrialRecord] = {}
 
     @abstractmethod
@@ -84,7 +87,7 @@ class HeldStudy(ABC):
 
     def record(self) -> StudyRecord:
         """Return the study as it stands."""
-        held, attrs = self.trials(), self._attrs()
+        held, attrs = self._rows.read(), self._attrs()
         records = tuple(self._record(t) for t in held if is_finished(t))
         running = sum(map(is_running, held))
         counted = sum(r.outcome.outcome != "preempted" for r in records)

@@ -17,6 +17,7 @@ from tune_vfl.ledger.finite import clean
 from tune_vfl.ledger.held import HeldStudy
 from tune_vfl.ledger.joint import keep_joint_answer
 from tune_vfl.ledger.owner import end_session, new_session, this_owner
+from tune_vfl.ledger.rows import TrialRows
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import not_repeated, params_of, repeats, session_of
 from tune_vfl.ledger.writing import TrialWriter
@@ -62,7 +63,7 @@ class Ledger(HeldStudy):
     def __init__(
         self, place: LedgerStorage, storage: BaseStorage, study_id: int, study: PlannedStudy, lease: Lease | None
     ) -> None:
-        super().__init__(study)
+        super().__init__(study, TrialRows(place, study_id))
         self._storage = storage
         self._writer = TrialWriter(storage, study_id, lease)
         self._study_id = study_id

@@ -7,52 +7,32 @@ is left to Optuna, which says in words what is wrong.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from enum import Enum
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.ledger import opening
+from tune_vfl.ledger import ledger, opening
 from tune_vfl.ledger.campaigns import CampaignRecord, Left
 from tune_vfl.ledger.held import HeldStudy
 from tune_vfl.ledger.joint import joint_answer_in
-from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.rows import TrialRows
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trials import is_finished
 from tune_vfl.ledger.trouble import patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import datetime
-
-    from sqlalchemy import Connection
+    from collections.abc import Sequence
 
     from tune_vfl.ledger.database import LedgerStorage
+    from tune_vfl.ledger.reader import Reader
+    from tune_vfl.ledger.rows import ReadTrial
 
 OPTUNA_TABLES = "v3.2.0.a"
 """The version of Optuna's tables that is read here."""
 
 _STUDY = "SELECT study_id FROM studies WHERE study_name = :name"
+_NAMES = """
+SELECT s.study_name FROM studies s JOIN study_user_attributes a ON a.study_id = s.study_id
+WHERE a.key = 'schema' AND a.value_json = :schema
+"""
 _STUDY_ATTRS = "SELECT key, value_json FROM study_user_attributes WHERE study_id = :study"
-_TRIALS = """
-SELECT trial_id, number, state, datetime_start, datetime_complete FROM trials
-WHERE study_id = :study AND trial_id > :after ORDER BY trial_id
-"""
-_PARAMS = """
-SELECT p.trial_id, p.param_name, p.param_value, p.distribution_json
-FROM trial_params p JOIN trials t ON t.trial_id = p.trial_id
-WHERE t.study_id = :study AND t.trial_id > :after ORDER BY p.param_id
-"""
-# What a trial's record is made of, and since when it runs; searches write more.
-_USER_ATTRS = """
-SELECT a.trial_id, a.key, a.value_json FROM trial_user_attributes a JOIN trials t ON t.trial_id = a.trial_id
-WHERE t.study_id = :study AND t.trial_id > :after
-AND (a.key IN ('outcome', 'retry_of') OR a.key IN ('pack', 'asked') AND t.state = 'RUNNING')
-"""
-_SYSTEM_ATTRS = """
-SELECT a.trial_id, a.key, a.value_json FROM trial_system_attributes a JOIN trials t ON t.trial_id = a.trial_id
-WHERE t.study_id = :study AND t.trial_id > :after AND a.key = 'fixed_params'
-"""
 
 
 def open_to_read(name: str, storage: str | None = None) -> HeldStudy:
@@ -73,10 +53,10 @@ def _opened(place: LedgerStorage, name: str) -> HeldStudy:
     found = patiently(lambda: _find(place, name)) if place.exists() else None
     if found is not None:
         return ReadStudy(place, found, name)
-    ledger = Ledger.open(name, place.url)
+    opened = ledger.Ledger.open(name, place.url)
     # It is only read: it begins no trials that would have to count as lost.
-    ledger.close()
-    return ledger
+    opened.close()
+    return opened
 
 
 def open_campaign(name: str, storage: str | None = None) -> HeldCampaign | None:
@@ -140,29 +120,6 @@ class HeldCampaign:
         return patiently(lambda: _read_attrs(self.place, self._id))
 
 
-class State(Enum):
-    """How far a trial is, by Optuna's names."""
-
-    RUNNING = 0
-    COMPLETE = 1
-    PRUNED = 2
-    FAIL = 3
-    WAITING = 4
-
-
-@dataclass
-class ReadTrial:
-    """A trial as :class:`tune_vfl.ledger.trials.LedgerTrial` describes it."""
-
-    number: int
-    state: State
-    datetime_start: datetime | None
-    datetime_complete: datetime | None
-    user_attrs: dict[str, Any] = field(default_factory=dict)
-    system_attrs: dict[str, Any] = field(default_factory=dict)
-    params: dict[str, Any] = field(default_factory=dict)
-
-
 class ReadStudy(HeldStudy):
     """One study, read anew whenever it is asked, but for trials that had ended before.
 
@@ -174,82 +131,43 @@ class ReadStudy(HeldStudy):
 
     def __init__(self, place: LedgerStorage, study_id: int, name: str) -> None:
         self._place, self._study_id = place, study_id
-        self._trials: dict[int, ReadTrial] = {}
-        super().__init__(opening.read(name, self._attrs()))
+        super().__init__(opening.read(name, self._attrs()), TrialRows(place, study_id))
 
     def trials(self) -> list[ReadTrial]:
         """Return all trials, by number."""
-        patiently(self._catch_up)
-        return sorted(self._trials.values(), key=lambda t: t.number)
+        return self._rows.read()
 
     def _attrs(self) -> dict[str, Any]:
         return patiently(lambda: _read_attrs(self._place, self._study_id))
 
-    def _catch_up(self) -> None:
-        """Read the trials after the last one before which all have ended, and everything of them."""
-        settled = -1
-        for trial_id, trial in self._trials.items():
-            if not is_finished(trial):
-                break
-            settled = trial_id
-        with self._place.reading() as connection:
-            self._trials = {
-                **{trial_id: trial for trial_id, trial in self._trials.items() if trial_id <= settled},
-                **_trials(connection, self._study_id, settled),
-            }
+
+def study_names(storage: str | None = None) -> Sequence[str]:
+    """Return the names of all studies in a ledger, sorted."""
+    place = storage_at(storage)
+    found = patiently(lambda: _names(place)) if place.exists() else None
+    return ledger.study_names(storage) if found is None else found
+
+
+def _names(place: LedgerStorage) -> list[str] | None:
+    """Return the names of all studies that tune-vfl made, sorted; None where the tables are others than those here."""
+    with place.reading() as reader:
+        if not _is_known(reader):
+            return None
+        return sorted(name for (name,) in reader.rows(_NAMES, schema=json.dumps(opening.LEDGER_SCHEMA)))
 
 
 def _find(place: LedgerStorage, name: str) -> int | None:
     """Return a study's id; None where there is none of this name, or the tables are others than those read here."""
-    from sqlalchemy import inspect, text
+    with place.reading() as reader:
+        return next((int(found) for (found,) in reader.rows(_STUDY, name=name)), None) if _is_known(reader) else None
 
-    with place.reading() as connection:
-        if not inspect(connection).has_table("alembic_version"):
-            return None
-        version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
-        if version != OPTUNA_TABLES:
-            return None
-        found = connection.execute(text(_STUDY), {"name": name}).scalar_one_or_none()
-        return None if found is None else int(found)
+
+def _is_known(reader: Reader) -> bool:
+    if not reader.has_table("alembic_version"):
+        return False
+    return [version for (version,) in reader.rows("SELECT version_num FROM alembic_version")] == [OPTUNA_TABLES]
 
 
 def _read_attrs(place: LedgerStorage, study_id: int) -> dict[str, Any]:
-    from sqlalchemy import text
-
-    with place.reading() as connection:
-        rows = connection.execute(text(_STUDY_ATTRS), {"study": study_id})
-        return {key: json.loads(value) for key, value in rows}
-
-
-def _trials(connection: Connection, study_id: int, after: int) -> dict[int, ReadTrial]:
-    """Return the trials with ids after one, by id in rising order."""
-    from sqlalchemy import DateTime, text
-
-    def rows(query: str, **kinds: Any) -> Iterable[Any]:
-        asked = text(query).columns(**kinds) if kinds else text(query)
-        return connection.execute(asked, {"study": study_id, "after": after})
-
-    found = {
-        trial_id: ReadTrial(number, State[state], begun, ended)
-        for trial_id, number, state, begun, ended in rows(_TRIALS, datetime_start=DateTime, datetime_complete=DateTime)
-    }
-    # A trial that has come since that question has no place among the answers to the next ones.
-    for trial_id, name, value, domain in rows(_PARAMS):
-        if trial_id in found:
-            found[trial_id].params[name] = _reader(domain)(value)
-    for query, kind in ((_USER_ATTRS, "user_attrs"), (_SYSTEM_ATTRS, "system_attrs")):
-        for trial_id, key, value in rows(query):
-            if trial_id in found:
-                getattr(found[trial_id], kind)[key] = value if key == "outcome" else json.loads(value)
-    return found
-
-
-@cache
-def _reader(domain: str) -> Callable[[float], Any]:
-    """Return what turns the number that Optuna writes for a parameter of a domain, given as JSON, into its value."""
-    described = json.loads(domain)
-    kind = described["name"]
-    if kind.startswith("Categorical"):
-        choices = described["attributes"]["choices"]
-        return lambda value: choices[int(value)]
-    return int if kind.startswith("Int") else float
+    with place.reading() as reader:
+        return {key: json.loads(value) for key, value in reader.rows(_STUDY_ATTRS, study=study_id)}

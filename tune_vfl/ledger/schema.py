@@ -17,6 +17,8 @@ from tune_vfl.machine.version import VERSION
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from tune_vfl.ledger.reader import Reader
+
 SCHEMA = 3
 """The version that this program writes."""
 
@@ -27,13 +29,13 @@ WHERE s.study_name = :study AND a.key = 'campaign'
 _TABLE = "CREATE TABLE IF NOT EXISTS tune_vfl_ledger (version INTEGER NOT NULL, program TEXT NOT NULL)"
 
 
-def refuse_newer(connection: Connection, place: str) -> int:
+def refuse_newer(reader: Reader, place: str) -> int:
     """Return the version of a ledger's tables; 0 where there is no ledger yet.
 
     Raises:
         StudyError: for one that a later program has changed.
     """
-    version, program = _held(connection)
+    version, program = _held(reader)
     if version > SCHEMA:
         raise StudyError(
             f"the ledger {place} has schema {version}, written by tune-vfl {program}; this is tune-vfl {VERSION}, "
@@ -66,12 +68,8 @@ def campaign_of(connection: Connection, study: str) -> str:
     return "" if found is None else str(json.loads(found))
 
 
-def _held(connection: Connection) -> tuple[int, str]:
-    import sqlalchemy
-
-    tables = sqlalchemy.inspect(connection)
-    if tables.has_table("tune_vfl_ledger"):
-        row = connection.execute(sqlalchemy.text("SELECT version, program FROM tune_vfl_ledger")).one_or_none()
-        if row is not None:
-            return int(row[0]), str(row[1])
-    return (1, "") if tables.has_table("studies") else (0, "")
+def _held(reader: Reader) -> tuple[int, str]:
+    if reader.has_table("tune_vfl_ledger"):
+        for version, program in reader.rows("SELECT version, program FROM tune_vfl_ledger"):
+            return int(version), str(program)
+    return (1, "") if reader.has_table("studies") else (0, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from tune_vfl.errors import UsageError
 from tune_vfl.ledger.database import LedgerStorage, hide_password
 from tune_vfl.ledger.lease import Clock
 from tune_vfl.ledger.owner import boot_id
+from tune_vfl.ledger.reader import FileReader
 from tune_vfl.ledger.trouble import speak_plainly
 from tune_vfl.machine.places import home
 from tune_vfl.machine.secrets import from_environment
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from optuna.storages import RDBStorage
     from sqlalchemy import Connection, Engine
+
+    from tune_vfl.ledger.reader import Reader
 
 SQLITE = "sqlite:///"
 # How sqlite says that a file is no database, or not a whole one.
@@ -69,6 +72,11 @@ class SqliteFile(LedgerStorage):
         A write-ahead log works among the processes of one machine only, so that they all have this clock.
         """
         return Clock(boot_id(), time.monotonic())
+
+    @contextmanager
+    def _looking(self) -> Iterator[Reader]:
+        with closing(sqlite3.connect(self.path, timeout=60)) as connection:
+            yield FileReader(connection)
 
     @contextmanager
     def _making(self) -> Iterator[None]:

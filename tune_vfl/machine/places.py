@@ -18,6 +18,11 @@ def data_root() -> Path:
     return Path(os.environ.get("TUNE_VFL_DATA") or "~/.cache/tune-vfl").expanduser()
 
 
+def user_cache() -> Path:
+    """Return the folder of what can be made again: ``tune-vfl`` under ``XDG_CACHE_HOME``, or ``~/.cache/tune-vfl``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tune-vfl"
+
+
 def embedded_uri() -> str:
     """Return the tracking URI used when none is given: a sqlite file under the home."""
     return f"sqlite:///{home() / 'mlflow.db'}"

@@ -47,6 +47,14 @@ class MemberProduct(torch.autograd.Function):
         return to_x, _product(grad.transpose(-1, -2), x), grad.sum(-2)
 
 
+def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return ``x @ weight.T + bias`` ``(*trials, B, d_out)``; with leading axes each member by its own weights."""
+    if weight.dim() == 2:
+        return F.linear(x, weight, bias)
+    result: Tensor = MemberProduct.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return result
+
+
 class Linear(nn.Module):
     """Affine map; each member of a pack has its own weights.
 
@@ -67,10 +75,7 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(*trials, B, d_in)`` to ``(*trials, B, d_out)``."""
-        if self.weight.dim() == 2:
-            return F.linear(x, self.weight, self.bias)
-        result: Tensor = MemberProduct.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return result
+        return affine(x, self.weight, self.bias)
 
 
 class FlattenRows(nn.Module):

@@ -10,10 +10,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.kernels.chain import Steps
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.optimizers import Adam, Sgd
 from tune_vfl.protocol.hooks import Context, Hooks
-from tune_vfl.protocol.losses import loss_gradient
+from tune_vfl.protocol.losses import loss_gradient, task_gradient
 from tune_vfl.protocol.members import Batch, Rows
 from tune_vfl.spec import Training
 
@@ -68,7 +69,7 @@ class SplitTraining:
         self._inputs = overriding(hooks, "inputs")
         self._labels = overriding(hooks, "labels")
         self._send = overriding(hooks, "send_embedding")
-        self._loss = (overriding(hooks, "loss") or [Hooks().loss])[-1]
+        self._losses = overriding(hooks, "loss")
         self._top_step = overriding(hooks, "top_step")
         self._cut = overriding(hooks, "cut_gradient")
         self._screen = overriding(hooks, "screen")
@@ -80,16 +81,27 @@ class SplitTraining:
         self._step = 0
 
     def _make_optimizers(self, hooks: Sequence[Hooks]) -> list[torch.optim.Optimizer]:
+        network = self.network
         own: list[torch.optim.Optimizer] = []
         taken: set[int] = set()
         for propose in overriding(hooks, "local_optimizer"):
-            for party, bottom in enumerate(self.network.bottoms):
+            for party, bottom in enumerate(network.bottoms):
                 proposed = propose(bottom, party=party)
                 if proposed is not None:
                     own.append(proposed)
                     taken.update(id(p) for p in bottom.parameters())
-        common = [p for p in self.network.parameters() if id(p) not in taken]
+        self._bottoms = [self._stepping(bottom, taken) for bottom in network.bottoms]
+        self._own = None if network.own_bottom is None else self._stepping(network.own_bottom, taken)
+        self._top = None if network.top is None else self._stepping(network.top, taken)
+        chains = [c for part in (*self._bottoms, self._own, self._top) if isinstance(part, Steps) for c in part.chains]
+        taken.update(id(p) for chain in chains for p in chain.replaced)
+        common = [*(c.line for c in chains), *(p for p in network.parameters() if id(p) not in taken)]
         return [optimizer(common, self.training), *own]
+
+    def _stepping(self, model: nn.Module, taken: set[int]) -> nn.Module | Steps:
+        """Return what the model is run by in a step: an optimizer of somebody's own reads parameters one by one."""
+        apart = not self.lead or any(id(p) in taken for p in model.parameters())
+        return model if apart else Steps(model)
 
     def run(self, *, deadline: float | None = None) -> Self:
         """Train for all epochs, or until every member has diverged; return this training, over.
@@ -134,19 +146,18 @@ class SplitTraining:
         for labels in self._labels:  # H1
             targets = labels(targets, batch.ids)
         sent = []
-        for party, (bottom, x) in enumerate(zip(network.bottoms, batch.passive, strict=True)):
-            embedding = bottom(x)  # H2
+        for party, bottom in enumerate(self._bottoms):
+            embedding = bottom(rows_for(bottom, batch, party))  # H2
             for send in self._send:  # H3
                 embedding = send(embedding, party=party)
             sent.append(embedding)
-        own = None if network.own_bottom is None else network.own_bottom(batch.own)
+        own = None if self._own is None else self._own(rows_for(self._own, batch, len(sent)))
         outgoing = sent if own is None or not self.training.protect_own_bottom else [*sent, own]
         arrived = [self._arrive(e) for e in outgoing]
         untouched = [own] if own is not None and len(outgoing) == len(sent) else []
-        logits = network.head(network.join([*arrived, *untouched]))  # H4
-        loss: Tensor = self._loss(logits, targets, arrived[: len(sent)])  # H5
-        # A defense may ask for the gradients per class (H7), which need the graph of this pass once more.
-        (loss.sum() if self.lead else loss).backward(retain_graph=bool(self._cut))  # type: ignore[no-untyped-call]
+        joined = network.join([*arrived, *untouched])
+        logits = joined if self._top is None else self._top(joined)  # H4
+        self._go_back(logits, targets, arrived[: len(sent)])  # H5
         released = self._release(arrived, batch, logits, targets, epoch)
         for party in range(len(sent)):
             for receive in self._received:  # H8
@@ -158,6 +169,15 @@ class SplitTraining:
             opt.zero_grad()
         for after in self._top_step:  # H6
             after()
+
+    def _go_back(self, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor]) -> None:
+        """Take the gradient of the loss back to the embeddings; of cross-entropy, which nobody changes, it is known."""
+        again = bool(self._cut)  # a defense may ask for gradients per class (H7): this pass's graph once more
+        if not self._losses:
+            torch.autograd.backward(logits, task_gradient(logits.detach(), targets), retain_graph=again)
+            return
+        loss: Tensor = self._losses[-1](logits, targets, embeddings)
+        (loss.sum() if self.lead else loss).backward(retain_graph=again)  # type: ignore[no-untyped-call]
 
     def _arrive(self, embedding: Tensor) -> Tensor:
         """Return what the label party computes with; its ``grad`` is the cut gradient after the backward pass."""
@@ -205,6 +225,12 @@ class SplitTraining:
             bad |= ~torch.isfinite(grad.sum((-2, -1)))
         self._bad_steps += bad
         return [torch.nan_to_num(g, nan=0.0, posinf=0.0, neginf=0.0) for g in grads]
+
+
+def rows_for(bottom: nn.Module | Steps, batch: Batch, place: int) -> Tensor:
+    """Return what a bottom model reads: rows by seed where members of a seed may share them, else by member."""
+    shares = isinstance(bottom, Steps) and bottom.shares_rows
+    return (batch.by_seed if shares else batch.features)[place]
 
 
 def class_gradient(logits: Tensor, embedding: Tensor, scale: int) -> Callable[[int | Tensor], Tensor]:

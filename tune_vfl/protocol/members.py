@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from tune_vfl.data.base import Split
 from tune_vfl.seeds import Stream
+
+_GATHERED_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +29,55 @@ class Batch:
         """The rows of every party, the label party's own last where it has any."""
         return [*self.passive, *([] if self.own is None else [self.own])]
 
+    @property
+    def by_seed(self) -> list[Tensor]:
+        """The same, or ``(S, B, ...)`` of S seeds where nobody has changed them: member i has those of seed i mod S."""
+        return self.features
+
     def with_features(self, features: Sequence[Tensor]) -> Batch:
         """Return the same batch with other features, listed as :attr:`features` lists them."""
         count = len(self.passive)
-        return replace(self, passive=list(features[:count]), own=None if self.own is None else features[count])
+        own = None if self.own is None else features[count]
+        return Batch(passive=list(features[:count]), own=own, y=self.y, ids=self.ids)
+
+
+class SharedBatch(Batch):
+    """A batch whose members have their seed's rows: they are copied for each member when somebody asks for them.
+
+    Args:
+        rows: ``(*seeds, B, ...)`` of every party, listed as :attr:`features` lists them.
+        pack: whose members they are for.
+        parties: how many are passive parties'.
+        y, ids: ``(*trials, B)``.
+    """
+
+    _rows: list[Tensor]
+    _pack: Pack
+    _parties: int
+
+    def __init__(self, rows: list[Tensor], pack: Pack, parties: int, *, y: Tensor, ids: Tensor) -> None:
+        given = {"y": y, "ids": ids, "_rows": rows, "_pack": pack, "_parties": parties}
+        vars(self).update(given)  # a batch is frozen
+
+    @cached_property
+    def features(self) -> list[Tensor]:
+        """The rows of every member."""
+        return [self._pack.spread(x) for x in self._rows]
+
+    @property
+    def passive(self) -> list[Tensor]:
+        """Those of the passive parties."""
+        return self.features[: self._parties]
+
+    @property
+    def own(self) -> Tensor | None:
+        """Those of the label party, None where it has none."""
+        return self.features[self._parties] if len(self._rows) > self._parties else None
+
+    @property
+    def by_seed(self) -> list[Tensor]:
+        """The rows as they were given."""
+        return self._rows
 
 
 @dataclass(frozen=True)
@@ -72,8 +120,11 @@ def gather_rows(x: Tensor, order: Tensor) -> Tensor:
     """Return the rows of ``x (*seeds, n, ...)`` in the order ``(*seeds, m)``."""
     if order.dim() == 1:
         return x.index_select(0, order)
-    index = order.view(*order.shape, *([1] * (x.dim() - 2))).expand(*order.shape, *x.shape[2:])
-    return x.gather(1, index)
+    # A seed at a time: that copies whole rows, five times as fast as `gather`, which looks up every number by itself.
+    rows = x.new_empty(*order.shape, *x.shape[2:])
+    for source, chosen, into in zip(x, order, rows, strict=True):
+        torch.index_select(source, 0, chosen, out=into)
+    return rows
 
 
 class Rows:
@@ -96,18 +147,20 @@ class Rows:
     def batches(self, size: int) -> Iterator[Batch]:
         """Yield one epoch of batches, in a fresh order; the last one may be smaller."""
         order = self._order.permutation(self.count).to(self._split.y_train.device)
-        split, spread = self._split, self.pack.spread
-        passive = [gather_rows(x, order) for x in split.passive_train]
-        own = None if split.active_train is None else gather_rows(split.active_train, order)
-        y = gather_rows(split.y_train, order)
-        for start in range(0, self.count, size):
-            stop = min(start + size, self.count)
-            yield Batch(
-                passive=[spread(self._cut(x, start, stop)) for x in passive],
-                own=None if own is None else spread(self._cut(own, start, stop)),
-                y=spread(self._cut(y, start, stop)),
-                ids=spread(self._cut(order, start, stop)),
-            )
+        split, parties = self._split, len(self._split.passive_train)
+        for first in range(0, self.count, at_once := self._gathered_at_once(size)):
+            chosen = self._cut(order, first, first + at_once)
+            rows = [gather_rows(x, chosen) for x in split.features("train")]
+            y, ids = self.pack.spread(gather_rows(split.y_train, chosen)), self.pack.spread(chosen)
+            for start in range(0, chosen.shape[-1], size):
+                cut = [self._cut(x, start, start + size) for x in rows]
+                at = {"y": self._cut(y, start, start + size), "ids": self._cut(ids, start, start + size)}
+                yield SharedBatch(cut, self.pack, parties, **at)
+
+    def _gathered_at_once(self, size: int) -> int:
+        """Return how many rows are gathered together, full batches: few calls, no second copy of a large data set."""
+        bytes_of_row = sum(x.nbytes for x in self._split.features("train")) / max(1, self.count)
+        return size * max(1, int(_GATHERED_BYTES / max(1.0, bytes_of_row * size)))
 
     def take(self, ids: Tensor) -> list[Tensor]:
         """Return the features ``(*trials, B, ...)`` of the rows ``(*trials, B)``, listed as a batch lists them."""

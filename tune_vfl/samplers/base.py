@@ -35,6 +35,9 @@ class Sampler(ABC):
     reference: ClassVar[str] = "Optuna"
     """Where it comes from."""
 
+    blind: ClassVar[float] = 0
+    """How many trials it asks for before it looks at what came of any; so many may be asked for at once."""
+
     @classmethod
     @abstractmethod
     def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:

@@ -19,9 +19,11 @@ class Gp(Sampler):
     """Optuna's Gaussian processes, which run on torch; outcomes are told to be noisy, as those of trainings are."""
 
     summary = (
-        "Gaussian processes with expected hypervolume improvement: fewest trials; seconds a suggestion after a few "
-        "hundred trials"
+        "Gaussian processes with expected hypervolume improvement, what is running taken into account; half a CPU "
+        "second a suggestion and more, seconds after a few hundred trials"
     )
+
+    blind = 10
 
     @classmethod
     def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.samplers.base import Sampler, sampler
@@ -18,8 +19,11 @@ class Grid(Sampler):
     """Every combination of the listed values; a range without listed values gets levels spread over it."""
 
     summary = (
-        "published settings, then the replication grid of the search space in shuffled order; ends when it is used up"
+        "published settings, then the replication grid of the search space in shuffled order; ends when it is used up; "
+        "for replications, its few values find the poorest fronts"
     )
+
+    blind = math.inf
 
     @classmethod
     def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:

@@ -17,8 +17,8 @@ class Nsga2(Sampler):
     """Optuna's NSGA-II."""
 
     summary = (
-        "NSGA-II, an evolutionary search for hundreds of trials, cheap to ask; its population is a fifth of the "
-        "budget, between 8 and 50"
+        "NSGA-II, an evolutionary search for hundreds of trials, cheap to ask, with 40 no better than random; its "
+        "population is a fifth of the budget, between 8 and 50"
     )
 
     @classmethod

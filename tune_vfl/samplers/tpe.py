@@ -21,6 +21,8 @@ class Tpe(Sampler):
         "running"
     )
 
+    blind = 10
+
     @classmethod
     def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:
         """Return Optuna's sampler."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.campaign.campaign import Campaign, named
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
-from tune_vfl.ledger.ledger import Ledger, study_names
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import open_campaign, study_names
 from tune_vfl.ledger.study import Study
 from tune_vfl.machine.places import home
 from tune_vfl.search.live_page import LivePage
@@ -128,15 +128,15 @@ def _run(
 def _projections(campaign: PlannedCampaign, storage: str | None) -> list[Listener]:
     """Return the page that shows how it goes, and the MLflow recorder; a search goes on without what cannot be had."""
     name, spec = campaign.studies[0].campaign or campaign.name, campaign.studies[0].spec
-    page = LivePage(lambda: _whole(name, storage or spec.storage), home() / "reports" / name)
+
+    def look() -> CampaignRecord:
+        return CampaignRecord.of(named(name, storage or spec.storage).record())
+
+    page = LivePage(look, home() / "reports" / name)
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        return [page, Recorder(name, spec.tracking)]
+        return [page, Recorder(name, spec.tracking, look)]
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
         return [page]
-
-
-def _whole(name: str, storage: str | None) -> CampaignRecord:
-    return CampaignRecord.of(named(name, storage).record())

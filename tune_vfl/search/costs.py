@@ -26,7 +26,10 @@ def measure_costs(
     resources: Resources,
     say: Callable[[str], None],
 ) -> None:
-    """Measure the cost of each study that has a result and no cost yet, and keep each as it comes.
+    """Measure the cost of each study that has none yet, and keep each as it comes.
+
+    That is after the trials, of studies that have a result; before them where a constraint on the cost may decide to
+    which studies trials go.
 
     The first Ctrl-C leaves off, and what cannot be measured is said and left: the next run measures what is missing.
 
@@ -41,13 +44,13 @@ def measure_costs(
 
     if not issubclass(trainable, TrainingTrainable):
         return
-    owed = [ledger for ledger in ledgers if ledger.cost is None and ledger.record().ok]
+    owed = [ledger for ledger in ledgers if ledger.cost is None and (steers(ledger) or ledger.record().ok)]
     if not owed:
         return
     say("measuring what the defenses cost in training; Ctrl-C leaves it to the next run")
     left = threading.Event()
     with answered(lambda: "left; the trials are kept, and the next run measures the costs", stop=left.set):
-        cluster.connect()
+        cluster.connect(trainable)
         import ray
 
         task = ray.remote(num_cpus=resources.cpu, num_gpus=resources.gpu, max_retries=0)(costed)
@@ -65,3 +68,8 @@ def measure_costs(
             except ray.exceptions.RayError as error:
                 why = str(getattr(error, "cause", None) or error).strip().splitlines()[0]
                 say(f"the cost of {cell.defense} was not measured: {why}")
+
+
+def steers(ledger: Ledger) -> bool:
+    """Whether trials go by what a study costs."""
+    return ledger.spec.allocation == "race" and "cost" in ledger.spec.constraints

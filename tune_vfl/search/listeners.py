@@ -14,9 +14,11 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.outcome import Outcome
 
 # How long the end of a search waits for a listener that does not get on, and how often it says what it waits for.
 PATIENCE_SECONDS, SAY_EVERY_SECONDS = 120.0, 10.0
@@ -138,6 +140,33 @@ class Dispatcher:
                     what = f"{type(error).__name__}: {error}"
                     _say(f"{type(listener).__name__} failed and the search goes on: {what}")
         self._delivered += 1
+
+
+class Tee:
+    """Tells listeners what a search's driver sees, as a :class:`tune_vfl.search.part.Watcher`.
+
+    Args:
+        ledgers: of the studies.
+        dispatcher: the listeners'.
+    """
+
+    def __init__(self, ledgers: Sequence[Ledger], dispatcher: Dispatcher) -> None:
+        self._ledgers, self._dispatcher = {one.study.name: one for one in ledgers}, dispatcher
+
+    def on_ask(self, study: str, count: int) -> None:
+        """Nothing to tell."""
+
+    def on_tell(self, study: str, record: TrialRecord) -> None:
+        """Pass the trial on."""
+        self._dispatcher.on_trial(study, record)
+
+    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
+        """Pass the studies on, now with their baseline."""
+        for study in studies:
+            self._dispatcher.on_study(self._ledgers[study].record())
+
+    def on_retired(self, why: Mapping[str, str]) -> None:
+        """Nothing to tell: it is kept with the campaign."""
 
 
 def _say(text: str) -> None:

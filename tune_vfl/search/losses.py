@@ -5,13 +5,17 @@ Tune tells its searcher only that a pack was lost. It asks its scheduler first, 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ray.air.execution._internal import RayActorManager
+from ray.exceptions import OutOfMemoryError, RayActorError
+from ray.tune.execution import tune_controller
 from ray.tune.schedulers import FIFOScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Cause = Literal["crash", "node", "memory"]
 
@@ -46,6 +50,28 @@ class LossReader(FIFOScheduler):  # type: ignore[misc]
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """Read why."""
         self._tell(trial.trial_id, cause_of(_message(trial)))
+
+
+class SurvivingManager(RayActorManager):  # type: ignore[misc]
+    """Tells Tune that a worker has died when Ray's memory monitor has ended it.
+
+    Ray says that with an error of its own kind, at which Tune's manager of workers gives up the whole search.
+    """
+
+    def _actor_task_failed(self, tracked_actor_task: Any, exception: Exception) -> None:
+        died = isinstance(exception, OutOfMemoryError)
+        super()._actor_task_failed(tracked_actor_task, RayActorError(error_msg=str(exception)) if died else exception)
+
+
+@contextmanager
+def surviving() -> Iterator[None]:
+    """Let the searches of this block survive that Ray's memory monitor ends a worker."""
+    before = tune_controller.RayActorManager
+    tune_controller.RayActorManager = SurvivingManager
+    try:
+        yield
+    finally:
+        tune_controller.RayActorManager = before
 
 
 def _message(trial: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -9,12 +10,13 @@ import numpy as np
 from tune_vfl.campaign.allocation import PartState
 from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.outcome import Outcome
+from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search.packs import shortened
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.violations import violations
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tune_vfl.ledger.ledger import Ledger, Lost
     from tune_vfl.ledger.records import TrialRecord
@@ -39,6 +41,9 @@ class Watcher(Protocol):
     def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
         """The undefended model of these studies was measured."""
 
+    def on_retired(self, why: Mapping[str, str]) -> None:
+        """No more trials go to these studies for now, for these reasons; whom it does not name gets some again."""
+
 
 class Part:
     """One study of a search.
@@ -47,6 +52,7 @@ class Part:
         ledger: recovered, with its references measured.
         pack: how many of its trials a pack holds.
         watchers: who is told.
+        blind_pack: how many while its sampler does not look at what came back; ``pack`` where that is more.
 
     Attributes:
         name: the study's.
@@ -55,7 +61,7 @@ class Part:
         dry: it has nothing new to ask until a trial of it is told.
     """
 
-    def __init__(self, ledger: Ledger, pack: int, watchers: Sequence[Watcher] = ()) -> None:
+    def __init__(self, ledger: Ledger, pack: int, watchers: Sequence[Watcher] = (), blind_pack: int = 1) -> None:
         record = ledger.record()
         self.name = ledger.study.name
         self.taken, self._owed = len(record.counted) + record.running, record.waiting
@@ -63,6 +69,7 @@ class Part:
         self.ok = [t.outcome for t in record.ok]
         self._failed = len(record.counted) - len(self.ok)
         self._ledger, self._pack, self._watchers = ledger, pack, watchers
+        self._blind_pack = max(pack, blind_pack)
         self._proposals = Proposals(ledger)
 
     @property
@@ -73,7 +80,13 @@ class Part:
     @property
     def packs(self) -> int:
         """How many packs it still needs, at least."""
-        return -(-self._owed // self._pack)
+        blind = self._blind
+        return math.ceil(blind / self._blind_pack) + math.ceil((self._owed - blind) / self._pack)
+
+    @property
+    def _blind(self) -> int:
+        """How many trials its sampler still asks for without a look at what came back, of those that it owes."""
+        return int(min(self._owed, max(0, SAMPLERS[self._ledger.spec.sampler.name].blind - self.taken)))
 
     @property
     def owes(self) -> bool:
@@ -103,8 +116,10 @@ class Part:
     @property
     def state(self) -> PartState:
         """Where it stands, for an allocator."""
-        spec, undefended = self._ledger.spec, self._ledger.baseline
-        misses = [max(violations(o, undefended, spec.constraints)) for o in self.ok] if spec.constraints else None
+        constraints, undefended = self._ledger.spec.constraints, self._ledger.baseline
+        misses = [max(violations(o, undefended, constraints)) for o in self.ok] if constraints else None
+        if misses is not None and "cost" in constraints and self._ledger.cost is not None:
+            misses = [max(miss, self._ledger.cost - constraints["cost"]) for miss in misses]
         return PartState.of(
             self.name,
             self._ledger.cell.defense,
@@ -131,7 +146,8 @@ class Part:
         if more > 0:
             self._ledger.extend(self.taken + self._owed + more)
             self._owed += more
-        asked = self._proposals.ask(min(self._pack, self._owed, count or self._owed), trial_id)
+        size = self._pack if count else max(self._pack, min(self._blind_pack, self._blind))
+        asked = self._proposals.ask(min(size, self._owed, count or self._owed), trial_id)
         self.dry = not asked
         self._owed -= len(asked)
         self.taken += len(asked)
@@ -155,7 +171,7 @@ class Part:
     def lose(self, numbers: Sequence[int], cause: Cause) -> None:
         """Tell that a pack was lost."""
         if cause == "memory" and len(numbers) > 1:
-            self._pack = min(self._pack, -(-len(numbers) // 2))
+            self._limit(-(-len(numbers) // 2))
             self._lose(numbers, "memory", NO_MEMORY)
         elif cause == "memory":
             self._lose(numbers, "worker", NO_MEMORY, ends_as="oom")
@@ -176,6 +192,10 @@ class Part:
         for number in numbers:
             self._told(self._ledger.lose(number, lost, why, ends_as=ends_as))
 
+    def _limit(self, most: int) -> None:
+        """Let no later pack hold more trials."""
+        self._pack, self._blind_pack = min(self._pack, most), min(self._blind_pack, most)
+
     def _told(self, record: TrialRecord | None) -> None:
         if record is None:
             return
@@ -188,6 +208,6 @@ class Part:
         else:
             self._failed += not again
         self._proposals.learn(record)
-        self._pack = shortened(self._pack, sum(record.outcome.seconds.values()))
+        self._limit(shortened(self._blind_pack, sum(record.outcome.seconds.values())))
         for watcher in self._watchers:
             watcher.on_tell(self.name, record)

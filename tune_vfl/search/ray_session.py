@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import warnings
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,13 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import handlers_kept
+from tune_vfl.search.forking import ForkServer, can_fork
 from tune_vfl.search.room import Room
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from trainables.base import PackTrainable
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.spec import Resources
 
@@ -41,9 +43,19 @@ _QUIET = {
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 _OBJECT_STORE_BYTES = 100 * 2**20
+# The one of the Ray that runs in this process, if any.
+_FORK_SERVERS: list[ForkServer] = []
 STARTS = 2
 
-# What `ray.init` does not offer. Nobody reads what the monitors of logs and of machines to add would say; each costs
+# What `ray.init` does not offer. Workers run as this process does: at Ray's own niceness of 15 other work
+# on the machine lets a search stand still. None are started before anybody asks for them. And what the machine does is
+# looked at once a minute: nobody reads it.
+_SETTINGS = {
+    "RAY_worker_niceness": "0",
+    "RAY_prestart_worker_first_driver": "0",
+    "REPORTER_UPDATE_INTERVAL_MS": "60000",
+}
+# Nobody reads what the monitors of logs and of machines to add would say; each costs
 # half a second of a core at the start, and some of it for ever after. Any free port does for the agent: on its usual
 # one, which another Ray on this machine holds, it would insist for three seconds.
 _LEAN = {"include_log_monitor": False, "no_monitor": True, "dashboard_agent_listen_port": 0}
@@ -102,8 +114,11 @@ def uncounted() -> Iterator[None]:
         usage.tag_callbacks = count
 
 
-def connect() -> None:
+def connect(trainable: type[PackTrainable] | None = None) -> None:
     """Connect to the cluster of ``RAY_ADDRESS``, or start Ray on this machine; a Ray that runs in this process is used.
+
+    Args:
+        trainable: what the workers of a Ray that is started here are to run: they have its imports done.
 
     Raises:
         UnreachableError: when ``RAY_ADDRESS`` does not answer, or Ray does not start.
@@ -113,7 +128,7 @@ def connect() -> None:
     if not ray.is_initialized():
         address = os.environ.get("RAY_ADDRESS")
         with handlers_kept():  # Ray lets SIGTERM end the process without a word
-            _join(address) if address else _start_patiently()
+            _join(address) if address else _start_patiently(trainable)
 
 
 def room_for(resources: Resources, lease: Lease) -> Room:
@@ -139,7 +154,7 @@ def _join(address: str) -> None:
         ) from error
 
 
-def _start_patiently() -> None:
+def _start_patiently(trainable: type[PackTrainable] | None) -> None:
     """Start Ray here. It gives its own processes half a minute; on a machine that is busy a second try finds them warm.
 
     What it raises then is a plain ``Exception``, so that every one is taken for a start that failed.
@@ -148,7 +163,7 @@ def _start_patiently() -> None:
 
     for attempt in range(1, STARTS + 1):
         try:
-            _start_here()
+            _start_here(trainable)
             return
         except Exception as error:
             ray.shutdown()
@@ -161,24 +176,39 @@ def _start_patiently() -> None:
 
 
 @contextmanager
-def _lean() -> Iterator[None]:
+def _lean(**more: Any) -> Iterator[None]:
     """Start what a search needs of Ray and no more, as far as this version of Ray can be told."""
-    from ray._private import parameter
+    from ray._private import node, parameter
 
-    usual = parameter.RayParams
+    usual, server = parameter.RayParams, getattr(node.Node, "start_api_server", None)
     known = inspect.signature(usual).parameters
-    parameter.RayParams = partial(usual, **{name: value for name, value in _LEAN.items() if name in known})
+    told = {name: value for name, value in {**_LEAN, **more}.items() if name in known}
+    parameter.RayParams = partial(usual, **told)
+    if server is not None:  # without a dashboard it only counts how Ray is used
+        node.Node.start_api_server = lambda *_, **__: None
     try:
         yield
     finally:
         parameter.RayParams = usual
+        if server is not None:
+            node.Node.start_api_server = server
 
 
-def _start_here() -> None:
+def _start_here(trainable: type[PackTrainable] | None) -> None:
     import ray
 
     make_token_private()
-    with _environment(_ONE_THREAD), _lean():
+    settings = {**_ONE_THREAD, **{name: value for name, value in _SETTINGS.items() if name not in os.environ}}
+    while _FORK_SERVERS:  # of a Ray of this process that is gone
+        _FORK_SERVERS.pop().close()
+    with _environment(settings), ExitStack() as told:
+        if can_fork():
+            server = ForkServer(trainable)
+            _FORK_SERVERS.append(server)
+            told.enter_context(_environment(server.environment))
+            told.enter_context(_lean(worker_path=server.worker_path))
+        else:
+            told.enter_context(_lean())
         ray.init(
             address="local",  # a new one, also where `ray start` has left a cluster on this machine
             num_cpus=usable_cpus(),

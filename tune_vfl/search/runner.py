@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.campaign.shares import Demand, even_shares
-from tune_vfl.errors import TuneVflError, UnreachableError
+from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
+from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.costs import measure_costs
-from tune_vfl.search.listeners import Dispatcher, Listener
-from tune_vfl.search.packs import pack_size
+from tune_vfl.search.costs import measure_costs, steers
+from tune_vfl.search.listeners import Dispatcher, Listener, Tee
+from tune_vfl.search.packs import BLIND_LANES, pack_size
 from tune_vfl.search.part import Part
 from tune_vfl.search.progress import ProgressReport
+from tune_vfl.search.references import measure_references
 from tune_vfl.search.room import room_of
 from tune_vfl.search.tuning import tuned
 from tune_vfl.search.turns import Evenly, Racing
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from trainables.base import PackTrainable
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
-    from tune_vfl.ledger.records import TrialRecord
-    from tune_vfl.outcome import Outcome
     from tune_vfl.search.part import Watcher
     from tune_vfl.search.room import Room
     from tune_vfl.search.searcher import LedgerSearcher
@@ -121,25 +121,6 @@ def kept_and_owed(name: str) -> str:
     return f"what was finished is kept, what was running is asked again: 'tune-vfl resume {name}' goes on"
 
 
-class _Tee:
-    """Tells finished trials to the listeners."""
-
-    def __init__(self, ledgers: Sequence[Ledger], dispatcher: Dispatcher) -> None:
-        self._ledgers, self._dispatcher = {one.study.name: one for one in ledgers}, dispatcher
-
-    def on_ask(self, study: str, count: int) -> None:
-        """Nothing to tell."""
-
-    def on_tell(self, study: str, record: TrialRecord) -> None:
-        """Pass the trial on."""
-        self._dispatcher.on_trial(study, record)
-
-    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
-        """Pass the studies on, now with their baseline."""
-        for study in studies:
-            self._dispatcher.on_study(self._ledgers[study].record())
-
-
 class _Run:
     """One run of a campaign, its lease held."""
 
@@ -169,14 +150,20 @@ class _Run:
         room = sum(min(ledger.most(), self._total) for ledger in self._ledgers)
         return max(owed, int(min(self._total, room)) - sum(len(record.counted) for record in records))
 
-    def _turns(self, parts: Sequence[Part]) -> Turns:
+    def _turns(self, parts: Sequence[Part], watchers: Sequence[Watcher]) -> Turns:
         if self._total is None:
             return Evenly(parts)
         shares = even_shares([Demand(len(one.space.published), one.most()) for one in self._ledgers], self._total)
         totals: Counter[str] = Counter()
         for ledger, share in zip(self._ledgers, shares, strict=True):
             totals[ledger.cell.dataset.name] += share
-        return Racing(parts, totals, self._ledgers[0].keep_retired)
+
+        def retire(why: dict[str, str]) -> None:
+            self._ledgers[0].keep_retired(why)
+            for watcher in watchers:
+                watcher.on_retired(why)
+
+        return Racing(parts, totals, retire)
 
     def _tell_all(self, dispatcher: Dispatcher) -> None:
         """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
@@ -189,15 +176,20 @@ class _Run:
 
     def _search(self, models: Sequence[Undefended], dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
-        cluster.connect()
+        cluster.connect(self._work.trainable)
         room = cluster.room_for(self._resources, self._lease)
         room.packs()  # says that there is none, before anything waits for it
-        self._measure([model for model in models if model.references is None])
+        unknown = [model for model in models if model.references is None]
+        measure_references(unknown, self._work.trainable, self._work.options, self._resources, self._name)
         self._tell_all(dispatcher)
-        report = ProgressReport(self._name, [ledger.record() for ledger in self._ledgers]) if progress else None
+        records = [ledger.record() for ledger in self._ledgers]
+        if any(map(steers, self._ledgers)):
+            self._cost(progress=progress)
+        raced = None if self._total is None else self._waiting() + sum(len(record.counted) for record in records)
+        report = ProgressReport(self._name, records, raced) if progress else None
         if report and lost:
             report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
-        watchers: tuple[Watcher, ...] = (_Tee(self._ledgers, dispatcher), *([report] if report else []))
+        watchers: tuple[Watcher, ...] = (Tee(self._ledgers, dispatcher), *([report] if report else []))
         for model in models:
             model.watchers = watchers
         stopped = self._fit(self._searcher(models, room, begun, watchers), report)
@@ -223,44 +215,28 @@ class _Run:
         for ledger in self._ledgers:
             waiting = max(1, owed[ledger.study.name])
             own = max(1, math.ceil(workers * waiting / max(1, everything)))
-            parts.append(Part(ledger, self._pack(ledger, waiting, own), watchers))
+            pack, blind_pack = self._packs(ledger, waiting, own)
+            parts.append(Part(ledger, pack, watchers, blind_pack))
         deadline = begun + self._minutes * 60 if self._minutes else None
         settings = RunSettings(workers, room.packs, deadline, self._work.options)
-        return LedgerSearcher(self._turns(parts), models, settings)
+        return LedgerSearcher(self._turns(parts, watchers), models, settings)
 
-    def _pack(self, ledger: Ledger, trials: int, workers: int) -> int:
-        """Return how many trials a pack of a study holds, whose packs have so many workers."""
+    def _packs(self, ledger: Ledger, trials: int, workers: int) -> tuple[int, int]:
+        """Return how many trials a pack of a study holds, and how many while its sampler does not look at results.
+
+        Args:
+            ledger: of the study.
+            trials: how many it is to ask.
+            workers: how many its packs have.
+        """
         alike = self._resources.pack == "auto" and not ledger.space.ordinary
         most = self._work.trainable.most_per_pack(ledger.cell) if alike else 1
-        return pack_size(self._resources, trials=trials, seeds=len(ledger.cell.seeds), workers=workers, most=most)
-
-    def _measure(self, models: Sequence[Undefended]) -> None:
-        """Measure what belongs to studies and not to a trial, once for all that share it, in workers."""
-        if not models:
-            return
-        import ray
-
-        from trainables.base import measured
-
-        task = ray.remote(num_cpus=self._resources.cpu, num_gpus=self._resources.gpu, max_retries=2)(measured)
-        calls = [
-            task.remote(self._work.trainable, model.first.cell.model_dump_json(), dict(self._work.options))
-            for model in models
-        ]
-        try:
-            for model, call in zip(models, calls, strict=True):
-                references, guess = ray.get(call)
-                model.set_references(references, (guess, 1.0))
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, TuneVflError):  # such as data that are not on that machine
-                raise error.cause from None
-            raise
-        except ray.exceptions.RayError as error:
-            first = str(error).strip().splitlines()[0]
-            raise UnreachableError(
-                f"{self._name!r}: the worker that measures what attacks are compared with died three times ({first}); "
-                "give it more room, or run 'tune-vfl doctor', and start the same command again"
-            ) from error
+        blind = int(min(trials, max(1, SAMPLERS[ledger.spec.sampler.name].blind)))
+        how = {"seeds": len(ledger.cell.seeds), "workers": workers, "most": most}
+        return (
+            pack_size(self._resources, trials=trials, **how),
+            pack_size(self._resources, trials=blind, lanes=BLIND_LANES, **how),
+        )
 
     def _cost(self, *, progress: bool) -> None:
         work, say = self._work, self._say if progress else _silent

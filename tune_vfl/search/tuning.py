@@ -41,7 +41,7 @@ def tuned(
     import ray
     from ray import tune
 
-    from tune_vfl.search.losses import LossReader
+    from tune_vfl.search.losses import LossReader, surviving
     from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
 
     folder = tempfile.mkdtemp(prefix="tune-vfl-")
@@ -65,7 +65,7 @@ def tuned(
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             ),
         )
-        with cluster.uncounted():
+        with cluster.uncounted(), surviving():
             tuner.fit()
     except RayDiedError:
         ray.shutdown()  # the next study of this process starts a Ray of its own

@@ -72,7 +72,7 @@ class Racing:
             parts = {p.name: p for p in self._parts if p.dataset == dataset}
             owed = total - sum(p.taken for p in parts.values())
             given = race([p.state for p in parts.values()], owed, next(iter(parts.values())).reference_point)
-            if given.retired and given.retired != self._retired.get(dataset):
+            if given.retired is not None and given.retired != self._retired.get(dataset, {}):
                 self._retired[dataset] = given.retired
                 self._tell({name: why for found in self._retired.values() for name, why in found.items()})
             if given.part is not None:

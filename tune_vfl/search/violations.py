@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def violations(outcome: Outcome, undefended: Outcome | None, constraints: Mapping[str, float]) -> list[float]:
     """Return a number for each constraint, at most 0 where it is kept.
 
-    A constraint on what was not measured, and on the cost, which no setting changes, counts as kept.
+    A constraint on what was not measured, and on the cost, which no setting of a study changes, counts as kept.
 
     Args:
         outcome: of a trial that ended ok.

@@ -8,7 +8,7 @@ from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.checks import Check
-from tune_vfl.service.studies import everything, ledger_exists, records_of
+from tune_vfl.service.studies import campaign_record, everything, ledger_exists, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,8 @@ def _repair_one(name: str, storage: str | None) -> Check:
             ledgers = Ledger.open_all([record.name for record in records_of(name, storage)], place, lease)
             try:
                 recovered = sum(len(ledger.recover()) for ledger in ledgers.values())
-                records = [ledger.record() for ledger in ledgers.values()]
-                Recorder(name, records[0].spec.tracking).sync(records)
+                shown = campaign_record(name, storage)
+                Recorder(name, shown.studies[0].spec.tracking).sync(shown)
             finally:
                 for ledger in ledgers.values():
                     ledger.close()
@@ -67,6 +67,6 @@ def _repair_one(name: str, storage: str | None) -> Check:
         return Check(title, "unreachable", str(error), "start the tracking server and repair again")
     except TuneVflError as error:
         return Check(title, "finding", str(error), "look at the study by hand")
-    waiting, trials = sum(r.waiting for r in records), sum(len(r.trials) for r in records)
+    waiting, trials = sum(r.waiting for r in shown.studies), sum(len(r.trials) for r in shown.studies)
     owed = f"; {waiting} trials are owed: tune-vfl resume {name}" if recovered and waiting else ""
     return Check(title, "ok", f"{recovered} orphaned trials recovered, MLflow holds {trials} trials{owed}")

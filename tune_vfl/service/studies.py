@@ -75,7 +75,7 @@ def refuse_no_ledger(name: str, storage: str | None = None) -> None:
 
 def all_studies(storage: str | None = None) -> list[Study]:
     """Return every study of a ledger, by name; none where there is no ledger."""
-    from tune_vfl.ledger.ledger import study_names
+    from tune_vfl.ledger.reading import study_names
 
     return [open_study(name, storage) for name in study_names(storage)] if ledger_exists(storage) else []
 
@@ -116,7 +116,7 @@ def status_of(found: Study | Campaign) -> tuple[dict[str, Any], int]:
 
 def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
     """Say whether all studies of a plan exist and owe nothing, even where more trials are asked of them than before."""
-    from tune_vfl.ledger.ledger import study_names
+    from tune_vfl.ledger.reading import study_names
 
     if not ledger_exists(storage) or not {s.name for s in plan.studies} <= set(study_names(storage)):
         return False

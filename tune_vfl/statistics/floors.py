@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tune_vfl.errors import ShapeError, UsageError
+from tune_vfl.statistics.labelings import Labelings, cross_fitted_aucs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,12 +164,9 @@ def cross_fitted_auc(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float
     values, labels, numbers = _rows(scores, y, folds)
     if not np.isfinite(values).all():
         return float("nan")
-    turned = values.copy()
-    for fold in _several(numbers):
-        held = numbers == fold
-        if float(auc_pieces(values[~held], labels[~held])[0].mean()) < 0.5:
-            turned[held] = -values[held]
-    return auc_by_fold(turned, labels, numbers)
+    if not len(_several(numbers)):
+        return float("nan")
+    return float(cross_fitted_aucs([values], Labelings(labels[None] == 1), numbers)[0, 0])
 
 
 def _rows(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> tuple[Floats, Ints, Ints]:

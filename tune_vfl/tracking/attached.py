@@ -82,8 +82,17 @@ def attach_summary(runs: Runs, whole: Whole) -> None:
 
 def _digest(whole: Whole) -> str:
     """Return what tells one state of the studies from another; the same studies in another order are the same."""
-    states = {study.name: _state(study) for study in whole.studies}
-    state = states[whole.name] if whole.lone else states
+    states: dict[str, object] = {study.name: _state(study) for study in whole.studies}
+    if whole.lone:
+        return _short_hash(json.dumps(states[whole.name], sort_keys=True))
+    campaign = whole.campaign
+    answer = campaign.confirmation
+    state = {
+        "studies": states,
+        "retired": dict(campaign.retired),
+        "skipped": [str(left) for left in campaign.skipped],
+        "confirmation": None if answer is None else answer.plain(),
+    }
     return _short_hash(json.dumps(state, sort_keys=True))
 
 

@@ -21,8 +21,9 @@ from tune_vfl.tracking.parts import Part, Whole, is_lone, reference_of
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 _log = logging.getLogger("tune_vfl.tracking")
@@ -43,14 +44,19 @@ class Recorder:
     Args:
         experiment: its name: that of the campaign, or of a lone study.
         uri: the spec's ``tracking``; None for ``MLFLOW_TRACKING_URI`` or the embedded MLflow.
+        look: returns the campaign as the ledger tells it at the end of a search; a lone study needs none.
 
     Attributes:
         experiment: the experiment's name.
         uri: the tracking URI in use.
     """
 
-    def __init__(self, experiment: str, uri: str | None = None) -> None:
+    def __init__(
+        self, experiment: str, uri: str | None = None, look: Callable[[], CampaignRecord] | None = None
+    ) -> None:
         self.experiment = experiment
+        self._look = look
+        self._known: CampaignRecord | None = None
         self.uri = resolve_uri(uri)
         self._parts: dict[str, Part] = {}
         self._runs: Runs | None = None
@@ -91,17 +97,16 @@ class Recorder:
             return f"MLflow: {runs.waiting:,} runs are still to be written"
         return "MLflow: the report is still to be attached" if self._attaching else ""
 
-    def sync(self, records: Sequence[StudyRecord]) -> None:
-        """Make MLflow hold exactly these studies. A second call changes nothing, and what others added stays.
+    def sync(self, campaign: CampaignRecord) -> None:
+        """Make MLflow hold exactly this campaign, or lone study.
 
-        Args:
-            records: the study, or all studies of the campaign.
+        A second call changes nothing, and what others added stays.
 
         Raises:
             UnreachableError: when MLflow does not answer, or stops answering halfway; call it again.
         """
-        self._runs, self._parts = None, {}
-        for record in records:
+        self._runs, self._parts, self._known = None, {}, campaign
+        for record in campaign.studies:
             self._learn(record)
         try:
             runs = self._connect()
@@ -138,6 +143,8 @@ class Recorder:
         try:
             runs = self._connect()
             if ended:
+                if self._look is not None and not is_lone(self.experiment, self._parts):
+                    self._known = self._look()
                 self._finish(runs)
                 return
             self._write(runs)
@@ -171,7 +178,7 @@ class Recorder:
             self._attaching = False
 
     def _whole(self) -> Whole:
-        return Whole.of(self.experiment, self._parts.values())
+        return Whole.of(self.experiment, self._parts.values(), self._known)
 
     def _untold(self) -> set[str]:
         """Return of which studies MLflow holds runs that nobody told of."""

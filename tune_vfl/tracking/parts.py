@@ -91,17 +91,19 @@ class Whole:
         name: the experiment's.
         studies: those told whole, in the order in which they were.
         standings: where each one's trials stand, by the study's name.
+        known: the campaign as the ledger tells it, with what belongs to no study of it; None where nobody has looked.
     """
 
     name: str
     studies: tuple[StudyRecord, ...]
     standings: Mapping[str, Standing]
+    known: CampaignRecord | None = None
 
     @classmethod
-    def of(cls, name: str, parts: Iterable[Part]) -> Whole:
+    def of(cls, name: str, parts: Iterable[Part], known: CampaignRecord | None = None) -> Whole:
         """Return those of the parts that were told whole."""
         now = [part.now for part in parts if part.told]
-        return cls(name, tuple(study for study, _ in now), {study.name: stands for study, stands in now})
+        return cls(name, tuple(study for study, _ in now), {study.name: stands for study, stands in now}, known)
 
     @property
     def lone(self) -> bool:
@@ -124,6 +126,8 @@ class Whole:
         """The studies as a campaign."""
         if self.lone:
             return CampaignRecord.of(self.studies[0])
+        if self.known is not None:
+            return replace(self.known, studies=self.studies)
         spec, trials = self.studies[0].spec, sum(s.spec.budget.trials for s in self.studies)
         return CampaignRecord(self.name, self.studies, trials, dict(spec.constraints), spec.confidence)
 

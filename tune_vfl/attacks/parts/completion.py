@@ -14,7 +14,9 @@ from tune_vfl.attacks.parts.conditioned import Conditioned
 from tune_vfl.attacks.parts.coordinates import RowCoordinates
 from tune_vfl.attacks.parts.inference_head import InferenceHead
 from tune_vfl.attacks.parts.logistic import choose_and_fit, logits_of
-from tune_vfl.attacks.parts.mixmatch import Fit, Pool, mixmatch, supervised
+from tune_vfl.attacks.parts.mixed_rows import Fit, Pool
+from tune_vfl.attacks.parts.mixmatch import mixmatch, supervised
+from tune_vfl.attacks.parts.mixmatch_head import mixmatch_of_head
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.folds import folds_of
 from tune_vfl.protocol.members import gather_rows
@@ -231,6 +233,8 @@ class Completion:
         targets = one_hot(y, view.num_classes).to(x.dtype)
         if variant in ("head_only", "supervised"):
             supervised(model, gather_rows(x, at), targets, fit, streams=lambda s: streams[f"{name}/{s}"])
+        elif model is head and self._params.head_layers == 1:
+            mixmatch_of_head(head, Pool(x, at, targets, rest), fit, streams=lambda s: streams[f"{name}/{s}"])
         else:
             mixmatch(model, Pool(x, at, targets, rest), fit, streams=lambda s: streams[f"{name}/{s}"])
         return lambda test: in_chunks(model, x_test if test else x, self._axis)

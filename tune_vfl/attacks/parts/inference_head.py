@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
-from tune_vfl.models.layers import Linear
+from tune_vfl.models.layers import Linear, affine
 
 if TYPE_CHECKING:
     from tune_vfl.seeds import Stream
@@ -42,6 +42,19 @@ class MemberNorm(nn.Module):
         return out if x.dim() == 2 else out.view(x.shape[1], x.shape[0], x.shape[2]).transpose(0, 1)
 
 
+class ClassScores(Linear):
+    """A linear map to classes whose rows of weights are taken relative to their mean.
+
+    The softmax does not see the difference. But as long as all rows are equal no gradient may reach what is before: of
+    products that cancel some rounding is left, of which Adam makes whole steps, so that what is learned would depend on
+    how many members share a pack.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(*trials, B, d_in)`` to ``(*trials, B, K)``."""
+        return affine(x, self.weight - self.weight.mean(-2, keepdim=True), self.bias)
+
+
 class InferenceHead(nn.Sequential):
     """Batch norm, ReLU, linear, layer by layer in this order: embeddings are normalized and rectified first.
 
@@ -57,7 +70,8 @@ class InferenceHead(nn.Sequential):
     def __init__(self, width: int, classes: int, *, layers: int, stream: Stream, lead: tuple[int, ...]) -> None:
         parts: list[nn.Module] = []
         for layer in range(layers):
-            linear = Linear(width, classes if layer == layers - 1 else width, stream=stream)
+            last = layer == layers - 1
+            linear = ClassScores(width, classes, stream=stream) if last else Linear(width, width, stream=stream)
             nn.init.ones_(linear.weight)
             parts += [MemberNorm(width, lead), nn.ReLU(), linear]
         super().__init__(*parts)

@@ -1,0 +1,145 @@
+"""What a defense answers at settings that its table does not hold: guesses from its rows, to replay searches by.
+
+Two guesses, because neither is the truth: ``nearest`` answers as the nearest row in the unit cube of the space, a
+landscape of steps; ``linear`` goes through all rows and between them straight (a linear radial basis; in one dimension
+the straight lines from row to row). Both stay within what the rows show, both take the noise of the rows' own three
+seeds for landscape, so they are rougher than the defense, and neither knows what lies beyond the rows. What a search is
+shown is the guess and, anew for each setting, noise of the size that the table has: what is left of a seed's
+utility, or of its largest advantage, after the setting's mean and what the seed gives to all settings.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.allocation import REFERENCES, encoded, opened
+from benchmarks.allocation_tables import Row, part
+from tune_vfl.metrics.pareto import front, hypervolume
+from tune_vfl.spaces.space import Space, point_key
+
+Floats = np.ndarray
+Guess = Callable[[Floats], Floats]
+# Settings that stand for all of a space when its best front is looked for.
+DENSE = 1000
+# Finite spaces of fewer settings are used up by every sampler.
+SMALL = 40
+# Defenses that cover less protect nothing at any setting of the table.
+FLAT = 0.01
+
+
+def nearest(places: Floats, answers: Floats) -> Guess:
+    """Answer as the nearest row, the first of several; ``(N, d)`` and ``(N, 2)`` to ``(M, d) -> (M, 2)``."""
+
+    def guess(asked: Floats) -> Floats:
+        return answers[((asked[:, None] - places[None]) ** 2).sum(-1).argmin(1)]
+
+    return guess
+
+
+def linear(places: Floats, answers: Floats) -> Guess:
+    """Go straight from row to row and stay within what they show; same shapes."""
+    from scipy.interpolate import RBFInterpolator
+
+    distinct, first = np.unique(places, axis=0, return_index=True)
+    through = RBFInterpolator(distinct, answers[first], kernel="linear")
+    low, high = answers.min(0), answers.max(0)
+    return lambda asked: np.clip(through(asked), low, high)
+
+
+GUESSES: dict[str, Callable[[Floats, Floats], Guess]] = {"nearest": nearest, "linear": linear}
+
+
+class Surrogate(NamedTuple):
+    """One defense on one data set.
+
+    Attributes:
+        defense, space, reference: the hypervolume's reference point among them.
+        guess: of places in the unit cube.
+        noise: deviations of (utility, leakage) around the guess, of means over the table's seeds.
+        best: ``(n, 2)`` front of the guess over the whole space.
+    """
+
+    defense: str
+    space: Space
+    reference: tuple[float, float]
+    guess: Guess
+    noise: tuple[float, float]
+    best: Floats
+
+    def truth(self, params: Mapping[str, Any]) -> tuple[float, float]:
+        """Return (utility, leakage) without noise."""
+        found = self.guess(np.asarray([encoded(params, self.space.distributions())]))[0]
+        return float(found[0]), float(found[1])
+
+    def answer(self, params: Mapping[str, Any], seed: int) -> list[float]:
+        """Return what a search is shown, (utility, leakage), then the truth; the same to all searches of a seed."""
+        rng = np.random.default_rng([seed, zlib.crc32(f"{self.defense} {point_key(params)}".encode())])
+        truth = np.asarray(self.truth(params))
+        return [*(truth + rng.normal(size=2) * self.noise).tolist(), *truth.tolist()]
+
+    @property
+    def most(self) -> float:
+        """The hypervolume of the best front."""
+        return hypervolume(self.best, self.reference)
+
+
+def noise_of(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return the deviations of utility and leakage means around what the seeds give to all settings alike."""
+    utility = np.asarray([r.utility for r in rows])
+    leakage = np.asarray([max(r.advantages.values(), key=sum) for r in rows])
+    return _left(utility), _left(leakage)
+
+
+def _left(values: Floats) -> float:
+    settings, seeds = values.shape
+    rest = values - values.mean(1, keepdims=True)
+    rest = rest - rest.mean(0)
+    return float(np.sqrt((rest**2).sum() / ((settings - 1) * (seeds - 1) * seeds)))
+
+
+def surrogate(dataset: str, rows: Sequence[Row], kind: str) -> Surrogate:
+    """Build one from a defense's rows, all of which ended well."""
+    rows = [r for r in rows if r.outcome == "ok"]
+    space = part(dataset, rows[0].defense, len(rows)).study.space
+    domains = space.distributions()
+    places = np.asarray([encoded(r.params, domains) for r in rows])
+    guess = GUESSES[kind](places, np.asarray([r.objectives for r in rows]))
+    answers = guess(np.concatenate([places, dense(dataset, rows[0].defense)]))
+    reference = REFERENCES[dataset]
+    return Surrogate(rows[0].defense, space, reference, guess, noise_of(rows), answers[front(answers)])
+
+
+@cache
+def dense(dataset: str, defense: str) -> Floats:
+    """Return the places of settings all over a defense's space, ``(n, d)``."""
+    space = part(dataset, defense, DENSE).study.space
+    return np.asarray([encoded(p, space.distributions()) for p in part(dataset, defense, DENSE).settings])
+
+
+@cache
+def surrogates(dataset: str, kind: str, only: tuple[str, ...] = ()) -> dict[str, Surrogate]:
+    """Return those of all defenses, or ``only`` of some, of which there is a front to be found, by defense."""
+    parts = {name: rows for name, rows in opened(dataset).parts.items() if not only or name in only}
+    large = {n: rows for n, rows in parts.items() if part(dataset, n, len(rows)).study.space.size > SMALL}
+    found = {name: surrogate(dataset, rows, kind) for name, rows in large.items()}
+    return {name: s for name, s in found.items() if s.most > FLAT}
+
+
+def best_together(found: Mapping[str, Surrogate]) -> float:
+    """Return the hypervolume of all best fronts together."""
+    points = np.concatenate([s.best for s in found.values()])
+    return hypervolume(points, next(iter(found.values())).reference)
+
+
+def front_settings(rows: Sequence[Row], count: int) -> list[dict[str, Any]]:
+    """Return up to ``count`` settings of a table's front, spread from its least leakage to its most."""
+    rows = [r for r in rows if r.outcome == "ok"]
+    on_front = [r for r, on in zip(rows, front([r.objectives for r in rows]), strict=True) if on]
+    on_front = sorted(on_front, key=lambda r: r.objectives[1])
+    chosen = np.unique(np.linspace(0, len(on_front) - 1, min(count, len(on_front))).round().astype(int))
+    return [on_front[i].params for i in chosen]

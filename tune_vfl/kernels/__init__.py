@@ -1,0 +1,1 @@
+"""Training steps of plain stacked layers without autograd between the layers."""

@@ -1,0 +1,175 @@
+"""The passes in machine code: C++ that is compiled where there is a compiler, once a machine and kind of processor.
+
+Nothing needs it. Without a compiler, or a place for what it makes, the passes in torch do the same work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from ctypes import c_double, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+import torch
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from tune_vfl.errors import UnwritableError
+from tune_vfl.kernels.form import Form
+from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.places import user_cache
+
+SOURCE = Path(__file__).with_name("passes.cpp")
+OPTIONS = ("-std=c++17", "-O3", "-funroll-loops", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+COMPILERS = ("c++", "g++", "clang++")
+PATIENCE_SECONDS = 120.0
+FEW = 64
+"""Rows that lie close enough together wherever they begin."""
+ACTIVATIONS = ("none", "relu", "leaky_relu")
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("d_in", "d_out", "weight", "bias", "activation")),
+        ("slope", c_double),
+    )
+
+
+class _Chain(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("members", "seeds", "rows", "padded", "stride", "count")),
+        ("layers", ctypes.POINTER(_Layer)),
+    )
+
+
+class NativePasses:
+    """What :mod:`tune_vfl.kernels.passes` does, with the same arguments.
+
+    Args:
+        library: made of ``passes.cpp``.
+
+    Raises:
+        OSError: where it cannot be loaded, or is not that.
+    """
+
+    def __init__(self, library: Path) -> None:
+        loaded = ctypes.CDLL(str(library))
+        try:
+            self._forward, self._backward, self._room = loaded.forward, loaded.backward, loaded.room
+            loaded.lanes.restype = loaded.room.restype = c_int64
+            self._lanes = int(loaded.lanes())
+        except AttributeError as error:
+            raise OSError(f"{library}: not the passes ({error})") from error
+        self._forward.argtypes = (c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)
+        self._backward.argtypes = (c_void_p,) * 7
+        self._room.argtypes = (c_void_p,)
+        self._forward.restype = self._backward.restype = None
+
+    def forward(self, form: Form, line: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Take rows through a chain; see :func:`tune_vfl.kernels.passes.forward`."""
+        if not x[0].is_contiguous():
+            x = x.contiguous()
+        seeds, rows, _ = x.shape
+        chain = self._chain(form, seeds, rows)
+        kept = torch.empty((seeds * form.widths[0] + form.members * sum(form.widths[1:])) * chain.stride)
+        result = torch.empty(form.members, rows, form.widths[-1])
+        self._forward(
+            ctypes.addressof(chain), line.data_ptr(), x.data_ptr(), x.stride(0), kept.data_ptr(), result.data_ptr()
+        )
+        return result, [kept]
+
+    def backward(
+        self, form: Form, line: Tensor, x: Tensor, kept: list[Tensor], grad: Tensor, *, to_x: bool
+    ) -> tuple[Tensor | None, Tensor]:
+        """Take a gradient back through a chain; see :func:`tune_vfl.kernels.passes.backward`."""
+        grad = grad.contiguous()
+        chain = self._chain(form, len(x), x.shape[-2])
+        address, found = ctypes.addressof(chain), torch.empty_like(line)
+        work = torch.empty(self._room(address))
+        reached = torch.empty(form.members, *x.shape[1:]) if to_x else None
+        self._backward(
+            address,
+            line.data_ptr(),
+            grad.data_ptr(),
+            kept[0].data_ptr(),
+            work.data_ptr(),
+            found.data_ptr(),
+            None if reached is None else reached.data_ptr(),
+        )
+        return reached, found
+
+    def _chain(self, form: Form, seeds: int, rows: int) -> _Chain:
+        key = (seeds, rows)
+        if key not in form.memo:
+            layers = (_Layer * len(form.layers))(
+                *(
+                    _Layer(one.d_in, one.d_out, one.weight, one.bias, ACTIVATIONS.index(one.activation), one.slope)
+                    for one in form.layers
+                )
+            )
+            padded = -(-rows // self._lanes) * self._lanes
+            # Columns that begin a power of two apart would push each other out of the cache.
+            stride = padded if padded <= FEW or padded // self._lanes % 2 else padded + self._lanes
+            form.memo[key] = _Chain(form.members, seeds, rows, padded, stride, len(layers), layers)
+        chain: _Chain = form.memo[key]
+        return chain
+
+
+@cache
+def native_passes() -> NativePasses | None:
+    """Return the native passes of this machine, compiled now if they never were; None where that cannot be.
+
+    ``TUNE_VFL_NATIVE=0`` does without them.
+    """
+    if os.environ.get("TUNE_VFL_NATIVE") == "0":
+        return None
+    try:
+        return NativePasses(library())
+    except (OSError, UnwritableError, Timeout, subprocess.SubprocessError):
+        return None
+
+
+def library() -> Path:
+    """Return the library, compiled where it was not yet; by one process at a time.
+
+    Raises:
+        OSError: without a compiler.
+        UnwritableError: without a place to keep it.
+        Timeout: where another process takes too long.
+        subprocess.SubprocessError: where it does not compile.
+    """
+    made = user_cache() / "kernels" / f"passes-{_key()}.so"
+    if made.exists():
+        return made
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None:
+        raise FileNotFoundError(f"no compiler: none of {', '.join(COMPILERS)}")
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{made}.lock", timeout=PATIENCE_SECONDS):
+        if not made.exists():
+            with written_whole(made) as draft:
+                command = [compiler, *OPTIONS, "-o", str(draft), str(SOURCE)]
+                subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_SECONDS)  # noqa: S603 - ours
+    return made
+
+
+def _key() -> str:
+    """Return what a library is good for: this source, on processors like this one."""
+    told = hashlib.sha256(SOURCE.read_bytes())
+    told.update("\n".join((*OPTIONS, platform.system(), platform.machine(), _processor())).encode())
+    return told.hexdigest()[:16]
+
+
+def _processor() -> str:
+    """Return model and instruction sets of the processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    kinds = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
+    return "\n".join(sorted({line for line in lines if line.split(":")[0].strip() in kinds}))

@@ -1,0 +1,316 @@
+// Both passes through a chain of linear layers, member by member, so that a member's numbers stay in the cache.
+//
+// Rows lie last ("columns by rows"): a register then holds the same column of neighboring rows, and layers of any width
+// fill it. The rows of a batch are padded with zeros to whole registers. The same numbers as passes.py, in another
+// order of summation. Plain C++ of any compiler that knows GCC's vector types.
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, DOWN = 6, ACROSS = 4;  // the tile of results that is kept in registers
+#elif defined(__AVX__)
+constexpr int LANES = 8, DOWN = 6, ACROSS = 2;
+#else
+constexpr int LANES = 4, DOWN = 4, ACROSS = 2;
+#endif
+constexpr int SIDE = 4, SUMS = SIDE * SIDE;  // the tile of weights whose gradients are summed at once
+
+typedef float Vector __attribute__((vector_size(4 * LANES)));
+typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t Places __attribute__((vector_size(4 * LANES)));
+
+enum Activation : int64_t { NONE = 0, RELU = 1, LEAKY_RELU = 2 };
+
+struct Layer {
+    int64_t d_in, d_out, weight, bias;  // the places in the line where all members' weights and biases begin
+    int64_t activation;
+    double slope;
+};
+
+struct Chain {
+    int64_t members, seeds, rows, padded, stride, count;
+    const Layer* layers;
+};
+
+static inline Vector load(const float* at) { return *reinterpret_cast<const Unaligned*>(at); }
+static inline void store(float* at, Vector value) { *reinterpret_cast<Unaligned*>(at) = value; }
+
+// Lanes of a and b, counted from the first one of a, in the order of `Place`.
+template <class Place, size_t... Lane>
+static inline Vector chosen(Vector a, Vector b, std::index_sequence<Lane...>) {
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, Place::of(static_cast<int>(Lane))...);
+#else
+    return __builtin_shuffle(a, b, Places{Place::of(static_cast<int>(Lane))...});
+#endif
+}
+
+template <class Place>
+static inline Vector chosen(Vector a, Vector b) {
+    return chosen<Place>(a, b, std::make_index_sequence<LANES>());
+}
+
+// Half of the blocks of a, then half of those of b: the even ones, or the odd ones.
+template <int BLOCK, int ODD>
+struct Half {
+    static constexpr int of(int lane) { return (lane / BLOCK * 2 + ODD) * BLOCK + lane % BLOCK; }
+};
+
+// Blocks of a and b in turn: the even ones of both, or the odd ones.
+template <int BLOCK, int ODD>
+struct Turn {
+    static constexpr int of(int lane) {
+        return lane / BLOCK % 2 ? LANES + lane - (ODD ? 0 : BLOCK) : lane + (ODD ? BLOCK : 0);
+    }
+};
+
+// Add up the lanes of each of LANES registers: lane i of the first one then is the sum of the i-th. Each step halves
+// their number and the sums that a register still has to add up; one by one takes eight times as long.
+template <int BLOCK>
+static inline void totals(Vector* registers) {
+    for (int i = 0; i < BLOCK; i++) {
+        const Vector a = registers[2 * i], b = registers[2 * i + 1];
+        registers[i] = chosen<Half<BLOCK, 0>>(a, b) + chosen<Half<BLOCK, 1>>(a, b);
+    }
+    if constexpr (BLOCK > 1) totals<BLOCK / 2>(registers);
+}
+
+// Transpose LANES registers of LANES numbers.
+template <int BLOCK>
+static inline void transposed(Vector* registers) {
+    for (int i = 0; i < LANES; i++)
+        if (!(i & BLOCK)) {
+            const Vector a = registers[i], b = registers[i + BLOCK];
+            registers[i] = chosen<Turn<BLOCK, 0>>(a, b);
+            registers[i + BLOCK] = chosen<Turn<BLOCK, 1>>(a, b);
+        }
+    if constexpr (BLOCK > 1) transposed<BLOCK / 2>(registers);
+}
+
+// A NaN stays one, as in torch.
+static inline Vector activated(Vector v, const Layer& layer) {
+    const Vector zero = {};
+    if (layer.activation == RELU) return v < zero ? zero : v;
+    if (layer.activation == LEAKY_RELU) return v > zero ? v : v * static_cast<float>(layer.slope);
+    return v;
+}
+
+// The gradient before an activation, whose output has the sign of its input.
+static inline Vector before(Vector grad, Vector output, const Layer& layer) {
+    const Vector zero = {};
+    if (layer.activation == RELU) return output <= zero ? zero : grad;
+    if (layer.activation == LEAKY_RELU) return output > zero ? grad : grad * static_cast<float>(layer.slope);
+    return grad;
+}
+
+// M x N registers of sum_k w[i, k] x[k, :], each handed to `done`.
+template <int M, int N, class Done>
+static inline void tile(int64_t depth, const float* w, int64_t w_down, int64_t w_deep, const float* x, int64_t ld,
+                        const Done& done) {
+    Vector sums[M][N] = {};
+    for (int64_t k = 0; k < depth; k++) {
+        Vector read[N];
+        for (int n = 0; n < N; n++) read[n] = load(x + k * ld + n * LANES);
+        for (int m = 0; m < M; m++) {
+            const float factor = w[m * w_down + k * w_deep];
+            for (int n = 0; n < N; n++) sums[m][n] += factor * read[n];
+        }
+    }
+    for (int m = 0; m < M; m++)
+        for (int n = 0; n < N; n++) done(m, n * LANES, sums[m][n]);
+}
+
+template <int M, int N, class Done>
+static void tiles(int m, int n, int64_t depth, const float* w, int64_t w_down, int64_t w_deep, const float* x,
+                  int64_t ld, const Done& done) {
+    if constexpr (M > 1)
+        if (m < M) return tiles<M - 1, N>(m, n, depth, w, w_down, w_deep, x, ld, done);
+    if constexpr (N > 1)
+        if (n < N) return tiles<M, N - 1>(m, n, depth, w, w_down, w_deep, x, ld, done);
+    tile<M, N>(depth, w, w_down, w_deep, x, ld, done);
+}
+
+// Every register of w x, for w of `height` rows and `depth` columns and x of `depth` rows and `width` columns.
+template <class Done>
+static void product(int64_t height, int64_t depth, int64_t width, const float* w, int64_t w_down, int64_t w_deep,
+                    const float* x, int64_t ld, const Done& done) {
+    for (int64_t at = 0; at < width; at += ACROSS * LANES) {
+        const int n = static_cast<int>((width - at < ACROSS * LANES ? width - at : ACROSS * LANES) / LANES);
+        for (int64_t i = 0; i < height; i += DOWN) {
+            const int m = static_cast<int>(height - i < DOWN ? height - i : DOWN);
+            tiles<DOWN, ACROSS>(m, n, depth, w + i * w_down, w_down, w_deep, x + at, ld,
+                                [&](int down, int across, Vector sum) { done(i + down, at + across, sum); });
+        }
+    }
+}
+
+// into[i, k] = sum over rows of g[i, :] x[k, :], M x N of them.
+template <int M, int N>
+static inline void gradient_tile(int64_t rows, const float* g, const float* x, int64_t ld, float* into,
+                                 int64_t width) {
+    Vector sums[SUMS] = {};
+    for (int64_t at = 0; at < rows; at += LANES) {
+        Vector read[N];
+        for (int n = 0; n < N; n++) read[n] = load(x + n * ld + at);
+        for (int m = 0; m < M; m++) {
+            const Vector grad = load(g + m * ld + at);
+            for (int n = 0; n < N; n++) sums[m * SIDE + n] += grad * read[n];
+        }
+    }
+    float found[SUMS];
+    for (int i = 0; i < SUMS; i += LANES) {
+        totals<LANES / 2>(sums + i);
+        store(found + i, sums[i]);
+    }
+    for (int m = 0; m < M; m++)
+        for (int n = 0; n < N; n++) into[m * width + n] = found[m * SIDE + n];
+}
+
+template <int M, int N>
+static void gradient_tiles(int m, int n, int64_t rows, const float* g, const float* x, int64_t ld, float* into,
+                           int64_t width) {
+    if constexpr (M > 1)
+        if (m < M) return gradient_tiles<M - 1, N>(m, n, rows, g, x, ld, into, width);
+    if constexpr (N > 1)
+        if (n < N) return gradient_tiles<M, N - 1>(m, n, rows, g, x, ld, into, width);
+    gradient_tile<M, N>(rows, g, x, ld, into, width);
+}
+
+static void weight_gradient(const Layer& layer, int64_t rows, const float* g, const float* x, int64_t ld,
+                            float* into) {
+    for (int64_t i = 0; i < layer.d_out; i += SIDE) {
+        const int m = static_cast<int>(layer.d_out - i < SIDE ? layer.d_out - i : SIDE);
+        for (int64_t k = 0; k < layer.d_in; k += SIDE) {
+            const int n = static_cast<int>(layer.d_in - k < SIDE ? layer.d_in - k : SIDE);
+            float* to = into + i * layer.d_in + k;
+            gradient_tiles<SIDE, SIDE>(m, n, rows, g + i * ld, x + k * ld, ld, to, layer.d_in);
+        }
+    }
+}
+
+static void bias_gradient(const Layer& layer, int64_t rows, const float* g, int64_t ld, float* into) {
+    for (int64_t i = 0; i < layer.d_out; i += LANES) {
+        const int64_t count = layer.d_out - i < LANES ? layer.d_out - i : LANES;
+        Vector sums[LANES] = {};
+        for (int64_t m = 0; m < count; m++)
+            for (int64_t at = 0; at < rows; at += LANES) sums[m] += load(g + (i + m) * ld + at);
+        totals<LANES / 2>(sums);
+        for (int64_t m = 0; m < count; m++) into[i + m] = sums[0][m];
+    }
+}
+
+static inline int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// rows x columns -> columns x stride, with zeros up to `padded` behind the rows.
+static void rows_last(const Chain& chain, const float* from, int64_t columns, float* to) {
+    const int64_t rows = chain.rows, stride = chain.stride;
+    int64_t r = 0;
+    // Whole registers are read, beyond a row's end too, as long as they are this matrix's.
+    for (; r + LANES <= rows && (r + LANES - 1) * columns + LANES <= rows * columns; r += LANES)
+        for (int64_t c = 0; c < columns; c += LANES) {
+            const int64_t begin = columns < LANES ? 0 : less(c, columns - LANES);
+            Vector block[LANES];
+            for (int i = 0; i < LANES; i++) block[i] = load(from + (r + i) * columns + begin);
+            transposed<LANES / 2>(block);
+            for (int64_t i = 0; i < less(LANES, columns); i++) store(to + (begin + i) * stride + r, block[i]);
+        }
+    for (int64_t c = 0; c < columns; c++) {
+        for (int64_t rest = r; rest < rows; rest++) to[c * stride + rest] = from[rest * columns + c];
+        for (int64_t rest = rows; rest < chain.padded; rest++) to[c * stride + rest] = 0;
+    }
+}
+
+// columns x stride -> rows x columns.
+static void rows_first(const Chain& chain, const float* from, int64_t columns, float* to) {
+    const int64_t rows = chain.rows, stride = chain.stride;
+    int64_t r = 0;
+    // What is written beyond a row's end is written over by the rows behind it.
+    for (; r + LANES <= rows && (r + LANES - 1) * columns + LANES <= rows * columns; r += LANES)
+        for (int64_t c = 0; c < columns; c += LANES) {
+            const int64_t begin = columns < LANES ? 0 : less(c, columns - LANES);
+            Vector block[LANES] = {};
+            for (int64_t i = 0; i < less(LANES, columns); i++) block[i] = load(from + (begin + i) * stride + r);
+            transposed<LANES / 2>(block);
+            for (int i = 0; i < LANES; i++) store(to + (r + i) * columns + begin, block[i]);
+        }
+    for (; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) to[r * columns + c] = from[c * stride + r];
+}
+
+static int64_t widest(const Chain& chain) {
+    int64_t most = chain.layers[0].d_in;
+    for (int64_t l = 0; l < chain.count; l++)
+        if (chain.layers[l].d_out > most) most = chain.layers[l].d_out;
+    return most;
+}
+
+extern "C" {
+
+// How many rows fill a register.
+int64_t lanes() { return LANES; }
+
+// Floats that `backward` needs to work in.
+int64_t room(const Chain* chain) { return 2 * widest(*chain) * chain->stride; }
+
+// x: seeds matrices of rows x d_in, `apart` floats from one to the next; member i reads matrix i modulo seeds.
+// kept: seeds x d_in x stride of what was read, then for each member, layer by layer, d_out x stride.
+// result: members x rows x d_out of the last layer.
+void forward(const Chain* chain, const float* line, const float* x, int64_t apart, float* kept, float* result) {
+    const int64_t stride = chain->stride, d_in = chain->layers[0].d_in;
+    for (int64_t s = 0; s < chain->seeds; s++) rows_last(*chain, x + s * apart, d_in, kept + s * d_in * stride);
+    float* into = kept + chain->seeds * d_in * stride;
+    for (int64_t t = 0; t < chain->members; t++) {
+        const float* read = kept + t % chain->seeds * d_in * stride;
+        for (int64_t l = 0; l < chain->count; l++) {
+            const Layer layer = chain->layers[l];
+            const float* w = line + layer.weight + t * layer.d_out * layer.d_in;
+            const float* b = line + layer.bias + t * layer.d_out;
+            product(layer.d_out, layer.d_in, chain->padded, w, layer.d_in, 1, read, stride,
+                    [&](int64_t i, int64_t at, Vector sum) { store(into + i * stride + at, activated(sum + b[i], layer)); });
+            read = into;
+            into += layer.d_out * stride;
+        }
+        const int64_t d_out = chain->layers[chain->count - 1].d_out;
+        rows_first(*chain, read, d_out, result + t * chain->rows * d_out);
+    }
+}
+
+// grad: members x rows x d_out, of the result; kept: as `forward` left it; found: the gradient of the line.
+// to_x: members x rows x d_in of the gradient of x, or null where it is not wanted.
+void backward(const Chain* chain, const float* line, const float* grad, const float* kept, float* work, float* found,
+              float* to_x) {
+    const int64_t rows = chain->rows, padded = chain->padded, stride = chain->stride, d_in = chain->layers[0].d_in;
+    const Layer last = chain->layers[chain->count - 1];
+    int64_t size = 0;
+    for (int64_t l = 0; l < chain->count; l++) size += chain->layers[l].d_out * stride;
+    for (int64_t t = 0; t < chain->members; t++) {
+        float *g = work, *next = work + widest(*chain) * stride;
+        const float* output = kept + chain->seeds * d_in * stride + (t + 1) * size - last.d_out * stride;
+        rows_last(*chain, grad + t * rows * last.d_out, last.d_out, g);
+        for (int64_t i = 0; last.activation != NONE && i < last.d_out; i++)
+            for (int64_t at = i * stride; at < i * stride + padded; at += LANES)
+                store(g + at, before(load(g + at), load(output + at), last));
+        for (int64_t l = chain->count - 1; l >= 0; l--) {
+            const Layer layer = chain->layers[l], earlier = chain->layers[l ? l - 1 : 0];
+            const float* w = line + layer.weight + t * layer.d_out * layer.d_in;
+            const float* read = l ? output - layer.d_in * stride : kept + t % chain->seeds * d_in * stride;
+            weight_gradient(layer, padded, g, read, stride, found + layer.weight + t * layer.d_out * layer.d_in);
+            bias_gradient(layer, padded, g, stride, found + layer.bias + t * layer.d_out);
+            if (l) {
+                product(layer.d_in, layer.d_out, padded, w, 1, layer.d_in, g, stride,
+                        [&](int64_t k, int64_t at, Vector sum) {
+                            store(next + k * stride + at, before(sum, load(read + k * stride + at), earlier));
+                        });
+            } else if (to_x) {
+                product(layer.d_in, layer.d_out, padded, w, 1, layer.d_in, g, stride,
+                        [&](int64_t k, int64_t at, Vector sum) { store(next + k * stride + at, sum); });
+                rows_first(*chain, next, d_in, to_x + t * rows * d_in);
+            }
+            output = read;
+            std::swap(g, next);
+        }
+    }
+}
+}

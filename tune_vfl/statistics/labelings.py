@@ -1,0 +1,130 @@
+"""AUCs of the same scores on many labelings of their rows: the true one, or all permutations of it at once.
+
+Ranks do not depend on the labels, so they are computed once, and what is left are sums of them over the positives: one
+product of matrices. They are halves of whole numbers, so these sums are exact, in whatever order they are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tune_vfl.statistics.arrays import Bools, Floats, Ints
+
+_NUMBERS_AT_ONCE = 2**22
+
+
+class Labelings:
+    """Labelings of n rows, as numbers where they are few enough to be kept so.
+
+    Args:
+        positive: ``(B, n)`` which rows are positive.
+    """
+
+    def __init__(self, positive: Bools) -> None:
+        self.count, self.rows = positive.shape
+        self._step = max(1, _NUMBERS_AT_ONCE // max(1, self.rows))
+        self._held = positive.astype(np.float64) if self._step >= self.count else positive
+
+    def parts(self) -> Iterable[Floats]:
+        """Yield them in order, some at a time."""
+        for start in range(0, self.count, self._step):
+            yield self._held[start : start + self._step].astype(np.float64, copy=False)
+
+
+class _Ties(NamedTuple):
+    """Scores in rising order, equal ones together: where each group begins and ends, and which one a row is of."""
+
+    order: Ints
+    starts: Ints
+    ends: Ints
+    group: Ints
+
+
+def _ties(scores: Floats) -> _Ties:
+    order = np.argsort(scores, kind="stable")
+    rising = scores[order]
+    starts = np.flatnonzero(np.append(True, rising[1:] != rising[:-1]))
+    ends = np.append(starts[1:], len(scores))
+    group = np.empty(len(scores), dtype=np.int64)
+    group[order] = np.repeat(np.arange(len(starts)), ends - starts)
+    return _Ties(order, starts, ends, group)
+
+
+def midranks(scores: Floats) -> Floats:
+    """Return ranks of ``(n,)`` scores from 1; equal ones share the mean of theirs."""
+    ties = _ties(scores)
+    ranks: Floats = ((ties.starts + ties.ends + 1) / 2)[ties.group]
+    return ranks
+
+
+def aucs(scores: Sequence[Floats], labelings: Labelings) -> Floats:
+    """AUC of each of G scores ``(n,)`` on each of B labelings: ``(G, B)``; NaN without both classes."""
+    ranks = np.stack([midranks(s) for s in scores], axis=1)
+    found = []
+    for positive in labelings.parts():
+        count = positive.sum(1, keepdims=True)
+        found.append(_areas(positive @ ranks, count, labelings.rows - count))
+    return np.concatenate(found).T
+
+
+def cross_fitted_aucs(scores: Sequence[Floats], labelings: Labelings, folds: Ints) -> Floats:
+    """AUC of scores whose positive end the other folds say, see :func:`tune_vfl.statistics.floors.cross_fitted_auc`.
+
+    Args:
+        scores: G times ``(n,)``, finite.
+        labelings: B of them.
+        folds: ``(n,)`` the number of each row's fold. One in which a labeling leaves a class without rows counts for
+            nothing in it.
+
+    Returns:
+        ``(G, B)``; NaN where no fold counts.
+    """
+    numbers, fold = np.unique(folds, return_inverse=True)
+    held = fold.reshape(-1, 1) == np.arange(len(numbers))
+    size, found = held.sum(0), []
+    for one in scores:
+        ranks, areas = _ranks_by_fold(one, held), []
+        inside = np.where(held, ranks, 0.0)
+        for positive in labelings.parts():
+            mine, all_of_them = positive @ held, positive.sum(1, keepdims=True)
+            sums = positive @ inside
+            area = _areas(sums, mine, size - mine)
+            beside = all_of_them - mine
+            other = _areas(positive @ ranks - sums, beside, labelings.rows - size - beside)
+            areas.append(_averaged(np.where(other < 0.5, 1 - area, area), mine * (size - mine) / size))
+        found.append(np.concatenate(areas))
+    return np.stack(found)
+
+
+def _averaged(areas: Floats, shares: Floats) -> Floats:
+    """Return the mean over folds, by what each fold counts for; fold by fold, as one labeling alone is averaged."""
+    total, weight = np.zeros(len(areas)), np.zeros(len(areas))
+    for area, share in zip(areas.T, shares.T, strict=True):
+        total += np.where(share > 0, share * area, 0.0)
+        weight += share
+    return total / np.where(weight > 0, weight, np.nan)
+
+
+def _ranks_by_fold(scores: Floats, held: Bools) -> Floats:
+    """Return the ranks ``(n, F)`` of each row: within the fold where it is of it, else among those that are not.
+
+    Args:
+        scores: ``(n,)``.
+        held: ``(n, F)`` of which fold a row is.
+    """
+    ties = _ties(scores)
+    below = np.zeros((len(held) + 1, held.shape[1]))
+    np.cumsum(held[ties.order], axis=0, out=below[1:])
+    before = ((below[ties.starts] + below[ties.ends]) / 2)[ties.group]
+    everywhere = ((ties.starts + ties.ends) / 2)[ties.group]
+    return np.where(held, before, everywhere[:, None] - before) + 0.5
+
+
+def _areas(sums: Floats, positives: Floats, negatives: Floats) -> Floats:
+    """Return AUCs by the sums of the positives' ranks; NaN without both classes."""
+    pairs = positives * negatives
+    return np.where(pairs > 0, (sums - positives * (positives + 1) / 2) / np.maximum(pairs, 1), np.nan)
