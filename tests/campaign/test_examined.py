@@ -8,9 +8,12 @@ from dataclasses import replace
 
 from tests.helpers.campaigns import campaign_of, part_of
 from tune_vfl.attacks.base import ATTACKS
-from tune_vfl.campaign.examined import checks_by_study, checks_together, unexamined, untried
+from tune_vfl.campaign.examined import checks_by_study, checks_together, coverage, unexamined, untried
 from tune_vfl.campaign.joint import joint_of
+from tune_vfl.evaluation.coverage import Coverage, coverage_of
 from tune_vfl.ledger.campaigns import Left
+from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.search.planning import planned
 
 POINTS = ((0.9, 0.3), (0.8, 0.2))
 
@@ -69,3 +72,22 @@ def test_skipped_studies_stand_with_their_own_data_set() -> None:
     assert "kdk needs two classes" in there
     assert "no reason" in here
     assert "no reason" not in there
+
+
+def test_what_was_kept_when_it_was_planned_is_not_worked_out_again() -> None:
+    few = part_of("laplace", POINTS, default=False)
+    kept = Coverage(untried=("spectral",), acts=True)
+    assert untried(replace(few, coverage=kept)) == ("spectral",)
+    assert coverage(replace(few, coverage=kept)) is kept
+    assert untried(replace(few, coverage=kept, measure=1)) == ()
+
+
+def test_a_planned_study_keeps_which_attackers_it_stands_for() -> None:
+    plain = {"study": "s", "dataset": "breast_cancer", "defense": "laplace", "attacks": ["norm"]}
+    study = planned(plain)
+    assert study.coverage == coverage_of(study.spec, study.cell)
+    assert study.as_held().coverage == study.coverage
+    assert study.coverage is not None
+    assert "pmc" in study.coverage.untried
+    older = {name: value for name, value in study.dumped().items() if name != "coverage"}
+    assert PlannedStudy.read(older).coverage is None

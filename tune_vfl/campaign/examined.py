@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.campaign.phrases import listed
 from tune_vfl.evaluation.checks import Check
+from tune_vfl.evaluation.coverage import Coverage, coverage_of
 from tune_vfl.ledger.trust import checks_of
-from tune_vfl.spec.study import PORTFOLIOS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from tune_vfl.campaign.joint import Joint
     from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.records import StudyRecord
 
-_LABELS = ("default", "thorough")
-"""Portfolios that hold every attack on labels of a competent adversary."""
+
+def coverage(record: StudyRecord) -> Coverage:
+    """Return which attackers a study stands for; worked out here where it was planned before that was kept."""
+    return coverage_of(record.spec, record.cell) if record.coverage is None else record.coverage
 
 
 def untried(record: StudyRecord) -> tuple[str, ...]:
@@ -26,23 +28,7 @@ def untried(record: StudyRecord) -> tuple[str, ...]:
     Those that do not fit its data, model or defense are not among them; nothing is said of a study of measure 1, or of
     one with attacks that are not known here.
     """
-    if record.measure == 1 or any(a.name in _LABELS for a in record.spec.attacks):
-        return ()
-    from tune_vfl.attacks.base import ATTACKS
-    from tune_vfl.defenses.base import DEFENSES, grants_missing
-
-    cell, asked = record.cell, {a.name for a in record.cell.attacks}
-    if asked - set(ATTACKS.names()) or cell.defense not in DEFENSES:
-        return ()
-    missing = []
-    for name in ATTACKS:
-        cls = ATTACKS[name]
-        can = cls.capabilities
-        fits = cell.mode in can.modes and (can.classes == "any" or cell.num_classes == 2)
-        fits = fits and not grants_missing(can.sees, cell.defense)
-        if cls.in_default is not None and fits and not can.acts and name not in asked:
-            missing.append(name)
-    return tuple(missing)
+    return () if record.measure == 1 else coverage(record).untried
 
 
 def checks_by_study(joint: Joint) -> dict[str, tuple[Check, ...]]:
@@ -103,26 +89,13 @@ def _not_run(joint: Joint) -> Iterator[str]:
 
 
 def _other_attackers(joint: Joint) -> Iterator[str]:
-    kinds = _kinds([a.name for part in joint.parts for a in part.spec.attacks])
-    if "acts" not in kinds:
+    covered = [coverage(part) for part in joint.parts]
+    if not any(one.acts for one in covered):
         yield "Attackers who act: no attack took part in the training and changed what it sends."
-    if "features" not in kinds:
+    if not any(one.features for one in covered):
         yield "Features: only what is revealed of labels was measured."
     if not any(part.confirmation and any(p.tuned for p in part.confirmation.points) for part in joint.parts):
         yield "Attackers tuned against the setting itself: `tune-vfl confirm --adaptive MINUTES` tunes them."
-
-
-def _kinds(names: Sequence[str]) -> set[str]:
-    """Return what the listed attacks are beside readers of labels. A portfolio is not looked into, which takes long."""
-    kinds = {"acts"} if "thorough" in names else set()
-    kinds |= {"features"} if "default_features" in names else set()
-    listed_alone = {name for name in names if name not in PORTFOLIOS}
-    if listed_alone:
-        from tune_vfl.attacks.base import ATTACKS
-
-        known = [ATTACKS[name].capabilities for name in sorted(listed_alone & set(ATTACKS.names()))]
-        kinds |= {"acts" for can in known if can.acts} | {"features" for can in known if can.goal == "features"}
-    return kinds
 
 
 def _other_rows(joint: Joint) -> Iterator[str]:

@@ -104,6 +104,7 @@ class HeldStudy(ABC):
             confirmation=answer_in(attrs),
             alone=tuple(references.alone) if references else (),
             cost=attrs.get("cost"),
+            coverage=self.study.coverage,
         )
 
     def most(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tune_vfl.evaluation.coverage import Coverage
 from tune_vfl.ledger.measure import FIRST
 from tune_vfl.spaces.space import Space
 from tune_vfl.spec import MEASURE, StudySpec, parse
@@ -32,6 +33,7 @@ class PlannedStudy:
         measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`; today's unless the ledger says otherwise.
         data: the fingerprint of the data as they were when it was planned; empty where nobody took it.
         campaign: the campaign that it is a part of; empty for a lone study.
+        coverage: which attackers it stands for; None where it was planned before that was kept.
     """
 
     spec: StudySpec
@@ -40,6 +42,7 @@ class PlannedStudy:
     measure: int = MEASURE
     data: str = ""
     campaign: str = ""
+    coverage: Coverage | None = None
 
     @property
     def name(self) -> str:
@@ -70,6 +73,7 @@ class PlannedStudy:
             "measure": self.measure,
             "data": self.data,
             "campaign": self.campaign,
+            "coverage": None if self.coverage is None else self.coverage.model_dump(mode="json"),
         }
 
     @classmethod
@@ -82,6 +86,7 @@ class PlannedStudy:
             measure=int(dumped.get("measure", FIRST)),
             data=str(dumped.get("data", "")),
             campaign=str(dumped.get("campaign", "")),
+            coverage=Coverage.model_validate(covered) if (covered := dumped.get("coverage")) else None,
         )
 
     def as_held(self) -> PlannedStudy:

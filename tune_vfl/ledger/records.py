@@ -11,6 +11,7 @@ from tune_vfl.spec.cell import MEASURE
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from tune_vfl.evaluation.coverage import Coverage
     from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec import StudySpec
@@ -55,6 +56,7 @@ class StudyRecord:
         confirmation: what its last confirmation found; None without one.
         cost: how many times the CPU of an undefended training one with its defense takes; None where it was not
             measured.
+        coverage: which attackers it stands for; None where it was planned before that was kept.
     """
 
     spec: StudySpec
@@ -68,6 +70,7 @@ class StudyRecord:
     confirmation: Confirmation | None = None
     alone: tuple[float, ...] = ()
     cost: float | None = None
+    coverage: Coverage | None = None
 
     @property
     def name(self) -> str:

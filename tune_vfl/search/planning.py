@@ -153,6 +153,7 @@ def plan_study(spec: StudySpec) -> PlannedStudy:
         SpecError: with every problem.
         DataError: when the data cannot be read.
     """
+    from tune_vfl.evaluation.coverage import coverage_of
     from tune_vfl.evaluation.resolving import open_task
     from tune_vfl.samplers.base import unknown_sampler
     from tune_vfl.spaces.named import space_of, space_problems
@@ -169,7 +170,8 @@ def plan_study(spec: StudySpec) -> PlannedStudy:
         raise SpecError([*error.problems, *problems]) from error
     if problems:
         raise SpecError(problems)
-    return PlannedStudy(spec, task.cell, space, data=task.dataset.fingerprint)
+    covers = coverage_of(spec, task.cell)
+    return PlannedStudy(spec, task.cell, space, data=task.dataset.fingerprint, coverage=covers)
 
 
 def read_study(raw: Mapping[str, Any]) -> StudySpec:

@@ -1,0 +1,72 @@
+"""Which attackers a study stands for: what it leaves untried, and whether attackers who act or read features are in it.
+
+It is worked out once, when a study is planned and all attacks are imported anyway, and kept with the study: whoever
+reads it later, as ``status`` does, asks for no attack's code.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.spec import Strict
+from tune_vfl.spec.study import PORTFOLIOS
+
+if TYPE_CHECKING:
+    from tune_vfl.spec import StudySpec
+    from tune_vfl.spec.cell import Cell
+
+_LABELS = ("default", "thorough")
+"""Portfolios that hold every attack on labels of a competent adversary."""
+
+
+class Coverage(Strict):
+    """Which attackers a study stands for.
+
+    Attributes:
+        untried: the attacks of a competent adversary that fit the data, model and defense, and were not asked for.
+        acts: whether an attack takes part in the training and changes what it sends.
+        features: whether an attack looks for features.
+    """
+
+    untried: tuple[str, ...] = ()
+    acts: bool = False
+    features: bool = False
+
+
+def coverage_of(spec: StudySpec, cell: Cell) -> Coverage:
+    """Return it for a spec and what it was resolved to. Attacks that are not known here count for nothing."""
+    names = [attack.name for attack in spec.attacks]
+    kinds = _kinds(names)
+    untried = () if set(names) & set(_LABELS) else _untried(cell)
+    return Coverage(untried=untried, acts="acts" in kinds, features="features" in kinds)
+
+
+def _untried(cell: Cell) -> tuple[str, ...]:
+    from tune_vfl.attacks.base import ATTACKS
+    from tune_vfl.defenses.base import DEFENSES, grants_missing
+
+    asked = {a.name for a in cell.attacks}
+    if asked - set(ATTACKS.names()) or cell.defense not in DEFENSES:
+        return ()
+    missing = []
+    for name in ATTACKS:
+        cls = ATTACKS[name]
+        can = cls.capabilities
+        fits = cell.mode in can.modes and (can.classes == "any" or cell.num_classes == 2)
+        fits = fits and not grants_missing(can.sees, cell.defense)
+        if cls.in_default is not None and fits and not can.acts and name not in asked:
+            missing.append(name)
+    return tuple(missing)
+
+
+def _kinds(names: list[str]) -> set[str]:
+    """Return what the listed attacks are beside readers of labels. A portfolio is not looked into, which takes long."""
+    kinds = {"acts"} if "thorough" in names else set()
+    kinds |= {"features"} if "default_features" in names else set()
+    listed_alone = set(names) - set(PORTFOLIOS)
+    if listed_alone:
+        from tune_vfl.attacks.base import ATTACKS
+
+        known = [ATTACKS[name].capabilities for name in sorted(listed_alone & set(ATTACKS.names()))]
+        kinds |= {"acts" for can in known if can.acts} | {"features" for can in known if can.goal == "features"}
+    return kinds
