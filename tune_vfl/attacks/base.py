@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 from tune_vfl.registry import Registry
-from tune_vfl.spec import Strict, Training, validated
+from tune_vfl.spec import VERTICAL, FederationName, Strict, Training, validated
 from tune_vfl.spec.cell import ALL_MODES, Mode
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class AttackCapabilities:
         sees: what its view must grant, with whatever parameters.
         oracle: it uses statistics that only the label party has: its success is an upper bound.
         acts: it changes the training and needs a run of its own.
-        who: who attacks.
+        federations: the settings that it is defined for: columns of the same rows, or rows of the same columns.
+        who: who attacks; in the horizontal setting the server is the ``active`` one.
         parties: which of several passive parties attack: ``each`` by itself; ``joined``: all of them together too,
             where the threat model says so, with what they hold and receive side by side; ``first``: the first one
             alone, as with every attack that acts and with those of the label party, which attack that one.
@@ -52,6 +53,7 @@ class AttackCapabilities:
     sees: frozenset[str] = frozenset()
     oracle: bool = False
     acts: bool = False
+    federations: frozenset[FederationName] = VERTICAL
     who: Literal["passive", "active"] = "passive"
     parties: Literal["first", "each", "joined"] = "each"
     stackable: bool = True

@@ -22,7 +22,7 @@ from tune_vfl.models.layers import FlattenRows, Linear, stack_of
 from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Reconstruction, View
-from tune_vfl.spec import Listed
+from tune_vfl.spec import BOTH, Listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class Bmi(Attack[BmiParams]):
     )
     Params = BmiParams
     capabilities = AttackCapabilities(
-        goal="features", who="active", sees=frozenset({"received", "pairs", "own_features"})
+        goal="features", who="active", sees=frozenset({"received", "pairs", "own_features"}), federations=BOTH
     )
     quick = {"iterations": 100, "epochs": 60, "decoder_hidden": (64,)}  # noqa: RUF012 - a constant
 

@@ -14,6 +14,7 @@ from tune_vfl.attacks.parts.inversion import InversionParams, Inverted, descend,
 from tune_vfl.attacks.parts.matrices import with_matrices
 from tune_vfl.attacks.parts.secrets import DRAWS, fit_secrets, relative_error, secrets_of
 from tune_vfl.protocol.view import Reconstruction, View
+from tune_vfl.spec import BOTH
 
 
 class WmiParams(InversionParams):
@@ -47,7 +48,10 @@ class Wmi(Attack[WmiParams]):
     reference = "He et al., Model Inversion Attacks Against Collaborative Inference, ACSAC 2019; FedAdOb's CAFE"
     Params = WmiParams
     capabilities = AttackCapabilities(
-        goal="features", who="active", sees=frozenset({"received", "known_bottom", "open_bottom", "pairs"})
+        goal="features",
+        who="active",
+        sees=frozenset({"received", "known_bottom", "open_bottom", "pairs"}),
+        federations=BOTH,
     )
     quick = {"iterations": 150, "tuning_rows": 8}  # noqa: RUF012 - a constant
 

@@ -22,7 +22,7 @@ from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
-from tune_vfl.spec import Strict, validated
+from tune_vfl.spec import VERTICAL, FederationName, Strict, validated
 from tune_vfl.spec.cell import ALL_MODES, Mode
 
 # A plain `Defense`, in an annotation or as the base of a plug-in, stands for one with parameters of any kind.
@@ -48,6 +48,10 @@ class DefenseCapabilities:
         needs_context: it needs what the label party knows of a step (:class:`~tune_vfl.protocol.hooks.Context`).
         random: what it draws at random: ``gradients`` (afresh at each call), ``labels`` (once, at the set-up).
         grants: what a passive party knows under it and its like alone, by the name of the grant: ``mixtures``.
+        federations: the settings that it is defined for: columns of the same rows, or rows of the same columns.
+        client_bottom: what becomes of a client's bottom model in the horizontal setting: ``shared`` with the server,
+            which averages it; ``hidden``: averaged by somebody else, who tells the server nothing; ``kept``: every
+            client has its own, which never leaves it.
     """
 
     classes: Literal["binary", "any"] = "any"
@@ -63,6 +67,8 @@ class DefenseCapabilities:
     needs_context: bool = False
     random: tuple[str, ...] = ()
     grants: frozenset[str] = frozenset()
+    federations: frozenset[FederationName] = VERTICAL
+    client_bottom: Literal["shared", "hidden", "kept"] = "shared"
 
 
 class Defense(Hooks, Generic[P]):
@@ -131,6 +137,11 @@ class Defense(Hooks, Generic[P]):
     def problems(cls, params: P, *, num_classes: int, mode: Mode) -> list[str]:
         """Return why these parameters cannot be used here, one sentence each; empty when they can."""
         return []
+
+    @classmethod
+    def in_turn(cls, params: P) -> bool:
+        """Say whether, in the horizontal setting, clients train the shared part one after the other (SplitFed V2)."""
+        return False
 
     @property
     def shared(self) -> P:

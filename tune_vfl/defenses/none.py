@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tune_vfl.defenses.base import Defense, defense
+from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.spec import BOTH
 
 
 @defense("none")
@@ -11,3 +12,4 @@ class NoDefense(Defense):
 
     summary = "no defense"
     reference = "-"
+    capabilities = DefenseCapabilities(federations=BOTH)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
+from tune_vfl.evaluation.federated import train_clients
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.permuting import on_permuted_labels
 from tune_vfl.evaluation.run import Run
@@ -37,7 +38,8 @@ def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: 
         deadline: ``time.monotonic()`` at which training stops with a TimeoutError.
         device: where the network is trained.
     """
-    table = measured(train_pack(task, params, pack, task.watching, deadline=deadline, device=device), task.watching)
+    train = train_clients if task.cell.federation.horizontal else train_pack
+    table = measured(train(task, params, pack, task.watching, deadline=deadline, device=device), task.watching)
     for attack in task.acting:
         if not all(table["lost",]):
             run = train_pack(task, params, pack, [attack], deadline=deadline, device=device)

@@ -11,14 +11,36 @@ from tune_vfl.evaluation.task import Task
 from tune_vfl.outcome import TOGETHER
 from tune_vfl.spec import Strict
 
+_OF_THE_BOTTOM = frozenset({"known_bottom", "open_bottom", "client_model"})
+"""Grants that hold something of a client's bottom model."""
+
 
 def misfits(task: Task) -> Iterator[str]:
     """Yield why a task cannot be evaluated, one sentence each; nothing when it can."""
+    yield from _of_the_federation(task)
     yield from _of_the_model(task)
     yield from _of_the_defense(task)
     yield from _of_the_parties(task)
     for attack in task.attacks:
         yield from misfits_of(attack, task)
+
+
+def _of_the_federation(task: Task) -> Iterator[str]:
+    federation, dataset, defense = task.cell.federation, task.dataset, task.defense
+    if federation.name not in defense.capabilities.federations:
+        known = _words(cls.name for cls in DEFENSES.classes() if federation.name in cls.capabilities.federations)
+        yield f"defense {defense.name!r} is not for a {federation.name} federation; those that are: {known}"
+    if federation.name not in task.architecture.federations:
+        yield f"model {task.architecture.name!r} is not for a {federation.name} federation"
+    if not federation.horizontal:
+        return
+    if dataset.active is not None or len(dataset.passive) > 1:
+        yield (
+            f"dataset {dataset.name!r}: in a horizontal federation every client holds all columns, here they lie at "
+            f"{len(dataset.parties)} parties; leave out split and parties"
+        )
+    if task.architecture.options.top == "none" and defense.capabilities.client_bottom != "shared":
+        yield f"model.top: none leaves nothing to share, since {defense.name!r} keeps the bottom model"
 
 
 def _of_the_model(task: Task) -> Iterator[str]:
@@ -62,6 +84,14 @@ def _of_the_parties(task: Task) -> Iterator[str]:
 def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
     """Yield why an attack cannot be tried on a task, one sentence each."""
     needs, cell, dataset, options = attack.capabilities, task.cell, task.dataset, task.architecture.options
+    if cell.federation.name not in needs.federations:
+        yield f"attack {attack.name!r} is not for a {cell.federation.name} federation"
+        return
+    hidden = task.defense.capabilities.client_bottom == "hidden" and cell.federation.horizontal
+    if hidden and (reads := attack.sees() & _OF_THE_BOTTOM):
+        yield (
+            f"attack {attack.name!r} reads {_words(reads)}, and under {cell.defense} no bottom model reaches the server"
+        )
     if needs.classes == "binary" and dataset.num_classes != 2:
         yield f"attack {attack.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
     if needs.goal == "features" and dataset.modality == "text":

@@ -10,14 +10,14 @@ from typing import Any
 
 from tune_vfl.attacks.base import Attack, build_attack
 from tune_vfl.data import load, written_out
-from tune_vfl.data.base import Dataset
+from tune_vfl.data.base import DATASETS, Dataset
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.misfits import misfits
 from tune_vfl.evaluation.portfolios import expanded, is_portfolio
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import MODELS, Architecture, ModelOptions, build_architecture
-from tune_vfl.spec import ModelSpec, Named, RowsUsed, Strict, StudySpec, validated
+from tune_vfl.spec import Federation, ModelSpec, Named, RowsUsed, Strict, StudySpec, Training, validated
 from tune_vfl.spec.cell import Cell, Mode
 
 
@@ -65,16 +65,18 @@ def open_task(
         raise SpecError(problems)
     defense_class = problems.attempt(lambda: DEFENSES[spec.defense.name])
     known = [n for n in spec.attacks if problems.attempt(partial(_known, n))]
-    dataset = dataset or problems.attempt(lambda: load(spec.dataset, root))
+    named = _dataset(spec)
+    dataset = dataset or problems.attempt(lambda: load(named, root))
     if dataset is None:
         raise SpecError(problems)
     architecture = problems.attempt(lambda: _architecture(spec.model, dataset, defense_class))
     if architecture is None or defense_class is None:
         raise SpecError(problems)
+    federation, training = problems.attempt(lambda: _recipe(spec, dataset)) or (spec.federation, Training())
     cell = Cell(
-        dataset=written_out(spec.dataset, root),
+        dataset=written_out(named, root),
         model=Named(name=architecture.name, **architecture.options.model_dump(exclude_none=True)),
-        training=spec.training.over(dataset.recipe.training),
+        training=training,
         defense=spec.defense.name,
         fixed=spec.defense.params,
         attacks=(),
@@ -83,6 +85,7 @@ def open_task(
         num_classes=dataset.num_classes,
         mode=mode_of(dataset, architecture.options),
         trial_minutes=spec.budget.trial_minutes,
+        federation=federation,
         threat=spec.threat,
         rows=rows,
     )
@@ -93,6 +96,39 @@ def open_task(
     if problems:
         raise SpecError(problems)
     return task
+
+
+def _dataset(spec: StudySpec) -> Named:
+    """Return the spec's data set; in the horizontal setting with all columns at one party, unless the spec parts them.
+
+    Every client holds all columns, so there is one party to a client.
+    """
+    given = spec.dataset.options
+    if not spec.federation.horizontal or "split" in given or spec.dataset.name not in DATASETS:
+        return spec.dataset
+    if "split" not in DATASETS[spec.dataset.name].Options.model_fields:
+        return spec.dataset
+    return Named(name=spec.dataset.name, **given, split=1.0)
+
+
+def _recipe(spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
+    """Return how the data lie and the training's recipe; in the horizontal setting, ``epochs`` are a client's passes.
+
+    Raises:
+        SpecError: where rounds and epochs are both given.
+    """
+    training, federation = spec.training.over(dataset.recipe.training), spec.federation
+    if not federation.horizontal:
+        return federation, training
+    if any(name == "training.epochs" for name in spec.searched):
+        raise SpecError("training.epochs: follows from federation.rounds in the horizontal setting; fix the rounds")
+    if federation.rounds is None:
+        rounds = max(1, training.epochs // federation.passes(1))
+        federation = federation.model_copy(update={"rounds": rounds})
+    elif "epochs" in spec.training.model_fields_set:
+        raise SpecError("training.epochs: follows from federation.rounds, and both are given; leave one out")
+    passes = federation.passes(federation.rounds or 1)
+    return federation, training.model_copy(update={"epochs": passes})
 
 
 def _known(named: Named) -> bool:

@@ -75,7 +75,8 @@ class Task:
     @property
     def stacks(self) -> bool:
         """Whether trials can be trained in one pass."""
-        return self.architecture.stackable and self.defense.capabilities.stackable
+        alike = not self.cell.federation.horizontal or self.cell.federation.shards.equal
+        return alike and self.architecture.stackable and self.defense.capabilities.stackable
 
     @property
     def watching(self) -> tuple[Attack[Strict], ...]:

@@ -178,12 +178,23 @@ def scores_before_end(loop: SplitTraining, defense: Defense, split: Split, pack:
 
 def utilities(run: Run, scores: Tensor) -> list[float]:
     """Return each member's utility of ``(*trials, n_test, K)`` class scores; NaN for scores that are not finite."""
-    by_member = scores.reshape(-1, *scores.shape[-2:]).double().numpy()
-    labels = run.y_test.reshape(len(by_member), -1).numpy()
-    metric = run.task.cell.metric
+    by_member = scores.reshape(-1, *scores.shape[-2:])
+    return utilities_of(run.task.cell.metric, by_member, run.y_test.reshape(len(by_member), -1))
+
+
+def utilities_of(metric: str, scores: Tensor, labels: Tensor) -> list[float]:
+    """Return the utility of each of ``(members, n, K)`` class scores; NaN for scores that are not finite.
+
+    Args:
+        metric: the utility metric.
+        scores: on the CPU.
+        labels: ``(members, n)``.
+    """
+    by_member = scores.double().numpy()
     finite = np.isfinite(by_member).all((1, 2))
     return [
-        utility(metric, s, y) if sound else float("nan") for s, y, sound in zip(by_member, labels, finite, strict=True)
+        utility(metric, s, y) if sound else float("nan")
+        for s, y, sound in zip(by_member, labels.numpy(), finite, strict=True)
     ]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
-from tune_vfl.spec import Named, Strict, validated
+from tune_vfl.spec import VERTICAL, FederationName, Named, Strict, validated
 
 Aggregation = Literal["concat", "sum", "mean"]
 HeadOption = Literal["auto", "classes", "scalar"]
@@ -47,6 +47,7 @@ class Architecture(ABC, Generic[M_co]):
         Options: its options.
         stackable: whether its modules take any leading axes.
         modalities: the kinds of data it reads: ``table``, ``image``, ``text``.
+        federations: the settings that it is for.
         binary_logit: two classes get one logit, that of the positive class, unless the options ask for class logits.
     """
 
@@ -55,6 +56,7 @@ class Architecture(ABC, Generic[M_co]):
     reference: ClassVar[str]
     Options: ClassVar[type[ModelOptions]] = ModelOptions
     stackable: ClassVar[bool] = True
+    federations: ClassVar[frozenset[FederationName]] = VERTICAL
     modalities: ClassVar[frozenset[str]] = frozenset({"table", "image"})  # not text: tokens are names, not numbers
     binary_logit: ClassVar[bool] = False
 

@@ -8,6 +8,7 @@ from torch import nn
 from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import reseed, stack_of
 from tune_vfl.seeds import Stream
+from tune_vfl.spec import BOTH
 
 
 class CnnOptions(ModelOptions):
@@ -25,6 +26,7 @@ class SmallCnn(Architecture[CnnOptions]):
     summary = "two 3x3 convolutions and a linear layer"
     reference = "LeNet-like, sized for 8x8 digits"
     Options = CnnOptions
+    federations = BOTH
     stackable = False
     modalities = frozenset({"image"})
 

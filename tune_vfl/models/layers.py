@@ -153,11 +153,24 @@ def reseed(module: nn.Module, stream: Stream) -> nn.Module:
 
 def select_member(module: M, index: int) -> M:
     """Return a copy of a stacked module that holds one member only, without the leading axis."""
-    member = copy.deepcopy(module)
-    with torch.no_grad():
-        for tensor in [*member.parameters(), *member.buffers()]:
-            tensor.data = tensor.data[index].clone()
+    member = _selected(module, index)
     for part in member.modules():
         if isinstance(part, Dropout):
             part.select(index)
     return member
+
+
+def select_members(module: M, indices: Tensor) -> M:
+    """Return a copy of a stacked module that holds some members only, in the order of ``indices``.
+
+    It is for use after a training: masks of dropout layers are not picked.
+    """
+    return _selected(module, indices)
+
+
+def _selected(module: M, at: int | Tensor) -> M:
+    selected = copy.deepcopy(module)
+    with torch.no_grad():
+        for tensor in [*selected.parameters(), *selected.buffers()]:
+            tensor.data = tensor.data[at].clone()
+    return selected

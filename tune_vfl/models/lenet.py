@@ -9,6 +9,7 @@ from torch import nn
 from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import reseed, stack_of
 from tune_vfl.seeds import Stream
+from tune_vfl.spec import BOTH
 
 
 class LenetOptions(ModelOptions):
@@ -33,6 +34,7 @@ class Lenet(Architecture[LenetOptions]):
     summary = "LeNet: two 5x5 convolutions at each party, three linear layers on top"
     reference = "LeCun et al. 1998; cut as in Gu et al. (FedAdOb), table II"
     Options = LenetOptions
+    federations = BOTH
     stackable = False
     modalities = frozenset({"image"})
 

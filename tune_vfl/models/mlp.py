@@ -10,6 +10,7 @@ from torch import nn
 from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import FlattenRows, stack_of
 from tune_vfl.seeds import Stream
+from tune_vfl.spec import BOTH
 
 
 class MlpOptions(ModelOptions):
@@ -51,6 +52,7 @@ class Mlp(Architecture[MlpOptions]):
     summary = "ReLU multi-layer perceptrons"
     reference = "the usual tabular network of the field"
     Options = MlpOptions
+    federations = BOTH
 
     def bottom(self, shape: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
         """Build ``prod(shape) - hidden... - d_out``."""

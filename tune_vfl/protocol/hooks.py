@@ -119,6 +119,14 @@ class Hooks:
         """H9: the passive party's own optimizer for its bottom model; None keeps the one that everybody uses."""
         return None
 
+    def client_update(self, update: Tensor) -> Tensor:
+        """In the horizontal setting, at the end of a client's round: what it uploads in place of its update.
+
+        Args:
+            update: ``(*trials, 1, n)`` how far its training moved each of the n parameters that it shares.
+        """
+        return update
+
     def decode(self, logits: Tensor) -> Tensor:
         """H10: class scores ``(*trials, B, K)``, larger is more likely; by default the probabilities."""
         from tune_vfl.protocol.losses import class_probabilities

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -119,18 +120,31 @@ class SplitTraining:
         for epoch in range(self.training.epochs):
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"training stopped after {epoch} of {self.training.epochs} epochs: out of time")
-            for group in self._optimizers[0].param_groups:
-                group["lr"] = learning_rate(self.training, epoch)
-            for batch in self.rows.batches(self.training.batch_size):
-                self._train_batch(batch, epoch)
-                self._step += 1
-                yield
+            yield from self.epoch_steps(epoch)
             self.epochs = epoch + 1
             if bool(self._not_finite().all()):
                 break
+        self.settle()
+
+    def epoch_steps(self, epoch: int, most: int | None = None) -> Iterator[None]:
+        """Train one epoch, counted from 0, or the first ``most`` batches of it, step by step."""
+        for group in self._optimizers[0].param_groups:
+            group["lr"] = learning_rate(self.training, epoch)
+        for batch in itertools.islice(self.rows.batches(self.training.batch_size), most):
+            self._train_batch(batch, epoch)
+            self._step += 1
+            yield
+
+    def settle(self) -> None:
+        """End the training: say who diverged, and leave the network as it is used afterwards."""
         self.network.eval()
         too_many = self._bad_steps > TOLERATED_BAD_STEPS * self._step
         self.diverged = self._not_finite() | too_many
+
+    def forget_momenta(self) -> None:
+        """Start all optimizers afresh, as a client does that was sent other parameters."""
+        for own in self._optimizers:
+            own.state.clear()
 
     def _not_finite(self) -> Tensor:
         """Return ``(*trials,)``: whether any parameter is non-finite. A NaN loss always ends up in the parameters."""

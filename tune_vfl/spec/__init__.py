@@ -1,6 +1,8 @@
 """A study's spec, before and after it is parsed, and the cell that it is resolved to: plain data."""
 
+from tune_vfl.spec.bases import Strict
 from tune_vfl.spec.cell import ALL_MODES, MEASURE, Cell, Mode, References, RowsUsed
+from tune_vfl.spec.federation import BOTH, HORIZONTAL, VERTICAL, Federation, FederationName
 from tune_vfl.spec.listed import Listed
 from tune_vfl.spec.study import (
     SCHEMA,
@@ -11,7 +13,6 @@ from tune_vfl.spec.study import (
     Named,
     Resources,
     SamplerSpec,
-    Strict,
     StudyName,
     StudySpec,
     Training,
@@ -23,12 +24,17 @@ from tune_vfl.spec.study import (
 
 __all__ = [
     "ALL_MODES",
+    "BOTH",
+    "HORIZONTAL",
     "MEASURE",
     "SCHEMA",
     "SEARCHABLE",
+    "VERTICAL",
     "Budget",
     "Cell",
     "DefenseSpec",
+    "Federation",
+    "FederationName",
     "Listed",
     "Mode",
     "ModelSpec",

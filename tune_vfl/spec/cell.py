@@ -9,7 +9,9 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from tune_vfl.errors import SpecError
-from tune_vfl.spec.study import SEARCHABLE, Named, Strict, Threat, Training, explain
+from tune_vfl.spec.bases import Strict
+from tune_vfl.spec.federation import Federation
+from tune_vfl.spec.study import SEARCHABLE, Named, Threat, Training, explain
 
 Mode = Literal["split", "nosplit", "label_only"]
 """How the parties' models are joined. ``split``: every party has a bottom model, and a top model reads what they send.
@@ -71,6 +73,7 @@ class Cell(Strict):
         num_classes: K.
         mode: how the models are joined; it follows from the data set and the model.
         trial_minutes: a trial that takes longer ends as ``timeout``.
+        federation: how the data lie; in the horizontal setting with the number of rounds.
         threat: what every attacker knows.
         rows: which rows it trains and measures on.
     """
@@ -86,6 +89,7 @@ class Cell(Strict):
     num_classes: int
     mode: Mode
     trial_minutes: float | None = None
+    federation: Federation = Field(default_factory=Federation)
     threat: Threat = Field(default_factory=Threat)
     rows: RowsUsed = "all"
 

@@ -19,7 +19,9 @@ from pydantic import (
 from pydantic_core import to_jsonable_python
 
 from tune_vfl.errors import SpecError, did_you_mean
+from tune_vfl.spec.bases import ByName, Strict
 from tune_vfl.spec.constraints import Constraints
+from tune_vfl.spec.federation import Federation, gathered
 from tune_vfl.spec.listed import Listed
 from tune_vfl.spec.misplaced import meant
 
@@ -33,22 +35,7 @@ SEARCHABLE = ("training", "model")
 """The parts of a spec in which a domain may stand for a value."""
 
 
-class Strict(BaseModel):
-    """A model that refuses fields it does not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 S = TypeVar("S", bound=Strict)
-
-
-class ByName(BaseModel):
-    """What may be written as just its name: ``pmc`` for ``{name: pmc}``."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
 
 
 class WithOptions(ByName):
@@ -167,6 +154,7 @@ class StudySpec(Strict):
     training: Training = Field(default_factory=Training)
     defense: DefenseSpec
     attacks: Listed[Named] = Field((Named(name="default"),), min_length=1)
+    federation: Federation = Field(default_factory=Federation)
     threat: Threat = Field(default_factory=Threat)
     budget: Budget = Field(default_factory=Budget)
     sampler: SamplerSpec = Field(default_factory=SamplerSpec)
@@ -202,9 +190,9 @@ class StudySpec(Strict):
         if not isinstance(raw, Mapping):
             return handler(raw)
         searched: dict[str, Any] = {}
-        rest = dict(raw)
+        rest = gathered(raw)
         for part in SEARCHABLE:
-            if isinstance(given := raw.get(part), Mapping):
+            if isinstance(given := rest.get(part), Mapping):
                 searched |= {f"{part}.{k}": to_jsonable_python(v) for k, v in given.items() if isinstance(v, Mapping)}
                 rest[part] = {k: v for k, v in given.items() if not isinstance(v, Mapping)}
         spec = handler(rest)

@@ -1,0 +1,166 @@
+"""The clients of the horizontal setting: their rows, their networks, and one of them as attacks meet it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from tune_vfl.data.base import Dataset, Split
+from tune_vfl.defenses.base import Defense
+from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import build_defense, build_network, set_up
+from tune_vfl.horizontal.cohort import Cohort
+from tune_vfl.horizontal.shards import client_seed, shards
+from tune_vfl.models.base import VflNetwork
+from tune_vfl.models.layers import select_members
+from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.seeds import Stream, Streams
+from tune_vfl.spec import Federation, RowsUsed, Strict
+
+VICTIM = 0
+"""The client whose rows are under attack."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """The rows of all clients, for the seeds of a pack.
+
+    Attributes:
+        task: what is evaluated.
+        pack: who trains together, each member with all clients.
+    """
+
+    task: Task
+    pack: Pack
+
+    @property
+    def federation(self) -> Federation:
+        """The cell's."""
+        return self.task.cell.federation
+
+    @property
+    def splits(self) -> list[list[Split]]:
+        """For each seed each client's rows: its training rows, and the test rows of the seed."""
+        return _client_splits(self.task.dataset, self.pack.seeds, self.task.cell.rows, self.federation)
+
+    @property
+    def counts(self) -> Tensor:
+        """How many rows each client holds: ``(members, clients)``."""
+        by_seed = torch.tensor([[s.y_train.shape[-1] for s in of_seed] for of_seed in self.splits])
+        return by_seed.repeat(self.pack.trials or 1, 1).float()
+
+    def rows_of(self, clients: list[int]) -> tuple[Split, Pack]:
+        """Return the training rows of some clients as a pack whose seeds are those of each client of each seed."""
+        held = [of_seed[c] for of_seed in self.splits for c in clients]
+        pack = Pack(tuple(client_seed(seed, c) for seed in self.pack.seeds for c in clients), self.pack.trials)
+        return (held[0] if self.pack.trials is None else Split.stack([_train_only(s) for s in held])), pack
+
+    def victim(self) -> Split:
+        """Return the rows of the client under attack, seeds stacked as the pack has them."""
+        held = [of_seed[VICTIM] for of_seed in self.splits]
+        return held[0] if self.pack.trials is None else Split.stack(held)
+
+    def cohort(self, clients: list[int], params: list[Strict], device: str) -> Cohort:
+        """Make a cohort, its networks freshly built and its defense set up.
+
+        Args:
+            clients: which.
+            params: one set of defense parameters per trial.
+            device: where the networks are trained.
+        """
+        split, pack = self.rows_of(clients)
+        defense = build_defense(self.task, params, pack)
+        kept = defense.capabilities.client_bottom == "kept"
+        network = build_network(self.task, split, pack, _Starts(self._seeds(clients), pack, own_bottoms=kept)).to(
+            device
+        )
+        split = split.to(device)
+        set_up(defense, network, split, pack)
+        _see_a_row(network, split, pack)
+        return Cohort(
+            clients,
+            network,
+            Rows(split, pack),
+            self.task.cell.training,
+            defense=defense,
+            bottom=defense.capabilities.client_bottom,
+            lead=pack.lead,
+        )
+
+    def _seeds(self, clients: list[int]) -> int | list[int]:
+        """Return the seed that a member's clients start from, the same one for all of them."""
+        if self.pack.trials is None:
+            return self.pack.seeds[0]
+        return [seed for seed in self.pack.seeds for _ in clients] * self.pack.trials
+
+
+class _Starts(Streams):
+    """Where networks start: clients of a seed alike, but with bottom models of their own where they keep them."""
+
+    def __init__(self, seeds: int | list[int], pack: Pack, *, own_bottoms: bool) -> None:
+        super().__init__(seeds)
+        self._own = Streams(pack.member_seeds) if own_bottoms else None
+
+    def fresh(self, name: str) -> Stream:
+        """Open a stream."""
+        own = self._own if name.startswith("init/bottom/") else None
+        return super().fresh(name) if own is None else own.fresh(name)
+
+
+@lru_cache(maxsize=4)
+def _client_splits(
+    dataset: Dataset, seeds: tuple[int, ...], rows: RowsUsed, federation: Federation
+) -> list[list[Split]]:
+    found = []
+    for seed in seeds:
+        from tune_vfl.data.split import split as split_for_seed
+
+        whole = split_for_seed(dataset, seed, rows)
+        found.append([_part(whole, at) for at in shards(whole.y_train, federation, seed)])
+    return found
+
+
+def _part(whole: Split, at: Tensor) -> Split:
+    return replace(
+        whole,
+        passive_train=tuple(x[at] for x in whole.passive_train),
+        y_train=whole.y_train[at],
+        train_rows=whole.train_rows[at],
+    )
+
+
+def _train_only(split: Split) -> Split:
+    """Return a split without test rows, which all clients share and need not be stacked for each."""
+    return replace(
+        split,
+        passive_test=tuple(x[:0] for x in split.passive_test),
+        y_test=split.y_test[:0],
+        test_rows=split.test_rows[:0],
+    )
+
+
+def _see_a_row(network: VflNetwork, split: Split, pack: Pack) -> None:
+    """Show every bottom model one row: a passport layer draws what is as large as its input when it sees the first."""
+    with torch.no_grad():
+        network.eval()
+        row = split.passive_train[0][:1] if pack.trials is None else split.passive_train[0][:, :1]
+        network.bottoms[0](pack.spread(row))
+        network.train()
+
+
+def select_client(network: nn.Module, client: int, clients: int) -> nn.Module:
+    """Return the networks of one client out of a cohort's that holds all clients of several members."""
+    first = next(network.parameters())
+    return select_members(network, torch.arange(client, first.shape[0], clients))
+
+
+def victims_defense(task: Task, params: list[Strict], clients: Clients, split: Split) -> Defense:
+    """Return the defense of the client under attack, set up on its rows."""
+    pack = Pack(tuple(client_seed(seed, VICTIM) for seed in clients.pack.seeds), clients.pack.trials)
+    defense = build_defense(task, params, pack)
+    y = pack.spread(split.y_train)
+    defense.setup(y, torch.arange(y.shape[-1]).expand(y.shape), seed=pack.member_seeds)
+    return defense

@@ -1,0 +1,183 @@
+"""Train a federation of clients: from a task and settings to the trained networks and what attacks are granted."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from tune_vfl.attacks.base import Attack
+from tune_vfl.defenses.base import Defense
+from tune_vfl.evaluation.checks import NEARLY_DONE
+from tune_vfl.evaluation.clients import VICTIM, Clients, select_client, victims_defense
+from tune_vfl.evaluation.grants.base import keepers_for
+from tune_vfl.evaluation.row_variance import row_variance
+from tune_vfl.evaluation.run import Run
+from tune_vfl.evaluation.table import put
+from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import undefended, utilities_of
+from tune_vfl.horizontal.cohort import Cohort
+from tune_vfl.horizontal.rounds import Rounds
+from tune_vfl.models.base import VflNetwork
+from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.protocol.members import Pack
+from tune_vfl.protocol.members import Rows as TrainingRows
+from tune_vfl.spec import Strict
+
+_TEST_BYTES = 64 * 2**20
+
+
+def train_clients(
+    task: Task,
+    params: Sequence[Strict],
+    pack: Pack,
+    attacks: Sequence[Attack[Strict]] = (),
+    *,
+    deadline: float | None = None,
+    device: str = "cpu",
+) -> Run:
+    """Train all clients of a pack under its defense, and keep what attacks on one of them are granted.
+
+    Args:
+        task: of a horizontal cell.
+        params: one set of defense parameters per trial, of equal structure.
+        pack: who trains together.
+        attacks: those that watch.
+        deadline: ``time.monotonic()`` after which TimeoutError is raised.
+        device: where the networks are trained.
+
+    Returns:
+        The training, over, as the client under attack has it: its rows, its network. The table's utility is the mean
+        over all clients, each with its own network, on the test rows that all share.
+    """
+    start, clients = time.perf_counter(), Clients(task, pack)
+    cohorts, rounds = begun(clients, list(params), device)
+    victim = _Victim(clients, list(params), attacks, cohorts)
+    victim.look("begin")
+    ready = time.perf_counter()
+    before_end: list[Tensor] = []
+    nearly = max(1, math.floor(NEARLY_DONE * (task.cell.federation.rounds or 1)))
+
+    def look(done: int) -> None:
+        if done == nearly and undefended(task):
+            before_end.append(utilities_by_client(clients, cohorts)[0])
+
+    rounds.run(deadline=deadline, after_round=look)
+    reached, variances = utilities_by_client(clients, cohorts)
+    trained = time.perf_counter()
+    run = victim.run(victim.look("end"))
+    lost = rounds.diverged.cpu() | ~torch.isfinite(reached).all(-1)
+    _fill(run, cohorts, lost, reached, variances)
+    put(run.table, ("seconds",), {"setup": [(ready - start) / len(lost)] * len(lost)})
+    put(run.table, ("seconds",), {"train": [(trained - ready) / len(lost)] * len(lost)})
+    if before_end:
+        run.table["before_end", "utility"] = before_end[0].mean(-1).tolist()
+    return run
+
+
+def begun(clients: Clients, params: list[Strict], device: str = "cpu") -> tuple[list[Cohort], Rounds]:
+    """Return all clients of a pack, freshly made, and the loop that trains them."""
+    federation, count = clients.federation, clients.federation.clients
+    in_turn = clients.task.defense.in_turn(params[0])
+    together = clients.pack.trials is not None and not in_turn
+    groups = [list(range(count))] if together else [[c] for c in range(count)]
+    cohorts = [clients.cohort(group, params, device) for group in groups]
+    rounds = Rounds(cohorts, federation, clients.counts.to(device), clients.pack.member_seeds, in_turn=in_turn)
+    return cohorts, rounds
+
+
+class _Victim:
+    """The client under attack, looked at before and after the training by the keepers of what attacks are granted."""
+
+    def __init__(
+        self, clients: Clients, params: list[Strict], attacks: Sequence[Attack[Strict]], cohorts: list[Cohort]
+    ) -> None:
+        self._clients, self._params, self._attacks, self._cohorts = clients, params, attacks, cohorts
+        self._split = clients.victim()
+        recipe, rows = clients.task.cell.training, self._split.y_train.shape[-1]
+        self._keepers = {kind: kind(attacks, recipe, rows) for kind in keepers_for(attacks)}
+
+    def look(self, when: str) -> VflNetwork:
+        """Return its network as it is now; the keepers have looked at it."""
+        cohort, pack = self._cohorts[0], self._clients.pack
+        together = len(cohort.clients) > 1
+        network = select_client(cohort.network, VICTIM, len(cohort.clients)) if together else cohort.network
+        network = cast("VflNetwork", copy.deepcopy(network).cpu().eval())
+        if self._keepers:
+            defense = victims_defense(self._clients.task, self._params, self._clients, self._split)
+            rows = TrainingRows(self._split, pack)
+            recipe = self._clients.task.cell.training
+            loop = SplitTraining(network, rows, recipe, [defense, *self._keepers.values()], pack.lead)
+            for keeper in self._keepers.values():
+                keeper.begin(loop) if when == "begin" else keeper.end(loop)
+        return network
+
+    def run(self, network: VflNetwork) -> Run:
+        """Return the training as it has it."""
+        return Run(self._clients.task, self._clients.pack, self._split, network, self._keepers)
+
+
+@torch.no_grad()
+def utilities_by_client(clients: Clients, cohorts: Sequence[Cohort]) -> tuple[Tensor, Tensor]:
+    """Return the utility ``(members, clients)`` of each client's network on the seed's test rows, and its variances."""
+    task, pack = clients.task, clients.pack
+    splits = [of_seed[0] for of_seed in clients.splits]
+    x_test, y_test = [s.passive_test[0] for s in splits], [s.y_test for s in splits]
+    labels = torch.stack(y_test).repeat(pack.trials or 1, 1)
+    metric = task.cell.metric
+    found, variances = [], []
+    for cohort in cohorts:
+        scores = _scores(cohort, x_test, pack).cpu()
+        by_member = scores.reshape(cohort.members, len(cohort.clients), *scores.shape[-2:])
+        pairs = list(zip(by_member, labels, strict=True))
+        found.append(torch.tensor([utilities_of(metric, of, y.expand(len(of), -1)) for of, y in pairs]))
+        variances.append(
+            torch.tensor([[row_variance(metric, s.double().numpy(), y.numpy()) for s in of] for of, y in pairs])
+        )
+    return torch.cat(found, 1), torch.cat(variances, 1)
+
+
+def _scores(cohort: Cohort, x_test: list[Tensor], pack: Pack) -> Tensor:
+    """Return the class scores ``(members x clients, n_test, K)``; every network reads all rows, so some at a time."""
+    network, defense = cohort.network, cohort.defense
+    network.eval()
+    device = next(network.parameters()).device
+    rows = x_test[0].shape[0]
+    networks = cohort.members * len(cohort.clients)
+    at_once = max(1, _TEST_BYTES // max(1, networks * x_test[0][:1].nbytes))
+    parts = []
+    for first in range(0, rows, at_once):
+        if not cohort.lead:
+            x = x_test[0][first : first + at_once]
+        else:
+            by_seed = torch.stack([x[first : first + at_once] for x in x_test])
+            x = by_seed.repeat_interleave(len(cohort.clients), 0).repeat(pack.trials or 1, *[1] * (by_seed.dim() - 1))
+        x = x.to(device)
+        embedding = defense.send_embedding(network.bottoms[0](x), party=0)
+        parts.append(defense.decode(network.head(embedding)))
+    network.train()
+    whole = torch.cat(parts, -2)
+    return whole if cohort.lead else whole.unsqueeze(0)
+
+
+def _fill(run: Run, cohorts: Sequence[Cohort], lost: Tensor, reached: Tensor, variances: Tensor) -> None:
+    """Write what a training came to into its table, a row a member; utilities are ``(members, clients)``."""
+    gone = lost.tolist()
+    run.table["lost",] = ["training" if g else "" for g in gone]
+    run.table["utility",] = [math.nan if g else u for g, u in zip(gone, reached.mean(-1).tolist(), strict=True)]
+    # Clients share their test rows, so that their mean moves with other rows no more than each of them does.
+    run.table["utility_variance",] = [
+        math.nan if g else v for g, v in zip(gone, variances.mean(-1).tolist(), strict=True)
+    ]
+    defense = cast("Defense", cohorts[0].defense)
+    run.table["notes",] = [defense.notes(m * len(cohorts[0].clients)) for m in range(len(gone))]
+    spread = reached.std(-1) if reached.shape[-1] > 1 else torch.zeros(len(gone))
+    logged = {"utility_std_over_clients": spread.nan_to_num().tolist()}
+    for name, values in defense.logged().items():
+        logged[name] = [float(v) for v in list(values)[:: len(cohorts[0].clients)]]
+    put(run.table, ("logged",), logged)

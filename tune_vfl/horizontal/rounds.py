@@ -1,0 +1,136 @@
+"""The one loop of rounds: broadcast, local training, uploads, averaging. It names no defense and no attack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from tune_vfl.horizontal.cohort import Cohort
+from tune_vfl.horizontal.server import Observer, Server
+from tune_vfl.seeds import Stream, numpy_rng
+from tune_vfl.spec import Federation
+
+
+class Rounds:
+    """Trains a federation of clients, for all members of a pack.
+
+    Args:
+        cohorts: all clients, in order: in one cohort, or each in one of its own.
+        federation: clients, rounds and the rest; ``rounds`` is given.
+        counts: ``(members, clients)`` how many rows each client holds.
+        seeds: the member's seed, or each member's, by which takers of a round are drawn.
+        in_turn: clients train the shared part one after the other; only what is hidden is averaged (SplitFed V2).
+        observers: who sees what reaches the server.
+
+    Attributes:
+        diverged: ``(members,)`` bool, once it has run: a client's parameters became non-finite.
+        rounds: that were run; fewer than asked for only when every member diverged.
+    """
+
+    diverged: Tensor
+    rounds: int = 0
+
+    def __init__(
+        self,
+        cohorts: Sequence[Cohort],
+        federation: Federation,
+        counts: Tensor,
+        seeds: int | list[int],
+        *,
+        in_turn: bool = False,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.cohorts, self._federation, self._counts, self._in_turn = list(cohorts), federation, counts, in_turn
+        first = self.cohorts[0]
+        self.server = Server(first.shared()[:, 0], secure=federation.secure, observers=observers)
+        self._statistics, self._hidden = first.statistics()[:, 0], first.hidden()[:, 0]
+        self._takers = Stream(seeds, "participation")
+
+    def run(self, *, deadline: float | None = None, after_round: Callable[[int], None] | None = None) -> Self:
+        """Train for all rounds, or until every member has diverged; return this training, over.
+
+        Args:
+            deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at once a client's round.
+            after_round: called with the number of rounds done, when every client has what was averaged.
+
+        Raises:
+            TimeoutError: when the deadline has passed.
+        """
+        rounds = self._federation.rounds or 1
+        for number in range(rounds):
+            taking = self._taking()
+            for cohort in self._order(number):
+                if deadline is not None and time.monotonic() > deadline:
+                    raise TimeoutError(f"training stopped after {number} of {rounds} rounds: out of time")
+                self._train(cohort, number, taking)
+            self._average(number, taking)
+            self._hand_out()
+            self.rounds = number + 1
+            if after_round is not None:
+                after_round(self.rounds)
+            if not bool(torch.isfinite(self.server.shared).all(-1).any()):
+                break
+        self._settle()
+        return self
+
+    def _taking(self) -> Tensor:
+        """Draw who takes part in a round: ``(members, clients)`` bool."""
+        clients = self._federation.clients
+        rank = self._takers.permutation(clients).reshape(-1, clients)
+        return rank < self._federation.participants
+
+    def _order(self, number: int) -> list[Cohort]:
+        if not self._in_turn:
+            return self.cohorts
+        order = numpy_rng(number, "turns").permutation(len(self.cohorts))
+        return [self.cohorts[int(k)] for k in order]
+
+    def _train(self, cohort: Cohort, number: int, taking: Tensor) -> None:
+        """Have a cohort train its round and upload what came of it."""
+        federation, of = self._federation, taking[:, cohort.clients]
+        epochs, steps = (1, federation.local_steps) if federation.local_steps else (federation.local_epochs, None)
+        for _ in cohort.train(number * epochs, epochs, steps, of):
+            pass
+        uploads = cohort.uploads(self.server.shared)
+        if self._in_turn:
+            self._pass_on(cohort, number, uploads[:, 0], of[:, 0])
+            return
+        weights = self._counts[:, cohort.clients] * of
+        for place, client in enumerate(cohort.clients):
+            self.server.receive(number, client, uploads[:, place], weights=weights[:, place])
+
+    def _pass_on(self, cohort: Cohort, number: int, update: Tensor, taking: Tensor) -> None:
+        """Move what is shared by one client's update alone; the next one goes on from there."""
+        self.server.receive(number, cohort.clients[0], update, weights=taking.to(update))
+        self.server.close(number)
+        for other in self.cohorts:
+            other.take(self.server.shared, other.statistics()[:, 0], other.hidden()[:, 0])
+
+    def _average(self, number: int, taking: Tensor) -> None:
+        if not self._in_turn:
+            self.server.close(number)
+        weights = self._counts * taking
+        share = (weights / weights.sum(-1, keepdim=True)).unsqueeze(-1)
+        statistics = torch.cat([c.statistics() for c in self.cohorts], 1)
+        hidden = torch.cat([c.hidden() for c in self.cohorts], 1)
+        self._statistics, self._hidden = (_mean(values, share) for values in (statistics, hidden))
+
+    def _hand_out(self) -> None:
+        for cohort in self.cohorts:
+            cohort.take(self.server.shared, self._statistics, self._hidden)
+
+    def _settle(self) -> None:
+        lost = ~torch.isfinite(self.server.shared).all(-1)
+        for cohort in self.cohorts:
+            cohort.loop.settle()
+            lost |= cohort.loop.diverged.reshape(cohort.members, -1).any(-1)
+        self.diverged = lost
+
+
+def _mean(values: Tensor, share: Tensor) -> Tensor:
+    """Return the mean ``(members, n)`` of ``(members, clients, n)`` by shares ``(members, clients, 1)``."""
+    return torch.where(share > 0, values, 0.0).mul(share.to(values)).sum(1)

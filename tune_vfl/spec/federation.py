@@ -1,0 +1,112 @@
+"""How the data lie: columns of the same people at different parties, or people of the same columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+
+from tune_vfl.spec.bases import ByName, Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FederationName = Literal["vertical", "horizontal"]
+"""``vertical``: parties hold different columns of the same rows, one of them the labels. ``horizontal``: clients hold
+different rows with all columns and labels, and a server averages what they train."""
+VERTICAL: frozenset[FederationName] = frozenset({"vertical"})
+HORIZONTAL: frozenset[FederationName] = frozenset({"horizontal"})
+BOTH: frozenset[FederationName] = VERTICAL | HORIZONTAL
+
+
+class Shards(ByName, Strict):
+    """Which client holds which rows.
+
+    ``iid``: rows at random. ``dirichlet``: each class is shared out by shares drawn from Dirichlet(``alpha``), so that
+    clients differ in how many rows they hold and of which classes. ``classes``: each client holds rows of
+    ``per_client`` classes alone. Written as ``iid``, ``{dirichlet: 0.5}`` or ``{classes: 2}``.
+    """
+
+    name: Literal["iid", "dirichlet", "classes"] = "iid"
+    alpha: float = Field(0.5, gt=0, allow_inf_nan=False)
+    per_client: int = Field(2, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_short(cls, value: Any) -> Any:
+        short = {"dirichlet": "alpha", "classes": "per_client"}
+        if isinstance(value, dict) and len(value) == 1 and (kind := next(iter(value))) in short:
+            return {"name": kind, short[kind]: value[kind]}
+        return value
+
+    @property
+    def equal(self) -> bool:
+        """Whether all clients hold equally many rows, so that they can be trained in one pass."""
+        return self.name != "dirichlet"
+
+
+class Federation(ByName, Strict):
+    """How the data lie; all fields but the name are those of the horizontal setting.
+
+    ``rounds``: how often the server averages (none: as many as make ``training.epochs`` passes over each client's
+    rows). A client trains ``local_epochs`` passes over its rows in a round, or ``local_steps`` batches. In each round a
+    share ``participation`` of the clients, drawn anew, takes part. ``secure``: the server receives sums over clients
+    and no client's own update.
+    """
+
+    name: FederationName = "vertical"
+    clients: int = Field(10, ge=1, le=1000)
+    rounds: int | None = Field(None, ge=1)
+    local_epochs: int = Field(1, ge=1)
+    local_steps: int | None = Field(None, ge=1)
+    participation: float = Field(1.0, gt=0, le=1)
+    shards: Shards = Field(default_factory=Shards)
+    secure: bool = False
+
+    @field_validator("local_steps")
+    @classmethod
+    def _steps_or_epochs(cls, steps: int | None, info: Any) -> int | None:
+        if steps is not None and info.data.get("local_epochs", 1) != 1:
+            raise ValueError("give local_epochs or local_steps, not both")
+        return steps
+
+    @model_validator(mode="after")
+    def _vertical_has_no_clients(self) -> Federation:
+        given = sorted(self.model_fields_set - {"name"})
+        if not self.horizontal and given:
+            raise ValueError(f"{', '.join(given)} belong to federation: horizontal, which is not asked for")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _name_alone_where_vertical(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        whole: dict[str, Any] = handler(self)
+        return whole if self.horizontal else {k: v for k, v in whole.items() if k == "name"}
+
+    @property
+    def horizontal(self) -> bool:
+        """Whether clients hold different rows."""
+        return self.name == "horizontal"
+
+    @property
+    def participants(self) -> int:
+        """How many clients take part in a round, at least 1."""
+        return max(1, round(self.participation * self.clients))
+
+    def passes(self, rounds: int) -> int:
+        """Return how many passes over its rows a client makes in so many rounds; steps of a round count as one."""
+        return rounds * (1 if self.local_steps is not None else self.local_epochs)
+
+
+_FIELDS = frozenset(Federation.model_fields) - {"name"}
+
+
+def gathered(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a raw spec whose ``clients``, ``rounds`` and so on, given beside ``federation``, stand inside it."""
+    beside = {name: raw[name] for name in _FIELDS & set(raw)}
+    if not beside:
+        return dict(raw)
+    named = raw.get("federation", {})
+    inside = {"name": named} if isinstance(named, str) else named
+    if not isinstance(inside, dict):
+        return dict(raw)
+    return {**{k: v for k, v in raw.items() if k not in beside}, "federation": {**inside, **beside}}
