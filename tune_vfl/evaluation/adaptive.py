@@ -18,13 +18,14 @@ from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.measuring import STARTS, guess_of, references_once
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.seats import named_seats
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import train_pack, untrained
+from tune_vfl.evaluation.training import untrained
 from tune_vfl.outcome import TOGETHER, TunedAttack
 from tune_vfl.protocol.answers import Answer
 from tune_vfl.protocol.members import Pack
@@ -157,7 +158,7 @@ class _Bench:
         spies = [
             _changed(a, {field: v}) for a in attacks for field, values in a.tunable(epochs).items() for v in values
         ]
-        self._runs = [train_pack(task, [params], pack, [*attacks, *spies], device=device) for pack in self._packs]
+        self._runs = [train(task, [params], pack, [*attacks, *spies], device=device) for pack in self._packs]
         lower = references_once(task)
         self._floors = {
             name: float(chosen_floor([self._guess] * len(seeds), lower.of(name, len(seeds))).mean())

@@ -1,10 +1,12 @@
-"""What a federation is worth: the utility that the label party reaches by itself, with the same recipe."""
+"""What a federation is worth: the utility that the label party, or one client, reaches alone, by the same recipe."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
+from tune_vfl.evaluation.clients import Clients
+from tune_vfl.evaluation.federated import begin, utilities_by_client
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import split_of, train_pack
 from tune_vfl.metrics.utility import utility
@@ -16,9 +18,12 @@ def alone(task: Task) -> list[float]:
     """Return the utility of the label party's own model, a value a seed.
 
     It trains a bottom model on its own columns and the top model on that, with the cell's recipe and rows. A party with
-    labels only guesses: every row gets the shares of the training labels. A training that diverges guesses too.
+    labels only guesses: every row gets the shares of the training labels. A training that diverges guesses too. In the
+    horizontal setting it is the mean over clients, each of which trains both models on its own rows.
     """
     guesses = guessed(task)
+    if task.cell.federation.horizontal:
+        return _or_guess(_of_clients(task), guesses)
     if task.dataset.active is None:
         return guesses
     own = _of_the_label_party(task)
@@ -27,7 +32,28 @@ def alone(task: Task) -> list[float]:
     for pack in packs:
         table = train_pack(own, [Strict()], pack).table
         reached += table["utility",]
+    return _or_guess(reached, guesses)
+
+
+def _or_guess(reached: list[float], guesses: list[float]) -> list[float]:
     return [value if math.isfinite(value) else guess for value, guess in zip(reached, guesses, strict=True)]
+
+
+def _of_clients(task: Task) -> list[float]:
+    """Return the mean utility of clients that share nothing and make as many passes over their rows, a value a seed."""
+    cell = task.cell.model_copy(update={"defense": "none", "fixed": {}, "attacks": ()})
+    own, federation, reached = replace(task, cell=cell, attacks=()), cell.federation, []
+    packs = [Pack(cell.seeds, 1)] if own.stacks else [Pack((s,), None) for s in cell.seeds]
+    for pack in packs:
+        clients = Clients(own, pack)
+        cohorts, _ = begin(clients, [Strict()])
+        for cohort in cohorts:
+            cohort.network.train()
+            for epoch in range(cell.training.epochs):
+                for _ in cohort.loop.epoch_steps(epoch, federation.local_steps):
+                    pass
+        reached += utilities_by_client(clients, cohorts)[0].mean(-1).tolist()
+    return reached
 
 
 def guessed(task: Task) -> list[float]:

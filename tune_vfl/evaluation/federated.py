@@ -20,7 +20,7 @@ from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import put
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import undefended, utilities_of
+from tune_vfl.evaluation.training import train_pack, undefended, utilities_of
 from tune_vfl.horizontal.cohort import Cohort
 from tune_vfl.horizontal.rounds import Rounds
 from tune_vfl.models.base import VflNetwork
@@ -30,6 +30,20 @@ from tune_vfl.protocol.members import Rows as TrainingRows
 from tune_vfl.spec import Strict
 
 _TEST_BYTES = 64 * 2**20
+
+
+def train(
+    task: Task,
+    params: Sequence[Strict],
+    pack: Pack,
+    attacks: Sequence[Attack[Strict]] = (),
+    *,
+    deadline: float | None = None,
+    device: str = "cpu",
+) -> Run:
+    """Train a pack in the setting of its task; see :func:`train_pack` and :func:`train_clients`."""
+    of_setting = train_clients if task.cell.federation.horizontal else train_pack
+    return of_setting(task, params, pack, attacks, deadline=deadline, device=device)
 
 
 def train_clients(
@@ -56,7 +70,7 @@ def train_clients(
         over all clients, each with its own network, on the test rows that all share.
     """
     start, clients = time.perf_counter(), Clients(task, pack)
-    cohorts, rounds = begun(clients, list(params), device)
+    cohorts, rounds = begin(clients, list(params), device)
     victim = _Victim(clients, list(params), attacks, cohorts)
     victim.look("begin")
     ready = time.perf_counter()
@@ -80,7 +94,7 @@ def train_clients(
     return run
 
 
-def begun(clients: Clients, params: list[Strict], device: str = "cpu") -> tuple[list[Cohort], Rounds]:
+def begin(clients: Clients, params: list[Strict], device: str = "cpu") -> tuple[list[Cohort], Rounds]:
     """Return all clients of a pack, freshly made, and the loop that trains them."""
     federation, count = clients.federation, clients.federation.clients
     in_turn = clients.task.defense.in_turn(params[0])
@@ -134,12 +148,18 @@ def utilities_by_client(clients: Clients, cohorts: Sequence[Cohort]) -> tuple[Te
     for cohort in cohorts:
         scores = _scores(cohort, x_test, pack).cpu()
         by_member = scores.reshape(cohort.members, len(cohort.clients), *scores.shape[-2:])
-        pairs = list(zip(by_member, labels, strict=True))
-        found.append(torch.tensor([utilities_of(metric, of, y.expand(len(of), -1)) for of, y in pairs]))
-        variances.append(
-            torch.tensor([[row_variance(metric, s.double().numpy(), y.numpy()) for s in of] for of, y in pairs])
-        )
+        each = [utilities_of(metric, of, y.expand(len(of), -1)) for of, y in zip(by_member, labels, strict=True)]
+        found.append(torch.tensor(each))
+        variances.append(_variances(metric, by_member, labels))
     return torch.cat(found, 1), torch.cat(variances, 1)
+
+
+def _variances(metric: str, scores: Tensor, labels: Tensor) -> Tensor:
+    """Return :func:`row_variance` of ``(members, clients, n, K)`` scores; NaN for scores that are not finite."""
+    found = torch.full(scores.shape[:2], math.nan)
+    for m, c in torch.isfinite(scores).all(-1).all(-1).nonzero().tolist():
+        found[m, c] = row_variance(metric, scores[m, c].double().numpy(), labels[m].numpy())
+    return found
 
 
 def _scores(cohort: Cohort, x_test: list[Tensor], pack: Pack) -> Tensor:

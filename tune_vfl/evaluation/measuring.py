@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.evaluation.federated import train_clients
+from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.permuting import on_permuted_labels
 from tune_vfl.evaluation.run import Run
@@ -19,7 +19,7 @@ from tune_vfl.evaluation.seats import named_seats
 from tune_vfl.evaluation.summarizing import best_of, standing
 from tune_vfl.evaluation.table import Numbers, Table, below, joined, put, variants_of
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import split_of, train_pack, untrained
+from tune_vfl.evaluation.training import split_of, untrained
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Cell, References, Strict, Training
@@ -38,11 +38,10 @@ def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: 
         deadline: ``time.monotonic()`` at which training stops with a TimeoutError.
         device: where the network is trained.
     """
-    train = train_clients if task.cell.federation.horizontal else train_pack
     table = measured(train(task, params, pack, task.watching, deadline=deadline, device=device), task.watching)
     for attack in task.acting:
         if not all(table["lost",]):
-            run = train_pack(task, params, pack, [attack], deadline=deadline, device=device)
+            run = train(task, params, pack, [attack], deadline=deadline, device=device)
             add_acted(table, attack, measured(run, [attack]))
     return table
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import torch
@@ -54,28 +54,33 @@ class Rounds:
         """Train for all rounds, or until every member has diverged; return this training, over.
 
         Args:
-            deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at once a client's round.
+            deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at before a cohort's training.
             after_round: called with the number of rounds done, when every client has what was averaged.
 
         Raises:
             TimeoutError: when the deadline has passed.
         """
-        rounds = self._federation.rounds or 1
-        for number in range(rounds):
+        for done in self.steps(deadline=deadline):
+            if after_round is not None:
+                after_round(done)
+        return self
+
+    def steps(self, *, deadline: float | None = None) -> Iterator[int]:
+        """Do what :meth:`run` does, round by round; yield how many are done."""
+        for number in range(self._federation.rounds or 1):
             taking = self._taking()
             for cohort in self._order(number):
                 if deadline is not None and time.monotonic() > deadline:
-                    raise TimeoutError(f"training stopped after {number} of {rounds} rounds: out of time")
+                    asked = self._federation.rounds
+                    raise TimeoutError(f"training stopped after {number} of {asked} rounds: out of time")
                 self._train(cohort, number, taking)
             self._average(number, taking)
             self._hand_out()
             self.rounds = number + 1
-            if after_round is not None:
-                after_round(self.rounds)
+            yield self.rounds
             if not bool(torch.isfinite(self.server.shared).all(-1).any()):
                 break
         self._settle()
-        return self
 
     def _taking(self) -> Tensor:
         """Draw who takes part in a round: ``(members, clients)`` bool."""
