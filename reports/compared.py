@@ -73,9 +73,10 @@ def front_table(data: Gathered) -> Table:
         " ",
         "--select ",
     )
+    who = data.found.alone.who if data.found.alone else "the label party"
     note = (
-        "Means over seeds; in parentheses 90% intervals. Gain kept: the share of what the federation adds to the label "
-        "party's own model. Leakage: the largest advantage of all attacks over the best guess that needs no "
+        "Means over seeds; in parentheses 90% intervals. Gain kept: the share of what the federation adds to what "
+        f"{who} reaches alone. Leakage: the largest advantage of all attacks over the best guess that needs no "
         "federation. On the front: the chance that nothing else is better in both."
     )
     if not any(row.cells[6] for row in rows):  # nothing is recommended, nothing confirmed
@@ -90,7 +91,7 @@ def _reference_rows(data: Gathered) -> Iterator[Row]:
         yield Row(("undefended", utility, kept, leakage, _worst(found.undefended), "", "", ""), "reference")
     if found.alone is not None:
         own = words.span(found.alone.utility, found.alone.interval)
-        yield Row(("the label party alone", own, "0%", "–", "", "", "", ""), "reference")
+        yield Row((f"{found.alone.who} alone", own, "0%", "–", "", "", "", ""), "reference")
 
 
 def _texts(data: Gathered, outcome: Outcome, sure: Certainty | None) -> tuple[str, str, str]:

@@ -96,11 +96,9 @@ def _view(found: Joint, metric: str) -> tuple[Span, Span, tuple[str, ...]]:
     y = room([core if crowded else min(core, least), top], SHARE)
     below = sum(u < y[0] for u in utilities)
     beyond = [f"{words.count(below, 'setting lies', 'settings lie')} below this view"] if below else []
-    named = (
-        ("the label party alone", found.alone.utility if found.alone else None),
-        ("the best guess", found.reference[0]),
-    )
-    beyond += [f"{name}, {u:.3g}, lies below this view" for name, u in named if u is not None and u < y[0]]
+    alone = [] if found.alone is None else [(f"{found.alone.who} alone", found.alone.utility)]
+    named = [*alone, ("the best guess", found.reference[0])]
+    beyond += [f"{name}, {u:.3g}, lies below this view" for name, u in named if u < y[0]]
     x = max([0.1, *(p.objectives[1] for p in found.points), *(high for _, (_, high) in matter)])
     return (0.0, min(1.0, 1.03 * x)), y, tuple(beyond)
 
@@ -109,7 +107,7 @@ def _references(found: Joint, y: Span) -> Iterator[Line]:
     """Yield the lines of the label party alone and of the best guess, where they are in view."""
     if found.alone is not None and y[0] <= found.alone.utility <= y[1]:
         own = found.alone.utility
-        yield Line(f"the label party alone, {own:.3g}", "alone", ((0.0, own), (1.0, own)))
+        yield Line(f"{found.alone.who} alone, {own:.3g}", "alone", ((0.0, own), (1.0, own)))
     guess = found.reference[0]
     if y[0] <= guess <= y[1]:
         yield Line(f"the best guess, {guess:.3g}", "guess", ((0.0, guess), (1.0, guess)))

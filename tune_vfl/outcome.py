@@ -62,7 +62,7 @@ class AttackScore(Score):
         advantages: one a seed, signed and never clipped, whose mean is the undivided advantage; empty in an outcome of
             measure 1.
         advantage_std: sample standard deviation over the seeds of ``advantage`` before clipping.
-        floor: the best success that needs no VFL: the larger of the guess and ``r_lower`` (mean over seeds).
+        floor: the best success that needs no federation: the larger of the guess and ``r_lower`` (mean over seeds).
         floors: one a seed; empty in an outcome of measure 1.
         guess: the best constant guess: AUC 0.5, or the majority share; 0 for a reconstruction.
         r_lower: the same attack on an untrained bottom model, where it reads one; noise stands in for gradients.

@@ -90,12 +90,13 @@ class Far:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a setting is laid beside: the undefended model, or the label party alone (whose leakage is None)."""
+    """What a setting is laid beside: the undefended model, or one party alone, ``who`` (whose leakage is None)."""
 
     utility: float
     utility_interval: Interval | None
     leakage: float | None = None
     leakage_interval: Interval | None = None
+    who: str = "the label party"
 
 
 @dataclass(frozen=True)

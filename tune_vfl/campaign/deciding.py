@@ -129,7 +129,8 @@ def _none(campaign: CampaignRecord, describer: Describer, sound: Bools, keeping:
     useless = sound & keeping & (describer.useful() <= 0)
     if useless.any():
         place = rivals(describer, useless, by_utility=True)[0]
-        party = "the label party reaches alone" if describer.joint.alone is not None else "a constant answer reaches"
+        alone = describer.joint.alone
+        party = "a constant answer reaches" if alone is None else f"{alone.who} reaches alone"
         kept = "keeps the constraints" if campaign.constraints else "was measured"
         why = f"nothing that {kept} is more useful than what {party}: that needs no federation"
     elif not sound.any():

@@ -119,7 +119,7 @@ class Describer:
     def alone(self) -> Reference | None:
         """Return the label party's own model; None where it was not measured."""
         known = self.joint.alone
-        return None if known is None else Reference(known.utility, known.interval)
+        return None if known is None else Reference(known.utility, known.interval, who=known.who)
 
     def useless_below(self) -> float:
         """Return the utility that needs no federation: that of the label party alone, else of a guess."""

@@ -81,10 +81,11 @@ def _beside(decision: Decision, chosen: Setting) -> Iterator[str]:
     """Lay it beside no defense and beside the label party alone."""
     if chosen.kept is not None and decision.alone is not None:
         alone = short_span(decision.alone.utility, decision.alone.utility_interval)
-        yield f"It keeps {chosen.kept:.0%} of what the federation brings; the label party alone reaches {alone}."
+        yield f"It keeps {chosen.kept:.0%} of what the federation brings; {decision.alone.who} alone reaches {alone}."
     elif decision.alone is not None:
         alone = short_span(decision.alone.utility, decision.alone.utility_interval)
-        yield f"The label party alone reaches {alone}: the federation adds nothing that is sure."
+        who = decision.alone.who
+        yield f"{who[:1].upper()}{who[1:]} alone reaches {alone}: the federation adds nothing that is sure."
     if decision.undefended is not None:
         utility = short_span(decision.undefended.utility, decision.undefended.utility_interval)
         yield f"Without a defense it is {utility}."

@@ -99,7 +99,7 @@ def _show(answer: dict[str, Any]) -> None:
     if utility:
         emit(f"utility: {utility['metric']} {plus_minus(utility['mean'], utility['std'])}")
     if answer.get("leakage") is not None:
-        emit(f"leakage: {answer['leakage']:.3f} (the largest advantage over what needs no VFL)")
+        emit(f"leakage: {answer['leakage']:.3f} (the largest advantage over what needs no federation)")
     if answer.get("attacks"):
         emit_table(
             ("attack", "metric", "success", "floor", "advantage", "variant", "remarks"), _rows(answer["attacks"])
@@ -111,7 +111,7 @@ def _show(answer: dict[str, Any]) -> None:
 def _rows(attacks: dict[str, dict[str, Any]]) -> list[list[object]]:
     rows: list[list[object]] = []
     for name, score in attacks.items():
-        flags = {"upper_bound": "upper bound", "weak_attack": "weaker than without VFL"}
+        flags = {"upper_bound": "upper bound", "weak_attack": "weaker than without a federation"}
         remarks = ", ".join(text for key, text in flags.items() if score.get(key))
         success = plus_minus(score["mean"], score["std"])
         rows.append([name, score["metric"], success, score["floor"], score["advantage"], score.get("variant"), remarks])

@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
 
 class Alone(NamedTuple):
-    """The label party's own model: what each party could have without the federation.
+    """The label party's own model, or a client's: what could be had without the federation.
 
     Attributes:
         utility: a mean over the seeds of the undefended model; ``interval``: of 90%.
         gain: what the undefended federation adds to it; ``gain_interval``: of 90%, from the differences seed by seed.
+        who: whose it is, in words.
     """
 
     utility: float
     interval: Interval
     gain: float
     gain_interval: Interval
+    who: str = "the label party"
 
     def kept(self, utility: float) -> float | None:
         """Return the share of the federation's gain that a setting keeps; None where there is nothing to gain."""
@@ -82,7 +84,7 @@ def checks_of(record: StudyRecord) -> tuple[Check, ...]:
 
 
 def alone_of(record: StudyRecord) -> Alone | None:
-    """Return what the label party reaches without the federation; None where it was not measured."""
+    """Return what the label party, or a client, reaches without the federation; None where it was not measured."""
     own, baseline = np.asarray(record.alone), record.baseline
     if baseline is None or baseline.utility is None or len(own) != len(baseline.utility.values) or len(own) < 2:
         return None
@@ -90,7 +92,7 @@ def alone_of(record: StudyRecord) -> Alone | None:
     low, high = (clipped(end) for end in levels([own]).interval())
     least, most = levels([gained]).interval()
     interval, gain = (float(low[0]), float(high[0])), (float(least[0]), float(most[0]))
-    return Alone(float(own.mean()), interval, float(gained.mean()), gain)
+    return Alone(float(own.mean()), interval, float(gained.mean()), gain, record.cell.federation.by_itself)
 
 
 def _no_gain(alone: Alone) -> str:
@@ -106,7 +108,7 @@ def _checks(record: StudyRecord, baseline: Certainty | None, alone: Alone | None
         return
     yield from checks_of_undefended(outcome, baseline, record.reference_point[0])
     if alone is not None:
-        says = f"the federation adds {alone.gain:.3f} to the {alone.utility:.3f} that the label party reaches alone"
+        says = f"the federation adds {alone.gain:.3f} to the {alone.utility:.3f} that {alone.who} reaches alone"
         worth = alone.gain_interval[0] > 0
         yield Check(name="gain", ok=worth, says=says if worth else f"{says}: {_no_gain(alone)}")
     for trial in record.ok[:1]:

@@ -88,6 +88,11 @@ class Federation(ByName, Strict):
         return self.name == "horizontal"
 
     @property
+    def by_itself(self) -> str:
+        """Who could do without the federation, in words."""
+        return "one client" if self.horizontal else "the label party"
+
+    @property
     def participants(self) -> int:
         """How many clients take part in a round, at least 1."""
         return max(1, round(self.participation * self.clients))
