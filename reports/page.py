@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -36,7 +37,11 @@ REFRESH_SECONDS = 20
 
 
 def write_report(
-    given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord], out: Path, *, refreshing: bool = False
+    given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
+    out: Path,
+    *,
+    refreshing: bool = False,
+    pictures: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write a report: ``index.html``, ``figures/``, ``tables/`` and a spec per study.
 
@@ -49,6 +54,7 @@ def write_report(
         out: the folder.
         refreshing: for the page of a search that runs: it reloads itself while trials are owed, and leaves out what
             takes long to compute.
+        pictures: by data set, a PNG of what attacks make of its images.
 
     Returns:
         The page.
@@ -61,7 +67,7 @@ def write_report(
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
-        _write(campaign, owners, draft, refreshing=refreshing)
+        _write(campaign, owners, draft, pictures or {}, refreshing=refreshing)
         _move(draft, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -92,7 +98,14 @@ def _laid(
     return whole, owners
 
 
-def _write(campaign: CampaignRecord, owners: Mapping[str, str], folder: Path, *, refreshing: bool) -> None:
+def _write(
+    campaign: CampaignRecord,
+    owners: Mapping[str, str],
+    folder: Path,
+    pictures: Mapping[str, bytes],
+    *,
+    refreshing: bool,
+) -> None:
     alone = len(campaign.datasets) == 1
     command = _exporting(owners)
     found = [section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))]
@@ -100,10 +113,13 @@ def _write(campaign: CampaignRecord, owners: Mapping[str, str], folder: Path, *,
     for drawn in [d for s in found for d in (s.frontier, s.growth)]:
         for name, content in drawn.files.items():
             (folder / "figures" / name).write_bytes(content)
+    for dataset, image in pictures.items():
+        (folder / "figures" / f"reconstructions-{dataset}.png").write_bytes(image)
     write_tables({**dict(frames(found)), **tables(campaign.studies)}, folder / "tables")
     for record in campaign.studies:
         (folder / f"{record.name}.yaml").write_text(spec_text(record), encoding="utf-8")
-    (folder / "index.html").write_text(render(campaign, found, owners, refreshing=refreshing), encoding="utf-8")
+    page = render(campaign, found, owners, pictures, refreshing=refreshing)
+    (folder / "index.html").write_text(page, encoding="utf-8")
 
 
 def _move(draft: Path, out: Path) -> None:
@@ -140,7 +156,12 @@ def owed(campaign: CampaignRecord) -> int:
 
 
 def render(
-    campaign: CampaignRecord, found: Sequence[Section], owners: Mapping[str, str], *, refreshing: bool = False
+    campaign: CampaignRecord,
+    found: Sequence[Section],
+    owners: Mapping[str, str],
+    pictures: Mapping[str, bytes] | None = None,
+    *,
+    refreshing: bool = False,
 ) -> str:
     """Return the page as text; nothing in it is fetched from elsewhere."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -171,6 +192,7 @@ def render(
         sections=found,
         confirmed=confirmed_sections(campaign.studies),
         rows={s.name: study_rows(s, p.story) for d in found for p in d.parts for s in (p.record,)},
+        reconstructions={d: base64.b64encode(image).decode() for d, image in (pictures or {}).items()},
         specs={s.name: spec_text(s) for s in campaign.studies},
         left=left,
         finished=sum(len(s.counted) for s in campaign.studies),

@@ -25,6 +25,12 @@ def report(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="By default TUNE_VFL_HOME/reports/STUDY.")
     ] = None,
+    pictures: Annotated[
+        bool,
+        typer.Option(
+            "--pictures", help="Show what attacks on features make of images: trains two models a data set, one seed."
+        ),
+    ] = False,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
@@ -35,7 +41,7 @@ def report(
     from tune_vfl.service.reporting import report_studies
 
     names = list(dict.fromkeys(studies))
-    page = report_studies(names, out, storage)
+    page = report_studies(names, out, storage, pictures=pictures)
     if json:
         emit_json({"schema": SCHEMA, "studies": names, "page": str(page)})
     else:

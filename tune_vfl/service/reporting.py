@@ -12,19 +12,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def report_studies(names: Sequence[str], out: Path | None = None, storage: str | None = None) -> Path:
+def report_studies(
+    names: Sequence[str], out: Path | None = None, storage: str | None = None, *, pictures: bool = False
+) -> Path:
     """Write a report of a study or a campaign, or of several.
 
     Args:
         names: their names.
         out: the folder; by default ``TUNE_VFL_HOME/reports/NAME`` (names joined by ``+``).
         storage: the ledger, where it is not the one that the environment names.
+        pictures: show what attacks on features make of images, for which two models a data set are trained.
 
     Returns:
         The page.
 
     Raises:
-        StudyError: when there is no such study.
+        StudyError: when there is no such study, or nothing to picture.
         UnwritableError: when the folder cannot be written.
     """
     from reports.page import write_report
@@ -34,7 +37,13 @@ def report_studies(names: Sequence[str], out: Path | None = None, storage: str |
     folder = out if out is not None else home() / "reports" / "+".join(names)[:150]
     if folder.exists() and not folder.is_dir():
         raise UnwritableError(f"-o {folder}: is a file; give a folder")
+    shown: dict[str, bytes] = {}
+    if pictures:
+        from tune_vfl.service.picturing import pictures_of
+
+        for campaign in found:
+            shown |= pictures_of(campaign)
     try:
-        return write_report(found, folder)
+        return write_report(found, folder, pictures=shown)
     except OSError as error:
         raise UnwritableError(f"-o {folder}: cannot be written ({error}); choose another place") from error

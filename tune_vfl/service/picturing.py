@@ -1,0 +1,60 @@
+"""What attacks make of a campaign's images: under no defense, and under what is to be deployed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reports.pictures import Lines, drawn
+from tune_vfl.campaign import phrases as words
+from tune_vfl.errors import StudyError
+from tune_vfl.evaluation.pictured import pictured
+
+if TYPE_CHECKING:
+    from reports.gathered import Gathered
+    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.ledger.records import StudyRecord
+
+
+def pictures_of(campaign: CampaignRecord) -> dict[str, bytes]:
+    """Return, by data set of images, a PNG of originals and reconstructions.
+
+    Two models are trained for each, with the studies' first seed: the undefended one, and that of the setting that is
+    recommended, else of the best compromise.
+
+    Raises:
+        StudyError: where no attack on features of images was asked for, or nothing was measured.
+    """
+    from reports.gathered import gather
+
+    found = {}
+    for data in gather(campaign):
+        lines = [line for line in _lines(data) if line.found]
+        if lines:
+            found[data.found.dataset] = drawn(lines)
+    if not found:
+        raise StudyError(
+            f"{campaign.name!r} has nothing to picture: that takes images, an attack on features (wmi, bmi) and a "
+            "setting that was measured; leave out --pictures"
+        )
+    return found
+
+
+def _lines(data: Gathered) -> list[Lines]:
+    chosen = _chosen(data)
+    if chosen is None:
+        return []
+    record, number = chosen
+    params = next(t.params for t in record.trials if t.number == number)
+    undefended = record.cell.model_copy(update={"defense": "none", "fixed": {}})
+    called = f"{data.names.called[record.name]} {words.setting(params, data.names.moved[record.name])}"
+    return [Lines("no defense", pictured(undefended, {})), Lines(called, pictured(record.cell, params))]
+
+
+def _chosen(data: Gathered) -> tuple[StudyRecord, int] | None:
+    """Return the setting that is recommended, else the one of the joint front that leaks least."""
+    parts = {part.name: part for part in data.found.parts}
+    setting = data.decision.setting
+    if setting is not None:
+        return parts[setting.study], setting.number
+    front = sorted(data.found.front, key=lambda p: p.objectives[1])
+    return (parts[front[0].study], front[0].number) if front else None
