@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from tune_vfl.defenses.base import DEFENSES, Defense, defense_params
-from tune_vfl.errors import ConfigError, SpecError
+from tune_vfl.errors import ConfigError, SpecError, UsageError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.version import VERSION
-from tune_vfl.spec import Named, Strict, Training, explain
+from tune_vfl.spec import Federation, Named, Strict, Training, explain
 from tune_vfl.spec.cell import Cell, Mode, RowsUsed
 from tune_vfl.spec.study import Threat
 
 if TYPE_CHECKING:
     from tune_vfl.evaluation.own_loop import OwnLoop
+    from tune_vfl.evaluation.own_rounds import OwnRounds
+    from tune_vfl.evaluation.task import Task
     from tune_vfl.outcome import Outcome
 
 CONFIG_SCHEMA: Literal["tune-vfl/config/1"] = "tune-vfl/config/1"
 
-_OF_CELL = ("dataset", "model", "training", "attacks", "seeds", "mode", "num_classes", "threat", "rows")
+_OF_CELL = ("dataset", "model", "training", "attacks", "seeds", "mode", "num_classes", "federation", "threat", "rows")
 """What an exported setting and the cell that it was measured on both have."""
 
 
@@ -91,7 +93,8 @@ class ExportedConfig(Strict):
     Attributes:
         study, trial: where it comes from; ``select`` is how it was chosen from the front.
         defense: the setting.
-        dataset, model, training, attacks, seeds, mode, num_classes, threat, rows: what the numbers hold for.
+        dataset, model, training, attacks, seeds, mode, num_classes, federation, threat, rows: what the numbers hold
+            for.
         measured: the numbers.
         version: of tune-vfl.
     """
@@ -110,14 +113,15 @@ class ExportedConfig(Strict):
     num_classes: int
     measured: Measured
     version: str
+    federation: Federation = Field(default_factory=Federation)
     threat: Threat = Field(default_factory=Threat)
     rows: RowsUsed = "all"
 
     @model_serializer(mode="wrap")
     def _leave_out_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Earlier versions, which write neither and refuse both, mean the usual by that.
+        # Earlier versions, which write none of them and refuse all, mean the usual by that.
         plain: dict[str, Any] = handler(self)
-        usual = {"threat": Threat().model_dump(), "rows": "all"}
+        usual = {"federation": Federation().model_dump(), "threat": Threat().model_dump(), "rows": "all"}
         return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
 
     @property
@@ -150,18 +154,44 @@ class ExportedConfig(Strict):
             path: the file of the data set, where it does not lie where it was searched.
 
         Raises:
+            UsageError: for a setting of the horizontal setting.
             SpecError: when the data set or the model does not take its options.
             DataError: when the data cannot be read.
         """
         from tune_vfl.evaluation.own_loop import OwnLoop
+
+        if self.federation.horizontal:
+            raise UsageError("this setting is of a horizontal federation: begin its training with own_rounds(seed=...)")
+        return OwnLoop(self._task(path), defense, seed=seed)
+
+    def own_rounds(self, *, seed: int, path: Path | str | None = None) -> OwnRounds:
+        """Begin one training of a horizontal federation in a loop of your own: its clients as the search had them.
+
+        Args:
+            seed: one of ``seeds`` to get the numbers of the search again.
+            path: the file of the data set, where it does not lie where it was searched.
+
+        Raises:
+            UsageError: for a setting of the vertical setting.
+            SpecError: when the data set or the model does not take its options.
+            DataError: when the data cannot be read.
+        """
+        from tune_vfl.evaluation.own_rounds import OwnRounds
+
+        if not self.federation.horizontal:
+            raise UsageError("this setting is of a vertical federation: begin its training with own_loop(defense, ...)")
+        params = defense_params(self.defense.name, self.defense.params, num_classes=self.num_classes)
+        return OwnRounds(self._task(path), params, seed=seed)
+
+    def _task(self, path: Path | str | None) -> Task:
         from tune_vfl.evaluation.task import Task
 
         cell = self.cell
         if path is not None:
             cell = cell.model_copy(update={"dataset": cell.dataset.model_copy(update={"path": str(path)})})
-        return OwnLoop(Task.open(cell), defense, seed=seed)
+        return Task.open(cell)
 
-    def outcome(self, loops: Sequence[OwnLoop]) -> Outcome:
+    def outcome(self, loops: Sequence[OwnLoop] | Sequence[OwnRounds]) -> Outcome:
         """Return utility, leakage and every attack's score over the seeds of loops of your own, as a search does.
 
         Raises:

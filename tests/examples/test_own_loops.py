@@ -105,6 +105,7 @@ def fitting() -> list[Any]:
         for loop, mode in modes.items()
         for name in DEFENSES.names()
         if mode in DEFENSES[name].capabilities.modes
+        and "vertical" in DEFENSES[name].capabilities.federations
         and not (mode == "label_only" and DEFENSES[name].capabilities.needs_active_features)
     ]
 

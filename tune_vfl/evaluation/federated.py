@@ -71,7 +71,7 @@ def train_clients(
     """
     start, clients = time.perf_counter(), Clients(task, pack)
     cohorts, rounds = begin(clients, list(params), device)
-    victim = _Victim(clients, list(params), attacks, cohorts)
+    victim = Victim(clients, list(params), attacks, cohorts)
     victim.look("begin")
     ready = time.perf_counter()
     before_end: list[Tensor] = []
@@ -86,7 +86,7 @@ def train_clients(
     trained = time.perf_counter()
     run = victim.run(victim.look("end"))
     lost = rounds.diverged.cpu() | ~torch.isfinite(reached).all(-1)
-    _fill(run, cohorts, lost, reached, variances)
+    fill_clients(run, cohorts, lost, reached, variances)
     put(run.table, ("seconds",), {"setup": [(ready - start) / len(lost)] * len(lost)})
     put(run.table, ("seconds",), {"train": [(trained - ready) / len(lost)] * len(lost)})
     if before_end:
@@ -105,13 +105,13 @@ def begin(clients: Clients, params: list[Strict], device: str = "cpu") -> tuple[
     return cohorts, rounds
 
 
-class _Victim:
+class Victim:
     """The client under attack, looked at before and after the training by the keepers of what attacks are granted."""
 
     def __init__(
         self, clients: Clients, params: list[Strict], attacks: Sequence[Attack[Strict]], cohorts: list[Cohort]
     ) -> None:
-        self._clients, self._params, self._attacks, self._cohorts = clients, params, attacks, cohorts
+        self._clients, self._params, self._cohorts = clients, params, cohorts
         self._split = clients.victim()
         recipe, rows = clients.task.cell.training, self._split.y_train.shape[-1]
         self._keepers = {kind: kind(attacks, recipe, rows) for kind in keepers_for(attacks)}
@@ -185,7 +185,7 @@ def _scores(cohort: Cohort, x_test: list[Tensor], pack: Pack) -> Tensor:
     return whole if cohort.lead else whole.unsqueeze(0)
 
 
-def _fill(run: Run, cohorts: Sequence[Cohort], lost: Tensor, reached: Tensor, variances: Tensor) -> None:
+def fill_clients(run: Run, cohorts: Sequence[Cohort], lost: Tensor, reached: Tensor, variances: Tensor) -> None:
     """Write what a training came to into its table, a row a member; utilities are ``(members, clients)``."""
     gone = lost.tolist()
     run.table["lost",] = ["training" if g else "" for g in gone]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tune_vfl.data.base import Split
     from tune_vfl.defenses.base import Defense
     from tune_vfl.evaluation.keeper import Keeper
+    from tune_vfl.evaluation.own_rounds import OwnRounds
     from tune_vfl.outcome import Outcome
 
 
@@ -200,7 +201,7 @@ def _watching_alone(task: Task) -> Task:
     return replace(task, cell=task.cell.model_copy(update={"attacks": named}), attacks=task.watching)
 
 
-def outcome(loops: Sequence[OwnLoop]) -> Outcome:
+def outcome(loops: Sequence[OwnLoop] | Sequence[OwnRounds]) -> Outcome:
     """Return what trainings of one setting come to, one a seed, as a trial of a search does.
 
     Raises:

@@ -1,0 +1,123 @@
+"""A federation of clients that somebody else's loop trains: what it starts from, and what the server learns by it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+
+from tune_vfl.errors import UsageError
+from tune_vfl.evaluation.clients import Clients
+from tune_vfl.evaluation.federated import Victim, begin, fill_clients, utilities_by_client
+from tune_vfl.evaluation.measuring import measured
+from tune_vfl.evaluation.table import put
+from tune_vfl.horizontal.vector import Vector
+from tune_vfl.protocol.loop import learning_rate, optimizer
+from tune_vfl.protocol.members import Pack
+
+if TYPE_CHECKING:
+    from tune_vfl.defenses.base import Defense
+    from tune_vfl.evaluation.table import Table
+    from tune_vfl.evaluation.task import Task
+    from tune_vfl.horizontal.cohort import Cohort
+    from tune_vfl.protocol.members import Rows
+    from tune_vfl.spec import Strict, Training
+
+
+class Client:
+    """One client: its rows, its models and its defense, set up.
+
+    Attributes:
+        rows: its training rows: ``batches(size)`` yields a pass over them.
+        bottom: ``(B, *shape) -> (B, d)``, with the layers that the defense has put into it.
+        top: ``(B, d) -> (B, K)``.
+        defense: the exported setting, with the client's own noise and secrets.
+    """
+
+    def __init__(self, cohort: Cohort, training: Training) -> None:
+        self._cohort, self._training = cohort, training
+        self.rows: Rows = cohort.rows
+        self.bottom: nn.Module = cohort.network.bottoms[0]
+        self.top: nn.Module = cohort.network.top or nn.Identity()
+        self.defense = cast("Defense", cohort.defense)
+        self.models = cohort.network
+
+    @property
+    def count(self) -> int:
+        """How many training rows it holds."""
+        return self.rows.count
+
+    def shared(self) -> Tensor:
+        """Return ``(n,)`` the parameters that it shares with the server, as they are now."""
+        return self._cohort.shared()[0, 0]
+
+    def hidden(self) -> Tensor:
+        """Return ``(n,)`` what is averaged where the server does not see it: SplitFed's bottom model, else nothing."""
+        return self._cohort.hidden()[0, 0]
+
+    def statistics(self) -> Tensor:
+        """Return ``(n,)`` the running statistics of the batch norms that it shares."""
+        return self._cohort.statistics()[0, 0]
+
+    def take(self, shared: Tensor, statistics: Tensor, hidden: Tensor) -> None:
+        """Put ``(n,)`` each of what was averaged into its models; what it keeps to itself stays."""
+        self._cohort.take(shared[None], statistics[None], hidden[None])
+
+    def optimizer(self, epoch: int) -> torch.optim.Optimizer:
+        """Return the recipe's optimizer, fresh, with the learning rate of a pass over the rows, counted from 0."""
+        made = optimizer(list(self.models.parameters()), self._training)
+        for group in made.param_groups:
+            group["lr"] = learning_rate(self._training, epoch)
+        return made
+
+    def upload(self, update: Tensor) -> Tensor:
+        """Return ``(n,)`` what it uploads in place of its update ``(n,)`` of what it shares."""
+        row = update.unsqueeze(0)
+        return self.defense.client_update(row, taking=torch.ones(1, 1, dtype=torch.bool)).reshape(-1)
+
+
+class OwnRounds:
+    """One training of a federation with one seed, as a loop of your own begins it and has it attacked.
+
+    Rows, starting weights, orders of rows, noise and secrets come from the named streams of the seed, so a loop that
+    does what the search did gets its numbers.
+
+    Args:
+        task: what the setting was measured on, of the horizontal setting.
+        params: the defense's parameters.
+        seed: decides all draws.
+
+    Attributes:
+        clients: all of them, in order; the first one is under attack.
+        left_out: the attacks that take part in a training; there are none in this setting.
+        table: what was measured; empty before :meth:`measure`.
+    """
+
+    def __init__(self, task: Task, params: Strict, *, seed: int) -> None:
+        self.seed, self.task, self._started = seed, task, time.perf_counter()
+        self.left_out: tuple[str, ...] = ()
+        self._of = Clients(task, Pack((seed,), None))
+        self._cohorts, _ = begin(self._of, [params])
+        self._victim = Victim(self._of, [params], task.watching, self._cohorts)
+        self._victim.look("begin")
+        self.clients = [Client(cohort, task.cell.training) for cohort in self._cohorts]
+        self.table: Table = {}
+
+    def measure(self) -> None:
+        """Measure the utility of the clients' models as they are now, and run the attacks.
+
+        Raises:
+            UsageError: when it was called before.
+        """
+        if self.table:
+            raise UsageError("this training was measured before; make another one with own_rounds(seed=...)")
+        reached, variances = utilities_by_client(self._of, self._cohorts)
+        trained = time.perf_counter() - self._started
+        run = self._victim.run(self._victim.look("end"))
+        sound = all(bool(torch.isfinite(Vector.of_parameters([c.network], ()).read()).all()) for c in self._cohorts)
+        lost = ~torch.isfinite(reached).all(-1) | (not sound)
+        fill_clients(run, self._cohorts, lost, reached, variances)
+        put(run.table, ("seconds",), {"train": [trained]})
+        self.table = measured(run, self.task.watching)
