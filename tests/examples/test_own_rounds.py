@@ -1,4 +1,4 @@
-"""The loop of examples/ for clients: run as a person runs it, it shows what the search measured, under every defense."""
+"""The loop of examples/ for clients: run as a person runs it, it shows what the search measured."""
 
 from __future__ import annotations
 
