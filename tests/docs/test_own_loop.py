@@ -10,6 +10,7 @@ import torch
 
 from tune_vfl.config import ExportedConfig
 from tune_vfl.evaluation.own_loop import OwnLoop
+from tune_vfl.evaluation.own_rounds import Client, OwnRounds
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "own-loop.md").read_text(encoding="utf-8")
@@ -24,17 +25,19 @@ def test_attacks_are_run_on_what_a_loop_of_ones_own_received(capsys: pytest.Capt
     assert by_completion > 0.95
 
 
-@pytest.mark.parametrize("loop", ["own_loop_split", "own_loop_label_only"])
+@pytest.mark.parametrize("loop", ["own_loop_split", "own_loop_label_only", "own_loop_fedavg"])
 def test_the_page_names_the_loops_and_what_they_call(loop: str) -> None:
     code = (ROOT / "examples" / f"{loop}.py").read_text(encoding="utf-8")
     assert f"examples/{loop}.py" in TEXT
-    called = set(re.findall(r"\b(?:defense|cfg|run)\.\w+", code))
-    assert {c for c in called if c not in TEXT} - {"cfg.seeds", "cfg.measured", "cfg.mode"} == set()
+    called = set(re.findall(r"\b(?:defense|cfg|run|client)\.\w+", code))
+    assert {c for c in called if c not in TEXT} - {"cfg.seeds", "cfg.measured", "cfg.mode", "cfg.federation"} == set()
 
 
 def test_what_the_page_names_is_there() -> None:
     """Attributes of the config and of a run; those of a defense are held by the loops."""
     for name in re.findall(r"\bcfg\.(\w+)", TEXT):
         assert name in ExportedConfig.model_fields or hasattr(ExportedConfig, name)
-    attributes = (OwnLoop.__doc__ or "") + " ".join(dir(OwnLoop))
-    assert [name for name in re.findall(r"\brun\.(\w+)", TEXT) if name not in attributes] == []
+    runs = "".join(f"{of.__doc__} {dir(of)}" for of in (OwnLoop, OwnRounds))
+    assert [name for name in re.findall(r"\brun\.(\w+)", TEXT) if name not in runs] == []
+    clients = f"{Client.__doc__} {dir(Client)} models"
+    assert [name for name in re.findall(r"\bclient\.(\w+)", TEXT) if name not in clients] == []
