@@ -106,7 +106,7 @@ def _dataset(spec: StudySpec) -> Named:
     given = spec.dataset.options
     if not spec.federation.horizontal or "split" in given or spec.dataset.name not in DATASETS:
         return spec.dataset
-    if "split" not in DATASETS[spec.dataset.name].Options.model_fields:
+    if "split" not in DATASETS[spec.dataset.name].Options.model_fields or given.get("parties"):
         return spec.dataset
     return Named(name=spec.dataset.name, **given, split=1.0)
 
@@ -186,4 +186,20 @@ def _architecture(
         options.setdefault("aggregation", "sum")
         if options["aggregation"] == "concat":
             raise SpecError("model.aggregation: without a top model embeddings are summed or averaged, got 'concat'")
-    return build_architecture(Named(name=name, **options))
+    return _with_its_width(build_architecture(Named(name=name, **options)), asked, dataset)
+
+
+def _with_its_width(
+    architecture: Architecture[ModelOptions], asked: ModelSpec, dataset: Dataset
+) -> Architecture[ModelOptions]:
+    """Return an architecture that sends feature maps with their width, which follows from the data, as its option."""
+    if architecture.joins or dataset.modality not in architecture.modalities:
+        return architecture
+    width = architecture.width(dataset.passive[0].shape, dataset.num_classes)
+    if asked.options.get("embedding_dim", width) != width:
+        raise SpecError(
+            f"model.embedding_dim: a bottom model that sends feature maps sends {width} numbers of these rows, got "
+            f"{asked.options['embedding_dim']}; leave it out"
+        )
+    options = {**architecture.options.model_dump(exclude_none=True), "embedding_dim": width}
+    return build_architecture(Named(name=architecture.name, **options))
