@@ -13,7 +13,6 @@ from tune_vfl.errors import SpecError
 from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import reseed, stack_of
 from tune_vfl.seeds import Stream
-from tune_vfl.spec import BOTH
 
 _SPREAD = 0.02
 """Standard deviation of BERT's own starting weights."""
@@ -67,7 +66,6 @@ class Bert(Architecture[BertOptions]):
     summary = "BERT at every party, from scratch or pretrained (model.pretrained), an MLP on top"
     reference = "Devlin et al. 2019, BERT"
     Options = BertOptions
-    federations = BOTH
     stackable = False
     modalities = frozenset({"text"})
 

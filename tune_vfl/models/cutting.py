@@ -71,8 +71,8 @@ class CutNet(DeepNet[C_co]):
         sent, last = self._maps(shapes[0])
         if len(shapes) > 1 or d_in != math.prod(sent):
             raise SpecError("model.cut: the top model reads the feature maps of one party and nothing beside them")
-        linear = self.top(math.prod(last), d_out, stream)
         _, above = self._parted(self.started(shapes[0], stream))
+        linear = self.top(math.prod(last), d_out, stream)
         return nn.Sequential(nn.Unflatten(-1, sent), InPortions(above.train()), nn.Flatten(), linear)
 
     def _parted(self, trunk: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:
