@@ -39,6 +39,11 @@ def _of_the_federation(task: Task) -> Iterator[str]:
             f"dataset {dataset.name!r}: in a horizontal federation every client holds all columns, here they lie at "
             f"{len(dataset.parties)} parties; leave out split and parties"
         )
+    if dataset.holders is not None and federation.shards.name != "column":
+        yield (
+            f"dataset.client says whose each row is, and federation.shards shares them out {federation.shards.name}; "
+            "write shards: {column: NAME}, or leave client out"
+        )
     if task.architecture.options.top == "none" and defense.capabilities.client_bottom != "shared":
         yield f"model.top: none leaves nothing to share, since {defense.name!r} keeps the bottom model"
 
