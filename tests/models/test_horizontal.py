@@ -12,7 +12,7 @@ from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Recipe
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.clients import Clients
-from tune_vfl.evaluation.federated import begun, train_clients
+from tune_vfl.evaluation.federated import begin, train_clients
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import MODELS
@@ -64,7 +64,7 @@ def test_every_net_trains_a_round(model: str) -> None:
 
 @pytest.mark.parametrize(("model", "options"), CUT)
 def test_nets_cut_as_published_train_an_epoch_on_images_of_cifars_size(model: str, options: dict[str, Any]) -> None:
-    task = task_of(model, options, CIFAR, count=10, local_epochs=1)
+    task = task_of(model, options, CIFAR, count=10)
     run = train_clients(task, [Strict()], Pack((0,), None))
     assert run.table["lost",] == [""]
     assert all(t.isfinite().all() for t in run.network.state_dict().values())
@@ -95,7 +95,7 @@ def test_running_statistics_of_norms_are_averaged_and_stay_finite() -> None:
     first, second = (cohort.statistics()[0, 0] for cohort in alone)
     assert not torch.equal(first, second)
     share = clients.counts[0] / clients.counts.sum()
-    cohorts, rounds = begun(clients, [Strict()])
+    cohorts, rounds = begin(clients, [Strict()])
     rounds.run()
     norms = [m for m in cohorts[0].network.modules() if isinstance(m, nn.BatchNorm2d)]
     assert first.numel() == sum(2 * norm.num_features for norm in norms) > 0
