@@ -37,12 +37,11 @@ PUBLISHED = [
     ("resnet18", {"cut": 17, "top_hidden": []}, CIFAR, (17, 0, 1), (512, 1, 1)),
 ]
 CUTS = [
-    *[(name, options, shape) for name, options, shape, *_ in PUBLISHED],
-    ("alexnet", {"cut": 3}, (3, 96, 64)),
+    *[(name, options, shape) for name, options, shape, *_ in PUBLISHED[:4]],
+    ("alexnet", {"cut": 3, "batch_norm": True}, (3, 96, 64)),
     ("resnet18", {"cut": 9}, (1, 8, 8)),
     ("resnet20", {"cut": 7}, (3, 16, 16)),
-    ("resnet50", {"cut": 10}, (1, 8, 8)),
-    ("lenet", {"cut": 1, "activation": "tanh"}, (1, 9, 5)),
+    ("lenet", {"cut": 1, "activation": "tanh", "batch_norm": True}, (1, 9, 5)),
     ("lenet_dlg", {}, MNIST),
     ("lenet_dlg", {"cut": 1, "top_hidden": [5]}, (1, 1, 1)),
 ]
@@ -82,7 +81,9 @@ def test_bottom_and_top_are_the_net_that_was_cut(name: str, options: dict[str, A
     top = made.top_of([shape], width, 4, Stream(0, "init")).eval()
     sent = bottom(x)
     assert sent.shape == (3, width)
+    before = torch.random.get_rng_state()
     trunk = made.started(shape, Stream(0, "init")).eval()
+    assert torch.equal(torch.random.get_rng_state(), before)
     torch.testing.assert_close(top(sent), top.get_submodule("3")(trunk(x)), rtol=1e-4, atol=1e-5)
     assert sum(convolutions(part) for part in (bottom, top)) == convolutions(trunk)
 
@@ -146,6 +147,30 @@ def _moves_along_a_gradient(whole: nn.Module, x: Tensor) -> float:
         return 0.0
     (second,) = torch.autograd.grad(first.square().sum(), x, allow_unused=True)
     return 0.0 if second is None else float(second.abs().max())
+
+
+@pytest.mark.parametrize(("name", "shape"), [("lenet", (1, 8, 8)), ("alexnet", (3, 32, 32))])
+@pytest.mark.parametrize("cut", [None, 1, 2])
+def test_a_batch_norm_follows_the_bottoms_last_convolution(name: str, shape: tuple[int, ...], cut: int | None) -> None:
+    given = {} if cut is None else {"cut": cut}
+    plain, normed = (
+        build(net(name, {**given, **norm}), passive_shapes=[shape], own_shape=None, num_classes=3, streams=Streams(0))
+        for norm in ({}, {"batch_norm": True})
+    )
+    held = [m for m in normed.modules() if isinstance(m, (nn.Conv2d, nn.BatchNorm2d))]
+    below = [m for m in normed.bottoms.modules() if isinstance(m, (nn.Conv2d, nn.BatchNorm2d))]
+    assert [type(m).__name__ for m in below[-2:]] == ["Conv2d", "BatchNorm"]
+    assert sum(isinstance(m, nn.BatchNorm2d) for m in held) == 1
+    # The other weights are those of the net without it.
+    ours = [p for m in normed.modules() if not isinstance(m, nn.BatchNorm2d) for p in m.parameters(recurse=False)]
+    assert all(torch.equal(a, b) for a, b in zip(ours, plain.parameters(), strict=True))
+    assert build_architecture(Named(name=name)).options.model_dump(exclude_none=True).keys().isdisjoint({"batch_norm"})
+    # It is the norm of a passport layer, which stands in its place.
+    cls = DEFENSES["fedpass"]
+    defense = cls([cls.Params.model_validate({"where": "bottom"})], num_classes=3, embedding_dims=[1])
+    defense.setup(torch.zeros(4, dtype=torch.long), torch.arange(4), seed=0)
+    norms = [m for m in defense.wrap_bottom(normed.bottoms[0]).modules() if isinstance(m, nn.BatchNorm2d)]
+    assert [norm.affine for norm in norms] == [False]
 
 
 def test_smooth_nets_have_second_derivatives_and_others_none() -> None:

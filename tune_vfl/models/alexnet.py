@@ -6,8 +6,9 @@ from pydantic import Field
 from torch import nn
 
 from tune_vfl.models.base import Width, model
-from tune_vfl.models.cutting import CutNet, Stages, by_convolution
+from tune_vfl.models.cutting import BATCH_NORM, CutNet, Stages, by_convolution, normed
 from tune_vfl.models.images import PretrainedOptions
+from tune_vfl.seeds import Stream
 from tune_vfl.spec import BOTH
 
 LEAST = 64
@@ -19,6 +20,7 @@ class AlexnetOptions(PretrainedOptions):
 
     embedding_dim: int = Field(64, ge=1, description="width of each party's embedding")
     top_hidden: tuple[Width, ...] = Field((), description="hidden widths of the top model; none make it one layer")
+    batch_norm: bool | None = Field(None, description=BATCH_NORM)
 
     @property
     def cuts(self) -> tuple[int, ...]:
@@ -58,6 +60,13 @@ class Alexnet(CutNet[AlexnetOptions]):
         net.add_module("features", features)  # named as in torchvision's files of weights
         net.add_module("avgpool", nn.Identity() if small else nn.AdaptiveAvgPool2d(6))
         net.add_module("flatten", nn.Flatten())
+        return net
+
+    def started(self, shape: tuple[int, ...], stream: Stream) -> nn.Module:
+        """Build the trunk with its starting weights, and with the batch norm that the options ask for."""
+        net = super().started(shape, stream)
+        if self.options.batch_norm:  # afterward: files of weights know no norm
+            net.add_module("features", normed(net.get_submodule("features"), self.options.cut or 5))
         return net
 
     def stages(self, trunk: nn.Module) -> Stages:

@@ -11,13 +11,16 @@ import torch
 from torch import nn
 
 from tune_vfl.errors import SpecError
-from tune_vfl.models.images import CutOptions, DeepNet, InPortions
+from tune_vfl.models.images import BatchNorm, CutOptions, DeepNet, InPortions
 from tune_vfl.seeds import Stream
 
 Stages = dict[int, nn.Module]
 """The parts of a trunk, in order, each by how many convolutions the net has up to its end."""
 
 C_co = TypeVar("C_co", bound=CutOptions, covariant=True)
+
+BATCH_NORM = "a batch norm behind the bottom's last convolution, as FedAdOb gives nets without passports; none: no norm"
+"""Describes the option of nets that have no batch norms of their own."""
 
 
 class CutNet(DeepNet[C_co]):
@@ -86,6 +89,21 @@ class CutNet(DeepNet[C_co]):
             below, above = self._parted(self.trunk(shape).eval())
             sent = below(torch.zeros(1, *shape))
             return tuple(sent.shape[1:]), tuple(above(sent).shape[1:])
+
+
+def normed(layers: nn.Module, place: int) -> nn.Sequential:
+    """Return a sequence with a batch norm behind one of its convolutions.
+
+    Args:
+        layers: the sequence, whose layers are taken over.
+        place: which of its convolutions, from 1.
+    """
+    found: list[nn.Module] = []
+    for layer in layers.children():
+        found.append(layer)
+        if isinstance(layer, nn.Conv2d) and (place := place - 1) == 0:
+            found.append(BatchNorm(layer.out_channels))
+    return nn.Sequential(*found)
 
 
 def by_convolution(parts: Iterable[nn.Module]) -> Stages:

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import nn
 
 from tune_vfl.models.base import Width, model
-from tune_vfl.models.cutting import CutNet
+from tune_vfl.models.cutting import BATCH_NORM, CutNet, normed
 from tune_vfl.models.images import CutOptions, without_weights
 from tune_vfl.models.layers import reseed, stack_of
 from tune_vfl.seeds import Stream
@@ -32,6 +32,7 @@ class LenetOptions(CutOptions):
         description="between the layers; sigmoid and tanh, which have second derivatives, come with average pooling; "
         "none: relu, with max pooling",
     )
+    batch_norm: bool | None = Field(None, description=BATCH_NORM)
 
     @property
     def cuts(self) -> tuple[int, ...]:
@@ -71,7 +72,7 @@ class Lenet(CutNet[LenetOptions]):
         convolutions = self.trunk(shape)
         with torch.no_grad():
             width = convolutions(torch.zeros(1, *shape)).shape[-1]
-        return reseed(nn.Sequential(*convolutions.children(), nn.Linear(width, d_out)), stream)
+        return self._normed(reseed(nn.Sequential(*convolutions.children(), nn.Linear(width, d_out)), stream))
 
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:
         """Build the convolutions for images of ``shape`` (C, H, W), flattened."""
@@ -84,9 +85,13 @@ class Lenet(CutNet[LenetOptions]):
 
     def started(self, shape: tuple[int, ...], stream: Stream) -> nn.Module:
         """Build the convolutions with starting weights from U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
-        return reseed(without_weights(lambda: self.trunk(shape)), stream)
+        return self._normed(reseed(without_weights(lambda: self.trunk(shape)), stream))
 
     def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
         """Build ``d_in - hidden... - d_out``."""
         widths = [d_in, *self.options.top_hidden, d_out]
         return nn.Sequential(*stack_of(widths, self.options.layer, stream=stream))
+
+    def _normed(self, layers: nn.Module) -> nn.Module:
+        options = self.options
+        return normed(layers, options.cut or len(options.channels)) if options.batch_norm else layers
