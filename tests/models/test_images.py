@@ -117,7 +117,8 @@ def test_weights_follow_the_seed_and_leave_torchs_generator_alone(name: str) -> 
     architecture = cls(cls.Options.model_validate(small))
 
     def made(seed: int) -> list[torch.Tensor]:
-        net = build(architecture, passive_shapes=[shape] * 2, own_shape=shape, num_classes=2, streams=Streams(seed))
+        parties, own = ([shape] * 2, shape) if architecture.joins else ([shape], None)
+        net = build(architecture, passive_shapes=parties, own_shape=own, num_classes=2, streams=Streams(seed))
         return [*net.parameters(), *net.buffers()]
 
     torch.manual_seed(5)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tune_vfl.data.base import Columns, Dataset, Recipe
+from tune_vfl.data.base import Columns, Dataset, Holders, Recipe
 from tune_vfl.data.options import MetricChoice, choose_metric
 from tune_vfl.data.partition import ACTIVE
 from tune_vfl.errors import DataError
@@ -32,6 +32,7 @@ def assemble(
     test_share: float = 0.3,
     notes: Sequence[str] = (),
     where: str = "",
+    holders: Holders | None = None,
 ) -> Dataset:
     """Build a :class:`Dataset` from ``(passive parties, active party or None)`` and labels, with its fingerprint.
 
@@ -46,6 +47,7 @@ def assemble(
         test_share: the share of the rows held out for testing where there are no official test rows.
         notes: what a reader of the results must know.
         where: names the file and the label column, for messages.
+        holders: whose the rows are in a horizontal federation.
 
     Raises:
         DataError: when a class has too few rows, or official test rows leave a class without training rows.
@@ -61,10 +63,11 @@ def assemble(
         class_names=tuple(class_names),
         metric=choose_metric(metric, len(class_names)),
         recipe=recipe,
-        fingerprint=fingerprint(parties, y, class_names, test_rows, test_share),
+        fingerprint=fingerprint(parties, y, class_names, test_rows, test_share, holders=holders),
         test_rows=test_rows,
         test_share=test_share,
         notes=(*notes, *_imbalance(y, class_names)),
+        holders=holders,
     )
 
 
@@ -101,8 +104,10 @@ def fingerprint(
     class_names: Sequence[str],
     test_rows: Tensor | None,
     test_share: float,
+    *,
+    holders: Holders | None = None,
 ) -> str:
-    """Hash everything that a split can depend on: each party's columns, the labels, the held-out rows."""
+    """Hash everything that a split can depend on: each party's columns, the labels, held-out rows, whose rows are."""
     digest = hashlib.blake2b(digest_size=16)
     passive, active = parties
     for role, columns in [*(("passive", c) for c in passive), *([(ACTIVE, active)] if active else [])]:
@@ -112,4 +117,6 @@ def fingerprint(
     digest.update(repr((tuple(class_names), test_share)).encode())
     digest.update(y.numpy().tobytes())
     digest.update(b"" if test_rows is None else test_rows.numpy().tobytes())
+    if holders is not None:
+        digest.update(repr(holders.names).encode() + holders.of.numpy().tobytes())
     return digest.hexdigest()

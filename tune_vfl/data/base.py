@@ -72,6 +72,23 @@ class Columns:
         return tuple(k for width in widths for k in width)
 
 
+@dataclass(frozen=True, eq=False)
+class Holders:
+    """Whose each row is in a horizontal federation, where the data say so.
+
+    Attributes:
+        names: the clients.
+        of: ``(N,)`` int64: the place of each row's client among them.
+    """
+
+    names: tuple[str, ...]
+    of: Tensor
+
+    def at(self, rows: Tensor) -> Holders:
+        """Return the same for some rows."""
+        return Holders(self.names, self.of[rows])
+
+
 @dataclass(frozen=True)
 class Recipe:
     """The usual model and training of a data set; a spec overrides them field by field."""
@@ -97,6 +114,7 @@ class Dataset:
         test_share: the share of the rows of each class that a seed holds out where there are no official test rows.
         fingerprint: changes whenever the content or the partition changes.
         notes: what a reader of the results must know (rows dropped, classes balanced).
+        holders: whose the rows are in a horizontal federation; None where the data do not say.
     """
 
     name: str
@@ -110,6 +128,7 @@ class Dataset:
     test_rows: Tensor | None = None
     notes: tuple[str, ...] = field(default=())
     test_share: float = 0.3
+    holders: Holders | None = None
 
     @property
     def num_classes(self) -> int:

@@ -77,7 +77,9 @@ def by_importance(dataset: Dataset, share: float, parties: int) -> Dataset:
         dataset,
         passive=split[0],
         active=split[1],
-        fingerprint=fingerprint(split, dataset.y, dataset.class_names, dataset.test_rows, dataset.test_share),
+        fingerprint=fingerprint(
+            split, dataset.y, dataset.class_names, dataset.test_rows, dataset.test_share, holders=dataset.holders
+        ),
         notes=(*dataset.notes, _told(_Reached(names, weights, owners, targets), held)),
     )
 

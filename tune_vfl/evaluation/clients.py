@@ -119,7 +119,8 @@ def _client_splits(
         from tune_vfl.data.split import split as split_for_seed
 
         whole = split_for_seed(dataset, seed, rows)
-        found.append([_part(whole, at) for at in shards(whole.y_train, federation, seed)])
+        holders = None if dataset.holders is None else dataset.holders.at(whole.train_rows)
+        found.append([_part(whole, at) for at in shards(whole.y_train, federation, seed, holders)])
     return found
 
 

@@ -39,6 +39,11 @@ def _of_the_federation(task: Task) -> Iterator[str]:
             f"dataset {dataset.name!r}: in a horizontal federation every client holds all columns, here they lie at "
             f"{len(dataset.parties)} parties; leave out split and parties"
         )
+    if dataset.holders is not None and federation.shards.name != "column":
+        yield (
+            f"dataset.client says whose each row is, and federation.shards shares them out {federation.shards.name}; "
+            "write shards: {column: NAME}, or leave client out"
+        )
     if task.architecture.options.top == "none" and defense.capabilities.client_bottom != "shared":
         yield f"model.top: none leaves nothing to share, since {defense.name!r} keeps the bottom model"
 
@@ -51,6 +56,11 @@ def _of_the_model(task: Task) -> Iterator[str]:
     if architecture.binary_logit and dataset.num_classes != 2:
         classes = dataset.num_classes
         yield f"model {architecture.name!r} is for binary targets, dataset {dataset.name!r} has {classes} classes"
+    if not architecture.joins and len(dataset.parties) > 1:
+        yield (
+            f"model {architecture.name!r}: cut like this its top model reads the feature maps of one party, and "
+            f"{len(dataset.parties)} have columns; give dataset.split 1, or leave out model.cut or take another model"
+        )
 
 
 def _of_the_defense(task: Task) -> Iterator[str]:
@@ -105,6 +115,8 @@ def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
             f"attack {attack.name!r} sends columns beside its embedding, which model.aggregation={options.aggregation} "
             "leaves no room for; use concat"
         )
+    elif needs.needs_concat and not task.architecture.joins:
+        yield f"attack {attack.name!r} sends columns beside its embedding, and the top model reads feature maps alone"
     if missing := grants_missing(attack.sees(), cell.defense):
         known = _words(name for name in DEFENSES if not grants_missing(missing, name))
         yield f"attack {attack.name!r} reads {_words(missing)}, which only {known} bring along, not {cell.defense}"

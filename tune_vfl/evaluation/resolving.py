@@ -65,9 +65,9 @@ def open_task(
         raise SpecError(problems)
     defense_class = problems.attempt(lambda: DEFENSES[spec.defense.name])
     known = [n for n in spec.attacks if problems.attempt(partial(_known, n))]
-    named = _dataset(spec)
-    dataset = dataset or problems.attempt(lambda: load(named, root))
-    if dataset is None:
+    named = problems.attempt(lambda: _dataset(spec))
+    dataset = dataset or (named and problems.attempt(lambda: load(named, root)))
+    if dataset is None or named is None:
         raise SpecError(problems)
     architecture = problems.attempt(lambda: _architecture(spec.model, dataset, defense_class))
     if architecture is None or defense_class is None:
@@ -101,14 +101,23 @@ def open_task(
 def _dataset(spec: StudySpec) -> Named:
     """Return the spec's data set; in the horizontal setting with all columns at one party, unless the spec parts them.
 
-    Every client holds all columns, so there is one party to a client.
+    Every client holds all columns, so there is one party to a client. The column by which rows are shared out is told.
+
+    Raises:
+        SpecError: where rows are shared out by a column, and the data set has no option for it or another column.
     """
-    given = spec.dataset.options
-    if not spec.federation.horizontal or "split" in given or spec.dataset.name not in DATASETS:
+    given, name = dict(spec.dataset.options), spec.dataset.name
+    if not spec.federation.horizontal or name not in DATASETS:
         return spec.dataset
-    if "split" not in DATASETS[spec.dataset.name].Options.model_fields:
-        return spec.dataset
-    return Named(name=spec.dataset.name, **given, split=1.0)
+    known, column = DATASETS[name].Options.model_fields, spec.federation.shards.column
+    if "split" in known and not given.get("parties"):
+        given.setdefault("split", 1.0)
+    if column is not None and "client" not in known:
+        able = ", ".join(n for n in DATASETS if "client" in DATASETS[n].Options.model_fields)
+        raise SpecError(f"federation.shards.column: rows by a column are for dataset {able}, not {name!r}")
+    if column is not None and str(given.setdefault("client", column)) != column:
+        raise SpecError(f"federation.shards.column is {column!r}, dataset.client {given['client']!r}; leave one out")
+    return Named(name=name, **given)
 
 
 def _recipe(spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
@@ -122,6 +131,7 @@ def _recipe(spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
         return federation, training
     if any(name == "training.epochs" for name in spec.searched):
         raise SpecError("training.epochs: follows from federation.rounds in the horizontal setting; fix the rounds")
+    federation = _as_many_as_hold_rows(federation, dataset)
     if federation.rounds is None:
         rounds = max(1, training.epochs // federation.passes(1))
         federation = federation.model_copy(update={"rounds": rounds})
@@ -129,6 +139,23 @@ def _recipe(spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
         raise SpecError("training.epochs: follows from federation.rounds, and both are given; leave one out")
     passes = federation.passes(federation.rounds or 1)
     return federation, training.model_copy(update={"epochs": passes})
+
+
+def _as_many_as_hold_rows(federation: Federation, dataset: Dataset) -> Federation:
+    """Return the federation with as many clients as the column has values by which rows are shared out.
+
+    Raises:
+        SpecError: where another number of clients is asked for.
+    """
+    if federation.shards.name != "column" or dataset.holders is None:
+        return federation
+    count = len(dataset.holders.names)
+    if "clients" in federation.model_fields_set and federation.clients != count:
+        raise SpecError(
+            f"federation.clients: column {federation.shards.column!r} has {count} values, and each is a client, got "
+            f"{federation.clients}; leave clients out"
+        )
+    return federation.model_copy(update={"clients": count})
 
 
 def _known(named: Named) -> bool:
@@ -186,4 +213,20 @@ def _architecture(
         options.setdefault("aggregation", "sum")
         if options["aggregation"] == "concat":
             raise SpecError("model.aggregation: without a top model embeddings are summed or averaged, got 'concat'")
-    return build_architecture(Named(name=name, **options))
+    return _with_its_width(build_architecture(Named(name=name, **options)), asked, dataset)
+
+
+def _with_its_width(
+    architecture: Architecture[ModelOptions], asked: ModelSpec, dataset: Dataset
+) -> Architecture[ModelOptions]:
+    """Return an architecture that sends feature maps with their width, which follows from the data, as its option."""
+    if architecture.joins or dataset.modality not in architecture.modalities:
+        return architecture
+    width = architecture.width(dataset.passive[0].shape, dataset.num_classes)
+    if asked.options.get("embedding_dim", width) != width:
+        raise SpecError(
+            f"model.embedding_dim: a bottom model that sends feature maps sends {width} numbers of these rows, got "
+            f"{asked.options['embedding_dim']}; leave it out"
+        )
+    options = {**architecture.options.model_dump(exclude_none=True), "embedding_dim": width}
+    return build_architecture(Named(name=architecture.name, **options))

@@ -71,8 +71,7 @@ def build_network(task: Task, split: Split, pack: Pack, streams: Streams, *, wid
 
 def embedding_width(task: Task) -> int:
     """Return how many columns a passive party's embedding has, and its gradient."""
-    options = task.architecture.options
-    return task.architecture.outputs(task.dataset.num_classes) if options.top == "none" else options.embedding_dim
+    return task.architecture.width(task.dataset.passive[0].shape, task.dataset.num_classes)
 
 
 def build_defense(task: Task, params: Sequence[Strict], pack: Pack, *, widened: int = 0) -> Defense:

@@ -13,6 +13,7 @@ from tune_vfl.errors import DataError
 from tune_vfl.seeds import derive, numpy_rng
 
 if TYPE_CHECKING:
+    from tune_vfl.data.base import Holders
     from tune_vfl.spec import Federation
 
 FEWEST = 2
@@ -27,22 +28,25 @@ def client_seed(seed: int, client: int) -> int:
     return derive(seed, f"client/{client}")
 
 
-def shards(y: Tensor, federation: Federation, seed: int) -> list[Tensor]:
+def shards(y: Tensor, federation: Federation, seed: int, holders: Holders | None = None) -> list[Tensor]:
     """Share the training rows of a seed out to the clients.
 
     Where clients hold equally many rows, up to ``clients - 1`` rows are left over and held by nobody.
 
     Args:
         y: ``(N,)`` labels of the training rows.
-        federation: how many clients, and which of the three ways.
+        federation: how many clients, and which of the four ways.
         seed: draws it, from the stream ``shards``.
+        holders: whose these rows are, where the data say so.
 
     Returns:
         For each client its positions among the training rows, in their order.
 
     Raises:
-        DataError: where there are too few rows for so many clients.
+        DataError: where there are too few rows for so many clients, or the data do not say whose they are.
     """
+    if federation.shards.name == "column":
+        return _by_column(federation.shards.column or "", holders)
     labels, rng = y.numpy(), numpy_rng(seed, "shards")
     clients, how = federation.clients, federation.shards
     if len(labels) < clients * FEWEST:
@@ -56,6 +60,19 @@ def shards(y: Tensor, federation: Federation, seed: int) -> list[Tensor]:
     else:
         held = _by_dirichlet(labels, clients, how.alpha, rng)
     return [torch.from_numpy(np.sort(rows)) for rows in held]
+
+
+def _by_column(column: str, holders: Holders | None) -> list[Tensor]:
+    if holders is None:
+        raise DataError(f"federation.shards.column: the data do not say by {column!r} whose a row is")
+    held = [(holders.of == client).nonzero().squeeze(1) for client in range(len(holders.names))]
+    for name, rows in zip(holders.names, held, strict=True):
+        if len(rows) < FEWEST:
+            raise DataError(
+                f"client {name!r} of column {column!r} has {len(rows)} rows to train on, every one needs {FEWEST}; "
+                "leave its rows out, or join it with another"
+            )
+    return held
 
 
 def _in_equal_parts(order: Rows, parts: int) -> list[Rows]:

@@ -69,6 +69,21 @@ class Architecture(ABC, Generic[M_co]):
             return 1 if self.binary_logit and num_classes == 2 else num_classes
         return 1 if self.options.head == "scalar" else num_classes
 
+    def width(self, shape: tuple[int, ...], num_classes: int) -> int:
+        """Return how many numbers a party sends of each of its rows, and gets back as their gradient.
+
+        Args:
+            shape: the shape of one row.
+            num_classes: K.
+        """
+        del shape
+        return self.outputs(num_classes) if self.options.top == "none" else self.options.embedding_dim
+
+    @property
+    def joins(self) -> bool:
+        """Whether the top model reads numbers side by side: of several parties, and columns sent beside them."""
+        return True
+
     @abstractmethod
     def bottom(self, shape: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
         """Build a bottom model ``(*trials, B, *shape) -> (*trials, B, d_out)``."""
@@ -89,6 +104,18 @@ class Architecture(ABC, Generic[M_co]):
     @abstractmethod
     def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
         """Build a top model ``(*trials, B, d_in) -> (*trials, B, d_out)``."""
+
+    def top_of(self, shapes: Sequence[tuple[int, ...]], d_in: int, d_out: int, stream: Stream) -> nn.Module:
+        """Build a top model for what bottom models send of rows of these shapes; by default as :meth:`top` does.
+
+        Args:
+            shapes: for each party the shape of one row, the label party's own last where it has any.
+            d_in: how many numbers they send together, and columns beside them.
+            d_out: number of logits.
+            stream: where the weights come from.
+        """
+        del shapes
+        return self.top(d_in, d_out, stream)
 
 
 MODELS: Registry[Architecture[ModelOptions]] = Registry("model", "tune_vfl.models")
@@ -173,19 +200,19 @@ def build(
     """
     options = architecture.options
     outputs = architecture.outputs(num_classes)
-    d = outputs if options.top == "none" else options.embedding_dim
+    shapes = [*passive_shapes, *([own_shape] if own_shape else [])]
+    widths = [architecture.width(shape, num_classes) for shape in shapes]
     with torch.random.fork_rng(devices=[]):  # torch's own layers draw from its global generator
         bottoms = [
-            architecture.bottom_of(s, _known(fields, k, s), d, streams[f"init/bottom/{k}"])
+            architecture.bottom_of(s, _known(fields, k, s), widths[k], streams[f"init/bottom/{k}"])
             for k, s in enumerate(passive_shapes)
         ]
         own = None
         if own_shape:
             known = _known(fields, len(bottoms), own_shape)
-            own = architecture.bottom_of(own_shape, known, d, streams["init/bottom/own"])
-        parties = len(bottoms) + (own is not None)
-        width = d * parties + widened if options.aggregation == "concat" else d
-        top = None if options.top == "none" else architecture.top(width, outputs, streams["init/top"])
+            own = architecture.bottom_of(own_shape, known, widths[-1], streams["init/bottom/own"])
+        width = sum(widths) + widened if options.aggregation == "concat" else widths[0]
+        top = None if options.top == "none" else architecture.top_of(shapes, width, outputs, streams["init/top"])
     return VflNetwork(bottoms, own, top, options.aggregation)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tune_vfl.models.base import Width, model
 from tune_vfl.models.fields import FieldNet, FieldOptions, FieldVectors
 from tune_vfl.models.layers import Linear, stack_of
+from tune_vfl.spec import BOTH
 
 if TYPE_CHECKING:
     from tune_vfl.seeds import Stream
@@ -84,6 +85,7 @@ class Dcn(FieldNet[DcnOptions]):
         "Wang et al. 2017, Deep & Cross Network for Ad Click Predictions; cut as in Gu et al. (FedAdOb), table II"
     )
     Options = DcnOptions
+    federations = BOTH
 
     def bottom_of_fields(self, fields: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
         """Build both parts and the layer that joins them."""

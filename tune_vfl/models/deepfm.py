@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tune_vfl.models.base import Width, model
 from tune_vfl.models.fields import FieldNet, FieldOptions, FieldVectors
 from tune_vfl.models.layers import Linear, stack_of
+from tune_vfl.spec import BOTH
 
 if TYPE_CHECKING:
     from tune_vfl.seeds import Stream
@@ -67,6 +68,7 @@ class DeepFm(FieldNet[DeepFmOptions]):
     summary = "DeepFM at each party: a factorization machine and an MLP on the same vectors"
     reference = "Guo et al. 2017, DeepFM: A Factorization-Machine based Neural Network for CTR Prediction"
     Options = DeepFmOptions
+    federations = BOTH
 
     def bottom_of_fields(self, fields: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
         """Build the three parts."""

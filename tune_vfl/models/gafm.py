@@ -10,6 +10,7 @@ from torch import nn
 from tune_vfl.models.base import Architecture, ModelOptions, Width, model
 from tune_vfl.models.layers import FlattenRows, stack_of
 from tune_vfl.seeds import Stream
+from tune_vfl.spec import BOTH
 
 _ACTIVATIONS: dict[str, type[nn.ReLU] | type[nn.LeakyReLU]] = {"leaky_relu": nn.LeakyReLU, "relu": nn.ReLU}
 
@@ -37,6 +38,7 @@ class GafmNet(Architecture[GafmOptions]):
     summary = "bottom d-16-1 with sigmoid, top 1-16-1 (GAFM's nets for Spambase and, by options, IMDB)"
     reference = "Han et al. 2023, GAFM, section 5 and appendix"
     Options = GafmOptions
+    federations = BOTH
     binary_logit = True
 
     def bottom(self, shape: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:

@@ -11,6 +11,7 @@ from torch import nn
 from tune_vfl.models.base import Width, model
 from tune_vfl.models.images import DeepNet, DeepOptions
 from tune_vfl.models.layers import stack_of
+from tune_vfl.spec import BOTH
 
 if TYPE_CHECKING:
     from tune_vfl.seeds import Stream
@@ -37,6 +38,7 @@ class GafmCnn(DeepNet[GafmCnnOptions]):
     summary = "three convolutions and 120-84-40 with ReLU, top 40-16-1 (GAFM's net for ISIC)"
     reference = "Han et al. 2023, GAFM, section 5 and appendix"
     Options = GafmCnnOptions
+    federations = BOTH
     binary_logit = True
 
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:

@@ -6,11 +6,11 @@ import math
 import pickle
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tune_vfl.errors import SpecError
@@ -35,7 +35,31 @@ class DeepOptions(ModelOptions):
     )
 
 
-class PretrainedOptions(DeepOptions):
+class CutOptions(DeepOptions):
+    """Options of nets that can be cut between any two of their stages, see :class:`tune_vfl.models.cutting.CutNet`."""
+
+    cut: int | None = Field(
+        None,
+        ge=1,
+        description="how many of the convolutions are the bottom's, which then sends its feature maps whatever "
+        "embedding_dim is; none: all of them, and a linear map to the embedding",
+    )
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """After how many convolutions the net can be cut."""
+        return ()
+
+    @model_validator(mode="after")
+    def _between_stages(self) -> Self:
+        if self.cut is not None and self.top == "none":
+            raise ValueError("cut: without a top model there is nothing to cut")
+        if self.cut is not None and self.cut not in self.cuts:
+            raise ValueError(f"cut: expected one of {', '.join(map(str, self.cuts))}")
+        return self
+
+
+class PretrainedOptions(CutOptions):
     """Options of nets for which torchvision publishes weights."""
 
     weights: str | None = Field(
@@ -60,10 +84,7 @@ class DeepNet(Architecture[T_co]):
         Raises:
             SpecError: where the options name weights that cannot be read, or that are another net's.
         """
-        trunk = drawn(without_weights(lambda: self.trunk(shape)), stream)
-        weights = getattr(self.options, "weights", None)
-        if weights is not None:
-            load_weights(trunk, str(weights))
+        trunk = self.started(shape, stream)
         with torch.no_grad():
             width = trunk.eval()(torch.zeros(1, *shape)).shape[-1]
         return nn.Sequential(InPortions(trunk.train()), *self.head(width, d_out, stream))
@@ -71,6 +92,18 @@ class DeepNet(Architecture[T_co]):
     @abstractmethod
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:
         """Build ``(B, C, H, W) -> (B, width)``; its weights are drawn afterward."""
+
+    def started(self, shape: tuple[int, ...], stream: Stream) -> nn.Module:
+        """Build the trunk with its starting weights, drawn or from the file that the options name.
+
+        Raises:
+            SpecError: where that file cannot be read, or is another net's.
+        """
+        trunk = drawn(without_weights(lambda: self.trunk(shape)), stream)
+        weights = getattr(self.options, "weights", None)
+        if weights is not None:
+            load_weights(trunk, str(weights))
+        return trunk
 
     def head(self, width: int, d_out: int, stream: Stream) -> list[nn.Module]:
         """Build ``(B, width) -> (B, d_out)``, the layers between the trunk and the cut."""

@@ -15,6 +15,7 @@ from tune_vfl.seeds import Stream
 
 M = TypeVar("M", bound=nn.Module)
 
+_IN_PLACE = (nn.ReLU, nn.LeakyReLU)
 NARROW = 16
 """A batched product whose result has fewer columns than this is 2-5x slower on a CPU than the same one transposed."""
 
@@ -122,9 +123,9 @@ class Dropout(nn.Module):
 
 
 def stack_of(
-    widths: list[int], activation: type[nn.ReLU] | type[nn.LeakyReLU], *, stream: Stream, dropout: float = 0.0
+    widths: list[int], activation: type[nn.Module], *, stream: Stream, dropout: float = 0.0
 ) -> list[nn.Module]:
-    """Return linear layers of the given widths with the activation between them, in place, none after the last.
+    """Return linear layers of the given widths with the activation between them, none after the last.
 
     Where ``dropout`` is not 0, each activation is followed by :class:`Dropout` with masks from streams of its own, so
     that starting weights do not depend on it.
@@ -132,7 +133,7 @@ def stack_of(
     layers: list[nn.Module] = []
     for i, (d_in, d_out) in enumerate(pairwise(widths)):
         if i:
-            layers.append(activation(inplace=True))
+            layers.append(activation(inplace=True) if activation in _IN_PLACE else activation())
         if i and dropout:
             layers.append(Dropout(dropout, stream=stream.child(f"dropout/{i}")))
         layers.append(Linear(d_in, d_out, stream=stream))

@@ -6,7 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tune_vfl.models.base import model
-from tune_vfl.models.images import BatchNorm, DeepNet, DeepOptions
+from tune_vfl.models.cutting import CutNet, Stages, by_block
+from tune_vfl.models.images import BatchNorm, CutOptions
+from tune_vfl.spec import BOTH
 
 _STAGES = (16, 32, 64)
 _BLOCKS = 3
@@ -38,8 +40,17 @@ class Block(nn.Module):
         return F.relu(self.norm2(self.conv2(inner)) + shortcut)
 
 
+class Resnet20Options(CutOptions):
+    """Options of :class:`Resnet20`."""
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """After the first convolution, and after each of nine blocks of two."""
+        return tuple(range(1, 20, 2))
+
+
 @model("resnet20")
-class Resnet20(DeepNet[DeepOptions]):
+class Resnet20(CutNet[Resnet20Options]):
     """A 3x3 convolution, three stages of three blocks with 16, 32 and 64 channels, the mean over places.
 
     The second and the third stage halve both sides, rounding up: 32x16 ends as 8x4 places, 28x14 as 7x4. The top model
@@ -48,7 +59,8 @@ class Resnet20(DeepNet[DeepOptions]):
 
     summary = "ResNet-20 for small images at each party, an MLP on top"
     reference = "He et al. 2016, Deep Residual Learning, section 4.2, shortcuts A; cut as in Fu et al. 2022 and LADSG"
-    Options = DeepOptions
+    Options = Resnet20Options
+    federations = BOTH
 
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:
         """Build the net without its last layer, for images of ``shape`` (C, H, W)."""
@@ -59,3 +71,8 @@ class Resnet20(DeepNet[DeepOptions]):
                 layers.append(Block(channels, wider, stride=1 if wider == channels else 2))
                 channels = wider
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    def stages(self, trunk: nn.Module) -> Stages:
+        """Return the first convolution with its norm, and each block, the mean over places with the last."""
+        *layers, mean, _ = trunk.children()
+        return by_block(layers[:3], layers[3:], mean)

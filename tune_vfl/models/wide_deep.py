@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tune_vfl.models.base import Width, model
 from tune_vfl.models.fields import FieldNet, FieldOptions, FieldVectors
 from tune_vfl.models.layers import Linear, stack_of
+from tune_vfl.spec import BOTH
 
 if TYPE_CHECKING:
     from tune_vfl.seeds import Stream
@@ -55,6 +56,7 @@ class WideDeep(FieldNet[WideDeepOptions]):
     summary = "Wide & Deep at each party: a linear map of the columns, and an MLP on vectors of categories"
     reference = "Cheng et al. 2016, Wide & Deep Learning for Recommender Systems; sizes of Han et al. 2023 (GAFM)"
     Options = WideDeepOptions
+    federations = BOTH
 
     def bottom_of_fields(self, fields: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
         """Build both parts."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tune_vfl.spec import StudySpec
     from tune_vfl.spec.cell import Cell
 
+_WIDTH = "model.embedding_dim"
 _ARCHITECTURE = "each architecture has options, views and floors of its own; make a study of each"
 
 
@@ -66,7 +67,13 @@ class _Study:
 
     def value_of(self, name: str, value: Any) -> Any:
         """Return a value of a field as the field has it."""
-        there = open_task(self.spec.at(name, value), dataset=self.dataset).cell
+        task = open_task(self.spec.at(name, value), dataset=self.dataset)
+        there = task.cell
+        if not task.architecture.joins and there.value_of(_WIDTH) != self.cell.value_of(_WIDTH):
+            raise SpecError(
+                f"{name}: with {value!r} the feature maps at the cut are {there.value_of(_WIDTH)} numbers, "
+                "and all of a study send equally many: make a study of each"
+            )
         if there.mode != self.cell.mode:
             raise SpecError(f"{name}: {value!r} makes it {there.mode}, this study is {self.cell.mode}: {_ARCHITECTURE}")
         return there.value_of(name)

@@ -24,25 +24,33 @@ class Shards(ByName, Strict):
 
     ``iid``: rows at random. ``dirichlet``: each class is shared out by shares drawn from Dirichlet(``alpha``), so that
     clients differ in how many rows they hold and of which classes. ``classes``: each client holds rows of
-    ``per_client`` classes alone. Written as ``iid``, ``{dirichlet: 0.5}`` or ``{classes: 2}``.
+    ``per_client`` classes alone. ``column``: a column of the data set says whose a row is, and each of its values is a
+    client. Written as ``iid``, ``{dirichlet: 0.5}``, ``{classes: 2}`` or ``{column: hospital}``.
     """
 
-    name: Literal["iid", "dirichlet", "classes"] = "iid"
+    name: Literal["iid", "dirichlet", "classes", "column"] = "iid"
     alpha: float = Field(0.5, gt=0, allow_inf_nan=False)
     per_client: int = Field(2, ge=1)
+    column: str | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _in_short(cls, value: Any) -> Any:
-        short = {"dirichlet": "alpha", "classes": "per_client"}
+        short = {"dirichlet": "alpha", "classes": "per_client", "column": "column"}
         if isinstance(value, dict) and len(value) == 1 and (kind := next(iter(value))) in short:
-            return {"name": kind, short[kind]: value[kind]}
+            return {"name": kind, short[kind]: str(value[kind]) if kind == "column" else value[kind]}
         return value
+
+    @model_validator(mode="after")
+    def _column_where_it_counts(self) -> Shards:
+        if (self.name == "column") != (self.column is not None):
+            raise ValueError("write {column: NAME} for rows by a column, and no column otherwise")
+        return self
 
     @property
     def equal(self) -> bool:
         """Whether all clients hold equally many rows, so that they can be trained in one pass."""
-        return self.name != "dirichlet"
+        return self.name in ("iid", "classes")
 
 
 class Federation(ByName, Strict):

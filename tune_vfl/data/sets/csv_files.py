@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
+from tune_vfl.data.base import Columns, Dataset, Holders, Loader, Recipe, dataset
 from tune_vfl.data.encode import Encoding, Note, encode_parties, encode_party, grouped
 from tune_vfl.data.options import Column, ColumnList, MetricChoice, SplitChoice, share_in_order
 from tune_vfl.data.partition import by_list, by_share, check_excluded, shown, without
 from tune_vfl.data.reading.files import absolute, locate
+from tune_vfl.data.reading.holders import read_holders
 from tune_vfl.data.reading.joined import join, require
 from tune_vfl.data.reading.labels import encode_labels
 from tune_vfl.data.reading.table import left_out, read_table
@@ -48,6 +49,9 @@ class CsvOptions(Encoding):
         None, description="the csv (.gz is fine) or Parquet file, from the working directory or the data root"
     )
     id: Column | None = Field(None, description="the column that joins the parties' files; never a feature")
+    client: Column | None = Field(
+        None, description="the column that says whose a row is, for a horizontal federation; never a feature"
+    )
     exclude: ColumnList = Field((), description="columns that no party has, wherever they are listed")
     parties: dict[str, Party] | None = Field(None, description="columns by party, or a file by party")
     split: SplitChoice | None = Field(
@@ -75,6 +79,10 @@ class CsvOptions(Encoding):
             raise ValueError("parties mixes files and lists of columns; give every party a file, or path and lists")
         if self.files and self.path is not None:
             raise ValueError("path is for one file, but the parties have files of their own; leave path out")
+        if self.files and self.client is not None:
+            raise ValueError("client is for one file of all rows, but the parties have files of their own")
+        if self.client is not None and self.client in (self.label, self.id):
+            raise ValueError(f"client is {self.client!r}, which is the label or the id; give a column of its own")
         if self.files and self.id is None:
             raise ValueError("id is missing: name the column that joins the parties' files")
         if not self.files and self.path is None:
@@ -114,7 +122,8 @@ class CsvFiles(Loader[CsvOptions]):
 def _load_single(options: CsvOptions, root: Path) -> Dataset:
     path = locate(options.path or "", root)
     frame = read_table(path)
-    reserved = {options.label: "the label"} | ({options.id: "the id"} if options.id else {})
+    roles = {"the label": options.label, "the id": options.id, "the client": options.client}
+    reserved = {column: role for role, column in roles.items() if column is not None}
     for column, role in reserved.items():
         require(frame, column, role, path)
     check_excluded(options.exclude, list(frame.columns), reserved, str(path))
@@ -139,7 +148,18 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
             f"who holds which column is not said, so party 'passive' has the first half of them ({len(features)}, in "
             "the file's order); set dataset.parties to {passive: [...], active: [...]}"
         )
-    return _dataset((passive, active), frame[options.label], path, options, notes=[*left_out(frame), *notes])
+    notes = [*left_out(frame), *notes]
+    return _dataset(
+        (passive, active), frame[options.label], path, options, notes=notes, holders=_holders(frame, options)
+    )
+
+
+def _holders(frame: pd.DataFrame, options: CsvOptions) -> Holders | None:
+    """Return whose each row is by the client column, in its values' order; None where there is no such column."""
+    if options.client is None:
+        return None
+    where = f"{options.path}: client column {options.client!r}"
+    return read_holders(frame[options.client], where)
 
 
 def _check_declared(options: CsvOptions, features: Collection[str], where: str) -> None:
@@ -178,11 +198,22 @@ def _dataset(
     options: CsvOptions,
     *,
     notes: Sequence[str],
+    holders: Holders | None = None,
 ) -> Dataset:
     where = f"{path}: label column {options.label!r}"
     y, class_names = encode_labels(labels, where, options.positive)
     recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=_batch_size(y), lr=1e-3))
-    return assemble("csv", parties, y, class_names, metric=options.metric, recipe=recipe, notes=notes, where=where)
+    return assemble(
+        "csv",
+        parties,
+        y,
+        class_names,
+        metric=options.metric,
+        recipe=recipe,
+        notes=notes,
+        where=where,
+        holders=holders,
+    )
 
 
 def _batch_size(y: torch.Tensor) -> int:

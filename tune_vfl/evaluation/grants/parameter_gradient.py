@@ -89,7 +89,7 @@ class ParameterGradient(Grant):
         x, options = run.kept(FirstRowsFed).fed, architecture.options
         others = len(dataset.passive) - 1 + (dataset.active is not None)
         width = seen.gradients.shape[-1] * (others + 1 if options.aggregation == "concat" else 1)
-        outputs = architecture.outputs(dataset.num_classes)
+        outputs, shapes = architecture.outputs(dataset.num_classes), [columns.shape for columns in dataset.parties]
         return FirstBatch(
             ids=seen.ids,
             features=x,
@@ -97,5 +97,5 @@ class ParameterGradient(Grant):
             bottom=lambda: copy.deepcopy(bottom),
             others=others,
             aggregation=options.aggregation,
-            top=None if options.top == "none" else lambda stream: architecture.top(width, outputs, stream),
+            top=None if options.top == "none" else lambda stream: architecture.top_of(shapes, width, outputs, stream),
         )
