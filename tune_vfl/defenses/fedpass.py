@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.defenses.parts.passports import Law, PassportLayer, first_linear, last_layer, opened, with_passports
-from tune_vfl.errors import SpecError
-from tune_vfl.seeds import Stream, Streams
-from tune_vfl.spec import Strict
+from tune_vfl.defenses.base import DefenseCapabilities, defense
+from tune_vfl.defenses.parts.passported import Passported, PassportParams
+from tune_vfl.defenses.parts.passports import first_linear, last_layer
 from tune_vfl.spec.cell import Mode
 
 
-class FedpassParams(Strict):
+class FedpassParams(PassportParams):
     """Parameters of :class:`Fedpass`."""
 
-    mean_range: float = Field(
-        100.0, gt=0, allow_inf_nan=False, description="N: every input channel's passports have a mean from U(-N, 0)"
-    )
-    variance: float = Field(
-        5.0, ge=0, allow_inf_nan=False, description="variance of a passport's entries around their channel's mean"
-    )
     where: Literal["top", "bottom", "both"] = Field(
         "top", description="top: in the label party's model, for labels; bottom: in every passive party's, for features"
     )
 
 
 @defense("fedpass")
-class Fedpass(Defense[FedpassParams]):
+class Fedpass(Passported[FedpassParams]):
     """Scales and shifts a layer's output by what the layer makes of secret inputs, its passports.
 
     In the top model the first linear layer gets them, in a passive bottom model the last convolution, or the last
@@ -74,38 +64,8 @@ class Fedpass(Defense[FedpassParams]):
         if self.shared.where == "top":
             return bottom
         self._bottoms += 1
-        return self._given_passports(bottom, last_layer, f"bottom/{self._bottoms - 1}")
+        return self.given_passports(bottom, last_layer, f"bottom/{self._bottoms - 1}")
 
     def wrap_top(self, top: nn.Module) -> nn.Module:
         """H4: give passports to its first linear layer."""
-        return top if self.shared.where == "bottom" else self._given_passports(top, first_linear, "top")
-
-    def disguised(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
-        """Return a copy with other passports of the same law: the label party can only guess them."""
-        known = copy.deepcopy(bottom)
-        for module in known.modules():
-            if isinstance(module, PassportLayer):
-                module.redraw(stream)
-        return known
-
-    def open_bottom(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
-        """Return a copy whose passport layers have a scale and a shift of their own, which could be fitted."""
-        return opened(copy.deepcopy(bottom), stream)
-
-    def _given_passports(self, root: nn.Module, find: Callable[[nn.Module], str | None], part: str) -> nn.Module:
-        name = find(root)
-        if name is None:
-            raise SpecError(f"fedpass found no layer for passports in the {part} model: it needs a linear layer")
-        # On the CPU, so that weights and passports are the same wherever the network is trained.
-        start = Streams(self.streams.seeds, prefix=self.stream_prefix)
-        law = Law(
-            mean_range=self._of_members(self.values(lambda p: p.mean_range)),
-            variance=self._of_members(self.values(lambda p: p.variance)),
-            start=start[f"passport/init/{part}"],
-            secret=start[f"passport/{part}"],
-        )
-        return with_passports(root, name, law)
-
-    def _of_members(self, values: Sequence[float]) -> Tensor:
-        numbers = torch.tensor(values).view(-1, 1, 1)
-        return numbers if self.stacked else numbers[0]
+        return top if self.shared.where == "bottom" else self.given_passports(top, first_linear, "top")

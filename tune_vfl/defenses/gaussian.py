@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -10,7 +11,8 @@ from torch.linalg import vector_norm
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.protocol.hooks import Context
-from tune_vfl.spec import Strict
+from tune_vfl.spec import BOTH, Strict
+from tune_vfl.statistics.privacy import DELTA, composed, epsilon_of
 
 
 class GaussianParams(Strict):
@@ -37,15 +39,26 @@ class Gaussian(Defense[GaussianParams]):
     Without ``clip`` nothing bounds a row's influence, so that no privacy budget can be computed from ``sigma``. Like
     Laplace noise it is an absolute number against gradients of a batch mean. With ``where="embeddings"`` the passive
     parties run it, in training and at inference, against a label party that reads features: their own bottom models
-    and the gradients that they receive stay without noise, so that attacks on labels lose little. Source: the
-    differential-privacy baseline of FedAdOb, on gradients against label attacks and on embeddings against inversion.
+    and the gradients that they receive stay without noise, so that attacks on labels lose little.
+
+    In the horizontal setting a row is the whole update that a client uploads, and with ``clip`` a budget follows,
+    logged as ``epsilon`` at delta 1e-5. Its unit is a client: it says how well the server tells all that a client has
+    uploaded from what a client without rows would have. (From what it would have uploaded with other rows: as for twice
+    the ``clip``.) The server sees who takes part and each one's own update, so that being drawn at random hides nobody;
+    the fewer rounds a client takes part in, the smaller its budget. Source: the differential-privacy baseline of
+    FedAdOb, on gradients against label attacks and on embeddings against inversion; clipped updates as in McMahan et
+    al. 2018, noise at the client.
     """
 
-    summary = "Gaussian noise on the cut gradient, or on the embedding"
+    summary = "Gaussian noise on the cut gradient, on the embedding, or on a client's update"
     reference = "Gu et al. 2024, FedAdOb: the baseline DP"
     Params = GaussianParams
-    capabilities = DefenseCapabilities(run_by="both", scale_sensitive=True, random=("gradients",))
+    capabilities = DefenseCapabilities(run_by="both", scale_sensitive=True, random=("gradients",), federations=BOTH)
     weakest = {"sigma": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
+
+    def begin(self) -> None:
+        """H0: no update has left."""
+        self._releases: Tensor | None = None
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad``, clipped row by row where asked for, with noise added; same shape and dtype."""
@@ -54,6 +67,12 @@ class Gaussian(Defense[GaussianParams]):
     def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
         """H3: the same for what a passive party sends, where the noise is there."""
         return self._noised(embedding, f"sent/{party}") if self._on_embeddings else embedding
+
+    def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
+        """Return a client's update, clipped as a whole where asked for, with noise added."""
+        so_far = taking.reshape(-1).long()
+        self._releases = so_far if self._releases is None else self._releases + so_far
+        return update if self._on_embeddings else self._noised(update, "update")
 
     @property
     def _on_embeddings(self) -> bool:
@@ -70,10 +89,27 @@ class Gaussian(Defense[GaussianParams]):
         excess: Tensor = vector_norm(rows, dim=-1, keepdim=True) / clip
         return rows / excess.clamp_min(1).to(rows.dtype)
 
+    def logged(self) -> dict[str, Sequence[float]]:
+        """Return ``epsilon`` of all updates that a client has uploaded, at delta 1e-5; infinite without noise."""
+        clip = self.shared.clip
+        if self._releases is None or clip is None or self._on_embeddings:
+            return {}
+        members = zip(self._releases.tolist(), self.members, strict=True)
+        mus = [composed(times, sensitivity=p.clip or 0.0, sigma=p.sigma) for times, p in members]
+        return {"epsilon": [epsilon_of(mu) for mu in mus]}
+
     def notes(self, member: int = 0) -> list[str]:
-        """Return a note on what noise on embeddings leaves open."""
-        if not self._on_embeddings:
+        """Return a note on what noise on embeddings leaves open, or on whose budget it is and whether there is one."""
+        if self._on_embeddings:
+            return ["gaussian: the noise is on embeddings; gradients, updates and the models themselves have none"]
+        if self._releases is None:
             return []
-        return [
-            "gaussian: the noise is on embeddings; gradients leave as they are, and passive parties' models have none"
-        ]
+        if self.shared.clip is None or self.members[member].sigma == 0:
+            missing = "nothing bounds a client's update (clip)" if self.shared.clip is None else "there is no noise"
+            return [f"gaussian: {missing}, so that no privacy budget follows"]
+        budget = (
+            f"gaussian: epsilon, at delta {DELTA:g}, is the budget of a client over all the rounds that it takes part "
+            "in, compared with a client without rows, before a server that sees each client's own update; running "
+            "statistics of batch norms are no part of it"
+        )
+        return [budget]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tune_vfl.defenses.base import DefenseCapabilities, defense
 from tune_vfl.defenses.parts.mixing import Mixing, Signs
+from tune_vfl.spec import BOTH
 
 
 @defense("instahide")
@@ -27,6 +28,7 @@ class Instahide(Mixing):
         protects=("features", "labels"),
         random=("labels",),
         grants=frozenset({"mixtures"}),
+        federations=BOTH,
     )
 
     def setup(

@@ -8,7 +8,7 @@ from torch.linalg import vector_norm
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.protocol.hooks import Context
-from tune_vfl.spec import Strict
+from tune_vfl.spec import BOTH, Strict
 
 
 class LaplaceParams(Strict):
@@ -34,20 +34,34 @@ class Laplace(Defense[LaplaceParams]):
 
     The scale is an absolute number against gradients of a batch mean, so that twice the batch is twice the noise. With
     ``clip`` a batch is first divided by max(1, longest row / ``clip``), as VFLAIR does with 0.2, where rows of a batch
-    of 8 or more hardly ever are that long; one long row then shortens all. Source: the noisy-gradient defense of Fu et
-    al. 2022.
+    of 8 or more hardly ever are that long; one long row then shortens all. In the horizontal setting the noise is on
+    the update that a client uploads, which ``clip`` shortens as a whole. Neither gives a privacy budget: that of
+    Laplace noise goes by the L1 norm, and ``clip`` bounds the L2 norm. Source: the noisy-gradient defense of Fu et al.
+    2022.
     """
 
-    summary = "Laplace noise on the cut gradient"
+    summary = "Laplace noise on the cut gradient, or on a client's update"
     reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning"
     Params = LaplaceParams
-    capabilities = DefenseCapabilities(scale_sensitive=True, random=("gradients",))
+    capabilities = DefenseCapabilities(scale_sensitive=True, random=("gradients",), federations=BOTH)
     weakest = {"scale": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
+
+    def begin(self) -> None:
+        """H0: no update has left."""
+        self._on_updates = False
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad`` with noise added; same shape and dtype."""
-        noise = self.streams[f"cut/{party}"].laplace(*grad.shape[-2:])
-        return self._scaled(grad) + (noise * self.number(lambda p: p.scale)).to(grad.dtype)
+        return self._noised(grad, f"cut/{party}")
+
+    def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
+        """Return a client's update with noise added, shortened as a whole before where asked for."""
+        self._on_updates = True
+        return self._noised(update, "update")
+
+    def _noised(self, rows: Tensor, stream: str) -> Tensor:
+        noise = self.streams[stream].laplace(*rows.shape[-2:])
+        return self._scaled(rows) + (noise * self.number(lambda p: p.scale)).to(rows.dtype)
 
     def _scaled(self, grad: Tensor) -> Tensor:
         clip = self.optional_number(lambda p: p.clip)
@@ -55,3 +69,15 @@ class Laplace(Defense[LaplaceParams]):
             return grad
         longest: Tensor = vector_norm(grad, dim=-1, keepdim=True).amax(-2, keepdim=True)
         return grad / (longest / clip).clamp_min(1).to(grad.dtype)
+
+    def notes(self, member: int = 0) -> list[str]:
+        """Return why no privacy budget stands beside noisy updates."""
+        if not self._on_updates:
+            return []
+        if self.shared.clip is None:
+            return [
+                "laplace: nothing bounds a client's update (clip), so that no privacy budget follows from the noise"
+            ]
+        return [
+            "laplace: clip bounds an update's L2 norm, Laplace noise needs a bound on its L1 norm: no privacy budget"
+        ]

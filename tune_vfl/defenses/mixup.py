@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tune_vfl.defenses.base import DefenseCapabilities, defense
 from tune_vfl.defenses.parts.mixing import Mixing
+from tune_vfl.spec import BOTH
 
 
 @defense("mixup")
@@ -23,5 +24,6 @@ class Mixup(Mixing):
         protects=("features", "labels"),
         random=("labels",),
         grants=frozenset({"mixtures"}),
+        federations=BOTH,
     )
     weakest = {"mix": 1}  # noqa: RUF012 - read only, as its declaration in the base says

@@ -13,7 +13,7 @@ from torch import Tensor
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.defenses.parts.selection import keep_largest
 from tune_vfl.protocol.hooks import Context
-from tune_vfl.spec import Strict
+from tune_vfl.spec import BOTH, Strict
 
 
 class SparsificationParams(Strict):
@@ -47,14 +47,18 @@ class Sparsification(Defense[SparsificationParams]):
     back is sent as part of another's gradient. It only fits batches of its own size, see ``residual_on_resize``.
     Entries that are not finite are sent, so that they do not stay. With ``where="embeddings"`` the passive parties do
     this to what they send, in training and at inference; their own models and the gradients stay whole, so that
-    attacks on labels lose little. Source: the sparsification baseline of FedAdOb, with the residual of Lin et al. 2018.
+    attacks on labels lose little.
+
+    In the horizontal setting a client does it to its whole update, and its residual waits for the next round that it
+    takes part in: there places are parameters, as they are for Lin et al. With ``where="embeddings"`` a residual lasts
+    for a round. Source: the sparsification baseline of FedAdOb, with the residual of Lin et al. 2018.
     """
 
-    summary = "only the largest entries of the cut gradient, or of the embedding, the rest kept for later"
+    summary = "only the largest entries of what is sent, the rest kept for later"
     reference = "Lin et al. 2018, Deep Gradient Compression; a baseline of FedAdOb"
     Params = SparsificationParams
     weakest = {"drop": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
-    capabilities = DefenseCapabilities(run_by="both")
+    capabilities = DefenseCapabilities(run_by="both", federations=BOTH)
 
     def begin(self) -> None:
         """H0: forget earlier residuals."""
@@ -67,6 +71,18 @@ class Sparsification(Defense[SparsificationParams]):
     def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
         """H3: the same for what a passive party sends, where that is thinned out."""
         return self._thinned(embedding, party) if self._on_embeddings else embedding
+
+    def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
+        """Return the large entries of a client's update and residual, zero elsewhere."""
+        if self._on_embeddings:
+            self.begin()  # nor has a client that only trained along, and takes no part, a residual
+            return update
+        before = self._residuals.get((0, 1))
+        sent = self._thinned(update, 0)
+        if (after := self._residuals.get((0, 1))) is not None:
+            kept = torch.zeros_like(after) if before is None else before
+            self._residuals[0, 1] = torch.where(taking, after, kept)
+        return sent
 
     @property
     def _on_embeddings(self) -> bool:
@@ -95,4 +111,4 @@ class Sparsification(Defense[SparsificationParams]):
         """Return a note on what thinning out embeddings leaves open."""
         if not self._on_embeddings:
             return []
-        return ["sparsification: embeddings are thinned out; gradients, and passive parties' own models, stay whole"]
+        return ["sparsification: embeddings are thinned out; gradients, updates and the models themselves stay whole"]

@@ -183,7 +183,7 @@ class _Bench:
             leakage_std=worst.advantage_std if worst else 0.0,
             seconds=seconds,
             notes=list(dict.fromkeys([*self.task.dataset.notes, *(n for notes in table["notes",] for n in notes)])),
-            logged={name: sum(values) / len(values) for name, values in below(table, "logged").items()},
+            logged={n: sum(v) / len(v) for n, v in below(table, "logged").items() if all(map(math.isfinite, v))},
         )
 
     def _score(self, attack: Attack[Strict], table: Table) -> AttackScore | None:

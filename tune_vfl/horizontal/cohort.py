@@ -122,15 +122,17 @@ class Cohort:
             stays = ~taking.reshape(-1, 1)
             self._everything.write(torch.where(stays, before, self._everything.read()))
 
-    def uploads(self, sent: Tensor) -> Tensor:
+    def uploads(self, sent: Tensor, taking: Tensor) -> Tensor:
         """Return what the clients upload, ``(members, clients, n)``: how far they moved what was ``sent``.
 
         Args:
             sent: ``(members, n)``.
+            taking: ``(members, clients)`` bool; of who does not take part there is 0.
         """
         moved = self.shared() - sent.unsqueeze(1)
         flat = moved.reshape(-1, 1, moved.shape[-1]) if self.lead else moved.reshape(1, -1)
-        return self.defense.client_update(flat).reshape(moved.shape)
+        part = taking.reshape(-1, 1, 1) if self.lead else taking.reshape(1, 1)
+        return torch.where(part, self.defense.client_update(flat, taking=part), 0.0).reshape(moved.shape)
 
     def _by_client(self, values: Tensor) -> Tensor:
         clients = len(self.clients)

@@ -100,7 +100,7 @@ class Rounds:
         epochs, steps = (1, federation.local_steps) if federation.local_steps else (federation.local_epochs, None)
         for _ in cohort.train(number * epochs, epochs, steps, of):
             pass
-        uploads = cohort.uploads(self.server.shared)
+        uploads = cohort.uploads(self.server.shared, of)
         if self._in_turn:
             self._pass_on(cohort, number, uploads[:, 0], of[:, 0])
             return

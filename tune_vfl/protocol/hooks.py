@@ -119,11 +119,12 @@ class Hooks:
         """H9: the passive party's own optimizer for its bottom model; None keeps the one that everybody uses."""
         return None
 
-    def client_update(self, update: Tensor) -> Tensor:
+    def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
         """In the horizontal setting, at the end of a client's round: what it uploads in place of its update.
 
         Args:
             update: ``(*trials, 1, n)`` how far its training moved each of the n parameters that it shares.
+            taking: ``(*trials, 1, 1)`` bool; of clients that take no part nothing leaves, nor may anything be kept.
         """
         return update
 

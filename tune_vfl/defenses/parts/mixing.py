@@ -62,7 +62,8 @@ class Mixing(Defense[MixingParams]):
 
     Every party draws the same partners and shares, from a seed that all of them know. The second rows of all mixtures
     are a permutation of the training rows, as are the third and so on, so that each row is used equally often. A
-    mixture carries the id of its first row, also for an attacker. Test rows are never mixed.
+    mixture carries the id of its first row, also for an attacker. Test rows are never mixed. In the horizontal setting
+    a client mixes its own rows with each other, by draws of its own.
     """
 
     Params = MixingParams
@@ -124,8 +125,8 @@ class Mixing(Defense[MixingParams]):
     def notes(self, member: int = 0) -> list[str]:
         """Return what mixing leaves open, and what attacks on features read."""
         mixed = (
-            f"{self.name}: every party knows partners and shares, so that a passive party can undo the mixing of "
-            "labels in the gradients it receives; the attack 'unmix' does"
+            f"{self.name}: whoever mixes knows partners and shares, so that a passive party of a vertical federation "
+            "can undo the mixing of labels in the gradients it receives; the attack 'unmix' does"
         )
         once = (
             f"{self.name}: mixtures that are drawn once are as many equations as there are rows, some of them all but "
