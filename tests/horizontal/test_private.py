@@ -48,13 +48,16 @@ class Spy(Observer):
     seen: list[Tensor] = field(default_factory=list)
     own: list[Tensor] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.own += [pairs(rows) for cohort in self.cohorts for rows in cohort.rows.features()]
+
     def received(self, what: Received) -> None:
+        assert not what.update[~what.taking].any()  # noise, or what waits for a later round, is a client's own too
         read = (what.update, what.sent, what.sent + what.update)
         self.shapes |= {tuple(t.shape) for t in read}
         self.seen += [pairs(t) for t in read]
-        for cohort in self.cohorts:
-            held = numbers(*cohort.network.bottoms) if self.apart else []
-            self.own += [pairs(t) for t in (*cohort.rows.features(), *held)]
+        for cohort in self.cohorts if self.apart else []:
+            self.own += [pairs(values) for values in numbers(*cohort.network.bottoms)]
 
     @property
     def leaked(self) -> int:
@@ -63,7 +66,7 @@ class Spy(Observer):
 
 
 def spied(defense: str, pack: Pack, **fields: object) -> tuple[Spy, list[Cohort], Rounds]:
-    """Train three clients for two rounds, each with a client or two."""
+    """Train three clients for two rounds, two of them in each round."""
     task = task_of(defense, clients=3, rounds=2, training={"batch_size": 128}, participation=0.7, **fields)
     clients, cohorts, _ = begun(task, pack)
     spy = Spy(cohorts, defense in APART)
