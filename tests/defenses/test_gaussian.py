@@ -1,5 +1,7 @@
 """Gaussian noise: the moments of its law, and clipping against a loop over rows."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from tune_vfl.defenses.gaussian import Gaussian, GaussianParams
 from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import parse
+from tune_vfl.statistics.privacy import epsilon_of
 
 
 def sent(grad, seed=0, **params):
@@ -89,3 +92,39 @@ def test_a_strong_setting_on_embeddings_costs_utility_and_the_weakest_none(name,
     assert weak == pytest.approx(found["gradients"][0], abs=1e-6)
     assert weak > 0.95
     assert strong < weak - loss
+
+
+def at_clients(*members, rounds, taking=None):
+    """Return what clients upload in the last of some rounds, and their defense."""
+    made = Gaussian(list(members), num_classes=2, embedding_dims=[3])
+    y = torch.zeros(len(members), 4, dtype=torch.int64)
+    made.setup(y, torch.arange(4).expand(y.shape), seed=list(range(len(members))))
+    update = torch.tensor([3.0, 4.0]).expand(len(members), 1, 2)
+    for turn in range(rounds):
+        part = torch.tensor([turn < of for of in taking or [rounds] * len(members)])
+        sent = made.client_update(update, taking=part.view(-1, 1, 1))
+    return sent, made
+
+
+def test_a_clients_budget_is_that_of_the_rounds_it_took_part_in():
+    one, other = GaussianParams(sigma=2.0, clip=4.0), GaussianParams(sigma=5.0, clip=1.0)
+    _, made = at_clients(one, one, other, rounds=10, taking=[10, 4, 10])
+    # mu = sqrt(rounds) clip / sigma: as one release with sensitivity 1 and noise 1 / mu.
+    noise = [2 / (4 * math.sqrt(10)), 1 / 4, 5 / math.sqrt(10)]
+    expected = [epsilon_of(1 / s) for s in noise]
+    assert made.logged()["epsilon"] == pytest.approx(expected, rel=1e-9)
+    assert "budget of a client" in made.notes()[0]
+    assert not Gaussian(one, num_classes=2, embedding_dims=[3]).logged()
+
+
+def test_without_clip_or_noise_there_is_no_budget_and_it_is_said():
+    sent, made = at_clients(GaussianParams(sigma=0.0, clip=1.0), rounds=1)
+    torch.testing.assert_close(sent, torch.tensor([[[0.6, 0.8]]]))
+    assert made.logged() == {"epsilon": [math.inf]}
+    assert "no noise" in made.notes()[0]
+    _, made = at_clients(GaussianParams(sigma=1.0), rounds=1)
+    assert not made.logged()
+    assert "nothing bounds" in made.notes()[0]
+    sent, made = at_clients(GaussianParams(sigma=1.0, clip=1.0, where="embeddings"), rounds=1)
+    assert torch.equal(sent, torch.tensor([[[3.0, 4.0]]]))
+    assert not made.logged()

@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
-from tune_vfl.spaces.named import load_space, named_spaces, space_files
+from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.spaces.named import load_space, named_spaces, space_files, space_of, space_problems
 from tune_vfl.spaces.space import Dimension, fitted, parse_space, point_key
+from tune_vfl.spec import parse
 
 
-@pytest.mark.parametrize("defense", space_files())
+@pytest.mark.parametrize(("defense", "name"), [(d, name) for d in space_files() for name in named_spaces(d)])
 @pytest.mark.parametrize("classes", [2, 10])
-def test_every_file_holds_with_its_defense(defense, classes):
-    space = load_space(defense, num_classes=classes)
+def test_every_file_holds_with_its_defense(defense, name, classes):
+    space = load_space(defense, name, num_classes=classes)
     cls = DEFENSES[defense]
     assert set(space.params) <= set(cls.Params.model_fields)
     for published in space.published:
@@ -24,6 +26,33 @@ def test_every_file_holds_with_its_defense(defense, classes):
     for point in space.grid(8):
         assert space.holds(point)
         assert cls.Params.model_validate(point)
+
+
+def test_clients_search_the_horizontal_space_where_there_is_one():
+    def of(name, space="default", **fields):
+        spec = parse({"study": "s", "dataset": "digits", "attacks": ["bmi"], "defense": name, **fields})
+        asked = spec.defense.model_copy(update={"space": space})
+        return space_of(spec.model_copy(update={"defense": asked}), resolve(spec))
+
+    assert of("gradient_compression", federation="horizontal") == named_spaces("gradient_compression")["horizontal"]
+    assert of("gradient_compression").params == named_spaces("gradient_compression")["default"].params
+    assert of("sparsification", federation="horizontal").params == named_spaces("sparsification")["default"].params
+    assert of("fedadob", federation="horizontal").params["mean_range"].bounds == (1, 200)
+    assert of("fedadob", "lenet", federation="horizontal").params["mean_range"].bounds == (1, 50)
+    splitfed = of("splitfed", federation="horizontal")
+    assert splitfed.points() == [p.params for p in splitfed.published] == [{"version": "v1"}, {"version": "v2"}]
+    written = {"drop": {"float": [0.9, 0.99]}}
+    assert of("sparsification", written, federation="horizontal").params["drop"].bounds == (0.9, 0.99)
+
+
+def test_a_horizontal_study_is_checked_by_its_own_space(monkeypatch):
+    bodies = {"default": {"keep": {"float": [0.1, 1]}}, "horizontal": {"kept": {"float": [0, 1]}}}
+    broken = {name: parse_space(body, name) for name, body in bodies.items()}
+    monkeypatch.setattr("tune_vfl.spaces.named.named_spaces", lambda defense: broken)
+    raw = {"study": "s", "dataset": "digits", "attacks": ["bmi"], "defense": "gradient_compression"}
+    assert not space_problems(parse(raw))
+    (problem,) = space_problems(parse({**raw, "federation": "horizontal"}))
+    assert "defense.space.kept" in problem
 
 
 def test_every_defense_has_a_file():

@@ -112,6 +112,7 @@ class Cohort:
             taking: ``(members, clients)`` bool; who does not take part stays as it was.
         """
         if not bool(taking.any()):
+            self.rows.pass_over(epochs)  # the orders of later rounds are those that it has beside others
             return
         before = None if bool(taking.all()) else self._everything.read()
         self.network.train()

@@ -157,6 +157,11 @@ class Rows:
                 at = {"y": self._cut(y, start, start + size), "ids": self._cut(ids, start, start + size)}
                 yield SharedBatch(cut, self.pack, parties, **at)
 
+    def pass_over(self, epochs: int) -> None:
+        """Draw the orders of some epochs that nobody trains."""
+        for _ in range(epochs):
+            self._order.permutation(self.count)
+
     def _gathered_at_once(self, size: int) -> int:
         """Return how many rows are gathered together, full batches: few calls, no second copy of a large data set."""
         bytes_of_row = sum(x.nbytes for x in self._split.features("train")) / max(1, self.count)

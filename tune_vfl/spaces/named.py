@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tune_vfl.data.base import Dataset
-    from tune_vfl.spec import StudySpec
+    from tune_vfl.spec import FederationName, StudySpec
     from tune_vfl.spec.cell import Cell, Mode
 
 
@@ -62,6 +62,7 @@ def load_space(
     fixed: Mapping[str, Any] | None = None,
     num_classes: int,
     mode: Mode = "split",
+    federation: FederationName = "vertical",
 ) -> Space:
     """Return the space that one study searches.
 
@@ -71,12 +72,13 @@ def load_space(
         fixed: the parameters that the spec fixes; they are not searched.
         num_classes: K.
         mode: the architecture; published settings that the defense refuses there are left out.
+        federation: the setting; for the horizontal one the default space is that named ``horizontal``, if there is one.
 
     Raises:
         SpecError: listing every problem: unknown names with the nearest known one, ranges that the defense does not
         take.
     """
-    raw = _find(defense, space)
+    raw = _find(defense, space, federation)
     params = DEFENSES[defense].Params
     problems = _problems(raw, params)
     if problems:
@@ -93,7 +95,12 @@ def space_of(spec: StudySpec, cell: Cell, dataset: Dataset | None = None) -> Spa
         SpecError: listing every problem.
     """
     space = load_space(
-        cell.defense, spec.defense.space, fixed=spec.defense.params, num_classes=cell.num_classes, mode=cell.mode
+        cell.defense,
+        spec.defense.space,
+        fixed=spec.defense.params,
+        num_classes=cell.num_classes,
+        mode=cell.mode,
+        federation=cell.federation.name,
     )
     ordinary = dimensions(spec, cell, dataset)
     return space.joined(ordinary, own_values(cell, ordinary)) if ordinary else space
@@ -104,15 +111,18 @@ def space_problems(spec: StudySpec) -> list[str]:
     if spec.defense.name not in DEFENSES:
         return []
     try:
-        return _problems(_find(spec.defense.name, spec.defense.space), DEFENSES[spec.defense.name].Params)
+        found = _find(spec.defense.name, spec.defense.space, spec.federation.name)
+        return _problems(found, DEFENSES[spec.defense.name].Params)
     except SpecError as error:
         return error.problems
 
 
-def _find(defense: str, space: str | Mapping[str, Any]) -> Space:
+def _find(defense: str, space: str | Mapping[str, Any], federation: FederationName) -> Space:
     if not isinstance(space, str):
         return parse_space(space, "defense.space")
     known = named_spaces(defense)
+    if space == "default" and federation in known:
+        return known[federation]
     if space not in known:
         raise UnknownNameError(f"space of {defense}", space, sorted(known))
     return known[space]
