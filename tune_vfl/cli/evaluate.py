@@ -92,8 +92,11 @@ def _run(raw: dict[str, Any], seeds: int, rows: Literal["all", "selection"]) -> 
 def _show(answer: dict[str, Any]) -> None:
     defense = answer["defense"]
     params = f" ({cell(defense['params'])})" if defense["params"] else ""
+    clients = answer["federation"].get("clients")
+    among = f"{clients} clients, {answer['federation']['rounds']} rounds, " if clients else ""
     emit(
-        f"{answer['dataset']}, model {answer['model']}, defense {defense['name']}{params}, {len(answer['seeds'])} seeds"
+        f"{answer['dataset']}, {among}model {answer['model']}, defense {defense['name']}{params}, "
+        f"{len(answer['seeds'])} seeds"
     )
     utility = answer.get("utility")
     if utility:

@@ -36,7 +36,7 @@ def show_campaign(
         data, cell = studies[first.name]["data"], first.cell
         emit(
             f"{dataset}: {data['rows']} rows, {data['reserve']} set aside for confirm; model {cell.model.name}, "
-            f"{cell.mode}, {cell.training.epochs} epochs; {cell.metric}"
+            f"{cell.setting}, {cell.training.epochs} epochs; {cell.metric}"
         )
         for note in data["notes"]:
             emit(f"note: {note}")

@@ -55,6 +55,7 @@ def evaluate_spec(spec: StudySpec, *, rows: RowsUsed = "all") -> dict[str, Any]:
         "data": _data_of(task),
         "model": cell.model.name,
         "mode": cell.mode,
+        "federation": cell.federation.model_dump(mode="json"),
         "defense": {"name": cell.defense, "params": setting_of(cell, {})},
         "training": cell.training.model_dump(),
         "seeds": list(cell.seeds),

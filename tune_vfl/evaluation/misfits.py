@@ -16,7 +16,15 @@ _OF_THE_BOTTOM = frozenset({"known_bottom", "open_bottom", "client_model"})
 
 
 def misfits(task: Task) -> Iterator[str]:
-    """Yield why a task cannot be evaluated, one sentence each; nothing when it can."""
+    """Yield why a task cannot be evaluated, one sentence each; nothing when it can.
+
+    Of a defense of the other federation that is all there is to say.
+    """
+    federation, can = task.cell.federation.name, task.defense.capabilities
+    if federation not in can.federations:
+        known = _words(cls.name for cls in DEFENSES.classes() if federation in cls.capabilities.federations)
+        yield f"defense {task.defense.name!r} is not for a {federation} federation; those that are: {known}"
+        return
     yield from _of_the_federation(task)
     yield from _of_the_model(task)
     yield from _of_the_defense(task)
@@ -27,9 +35,6 @@ def misfits(task: Task) -> Iterator[str]:
 
 def _of_the_federation(task: Task) -> Iterator[str]:
     federation, dataset, defense = task.cell.federation, task.dataset, task.defense
-    if federation.name not in defense.capabilities.federations:
-        known = _words(cls.name for cls in DEFENSES.classes() if federation.name in cls.capabilities.federations)
-        yield f"defense {defense.name!r} is not for a {federation.name} federation; those that are: {known}"
     if federation.name not in task.architecture.federations:
         yield f"model {task.architecture.name!r} is not for a {federation.name} federation"
     if not federation.horizontal:

@@ -94,6 +94,14 @@ class Cell(Strict):
     rows: RowsUsed = "all"
 
     @property
+    def setting(self) -> str:
+        """How the models are joined, or how many clients there are, in words."""
+        federation = self.federation
+        if not federation.horizontal:
+            return self.mode
+        return f"horizontal, {federation.clients} clients, {federation.rounds} rounds"
+
+    @property
     def seeds_of_undefended(self) -> tuple[int, ...]:
         """The seeds that the undefended model is trained with: a study's own, from 0 on, and up to ten of them.
 
