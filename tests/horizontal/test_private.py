@@ -116,3 +116,12 @@ def test_what_is_kept_moves_nothing_that_is_uploaded(name, pack, model):
 def test_some_defenses_keep_bottom_models_from_the_server():
     assert {"splitfed", "fedadob"} <= set(APART)
     assert "none" in FIT
+
+
+def test_kept_bottoms_start_alike_and_their_secrets_do_not():
+    _, cohorts, _ = begun(task_of("fedadob", clients=3, rounds=1, model="cnn"), Pack((0,), None))
+    one, other = (cohort.network.bottoms[0] for cohort in cohorts[:2])
+    assert all(a.equal(b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    passports = [[b for name, b in m.named_buffers() if name.endswith("passports")] for m in (one, other)]
+    assert passports[0]
+    assert not any(a.equal(b) for a, b in zip(*passports, strict=True))

@@ -17,7 +17,7 @@ from tune_vfl.horizontal.shards import client_seed, shards
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.layers import select_members
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.seeds import Stream, Streams
+from tune_vfl.seeds import Streams
 from tune_vfl.spec import Federation, RowsUsed, Strict
 
 VICTIM = 0
@@ -73,10 +73,7 @@ class Clients:
         """
         split, pack = self.rows_of(clients)
         defense = build_defense(self.task, params, pack)
-        kept = defense.capabilities.client_bottom == "kept"
-        network = build_network(self.task, split, pack, _Starts(self._seeds(clients), pack, own_bottoms=kept)).to(
-            device
-        )
+        network = build_network(self.task, split, pack, Streams(self._seeds(clients))).to(device)
         split = split.to(device)
         set_up(defense, network, split, pack)
         _see_a_row(network, split, pack)
@@ -95,19 +92,6 @@ class Clients:
         if self.pack.trials is None:
             return self.pack.seeds[0]
         return [seed for seed in self.pack.seeds for _ in clients] * self.pack.trials
-
-
-class _Starts(Streams):
-    """Where networks start: clients of a seed alike, but with bottom models of their own where they keep them."""
-
-    def __init__(self, seeds: int | list[int], pack: Pack, *, own_bottoms: bool) -> None:
-        super().__init__(seeds)
-        self._own = Streams(pack.member_seeds) if own_bottoms else None
-
-    def fresh(self, name: str) -> Stream:
-        """Open a stream."""
-        own = self._own if name.startswith("init/bottom/") else None
-        return super().fresh(name) if own is None else own.fresh(name)
 
 
 @lru_cache(maxsize=4)

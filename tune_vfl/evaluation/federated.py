@@ -23,6 +23,7 @@ from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack, undefended, utilities_of
 from tune_vfl.horizontal.cohort import Cohort
 from tune_vfl.horizontal.rounds import Rounds
+from tune_vfl.horizontal.vector import Vector
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack
@@ -101,8 +102,22 @@ def begin(clients: Clients, params: list[Strict], device: str = "cpu") -> tuple[
     together = clients.pack.trials is not None and not in_turn
     groups = [list(range(count))] if together else [[c] for c in range(count)]
     cohorts = [clients.cohort(group, params, device) for group in groups]
+    if clients.task.defense.capabilities.client_bottom == "kept":
+        _start_alike(cohorts)
     rounds = Rounds(cohorts, federation, clients.counts.to(device), clients.pack.member_seeds, in_turn=in_turn)
     return cohorts, rounds
+
+
+def _start_alike(cohorts: Sequence[Cohort]) -> None:
+    """Have all clients' bottom models start as the first one's do, encoders and decoders of passports included.
+
+    So they may agree before the first round, without the server: what lies above the bottom models is averaged, and
+    what it reads should mean the same everywhere. Passports are no parameters; they stay each client's own.
+    """
+    bottoms = [Vector.of_parameters(cohort.network.bottoms, cohort.lead) for cohort in cohorts]
+    first = bottoms[0].read().view(cohorts[0].members, len(cohorts[0].clients), -1)[:, 0]
+    for cohort, bottom in zip(cohorts, bottoms, strict=True):
+        bottom.write(first.repeat_interleave(len(cohort.clients), 0))
 
 
 class Victim:
