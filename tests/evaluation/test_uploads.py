@@ -22,6 +22,7 @@ from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.grants.client_gradients import ClientGradients, SingleSteps
 from tune_vfl.evaluation.grants.client_model import ClientNetwork
 from tune_vfl.evaluation.grants.received import target_rows
+from tune_vfl.evaluation.pictured import pictured
 from tune_vfl.evaluation.task import Task
 from tune_vfl.horizontal.shards import client_seed
 from tune_vfl.protocol.granted import Pairs
@@ -270,3 +271,5 @@ def test_a_cell_is_measured_end_to_end_with_labels_beside_rows():
     assert score.mean > 0.5
     assert score.extra["label_recovery"] == 1.0
     assert score.floor == 0.0
+    (shown,) = pictured(cell, {})
+    assert (shown.true - shown.found).square().mean().item() == pytest.approx(shown.mse)  # paired as it is scored
