@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tune_vfl.spec.cell import Mode
 
 Surrogate = Literal["fresh", "trained"]
-FEWEST, _TUNING_ROWS = 10, 8
+FEWEST, _TUNING_ROWS = 10, 6
 """Known rows that teach a surrogate, at least; held out ones that weights are chosen by, at most."""
 
 
@@ -57,7 +57,7 @@ class BgiParams(GradientInversionParams):
         "takes the first; images only",
     )
     l2: Listed[NonNegative] = Field(
-        (0.0, 0.01, 0.1, 1.0),
+        (0.0, 0.1, 1.0),
         min_length=1,
         description="weights of a row's mean squared distance from the known ones' mean, to choose among likewise",
     )
