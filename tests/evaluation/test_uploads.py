@@ -69,7 +69,9 @@ class Doubled(Defense):
     def labels(self, y, ids):
         return (y + 1) % self.num_classes
 
-    def client_update(self, update):
+    def client_update(self, update, *, taking):
+        assert bool(taking.all())
+        assert taking.shape == (*update.shape[:-1], 1)
         self.left = self.left + update
         return 3 * self.left + self.streams["upload"].normal(*update.shape[-2:])
 

@@ -118,9 +118,8 @@ def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
     if cell.federation.name not in needs.federations:
         yield f"attack {attack.name!r} is not for a {cell.federation.name} federation"
         return
-    for grants, why in out_of_reach(cell):
-        if reads := attack.sees() & grants:
-            yield f"attack {attack.name!r} reads {_words(reads)}, and {why}"
+    beyond = [(attack.sees() & grants, why) for grants, why in out_of_reach(cell)]
+    yield from (f"attack {attack.name!r} reads {_words(reads)}, and {why}" for reads, why in beyond if reads)
     if needs.classes == "binary" and dataset.num_classes != 2:
         yield f"attack {attack.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
     if needs.goal == "features" and dataset.modality == "text":

@@ -115,7 +115,8 @@ class _Client:
         gradient = torch.cat([g.flatten(len(self._loop.lead)) for g in found], -1)
         rate = learning_rate(self._loop.training, self._epoch)
         self._defense.begin()  # each step is the client's first: nothing of another batch is left over
-        return self._defense.client_update(-rate * gradient.unsqueeze(-2)).squeeze(-2) / -rate
+        taking = torch.ones(*self._loop.lead, 1, 1, dtype=torch.bool)
+        return self._defense.client_update(-rate * gradient.unsqueeze(-2), taking=taking).squeeze(-2) / -rate
 
 
 def uploads_of(attack: Attack[Strict], run: Run, most: int | None = None) -> Uploads | None:

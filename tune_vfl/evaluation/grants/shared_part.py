@@ -34,7 +34,7 @@ class PublicPart(Grant):
 
         held = task.dataset.parties[0].fields
         fields = (*held, *[1] * (shape[0] - sum(held))) if held else ()
-        width = task.architecture.options.embedding_dim
+        width = task.architecture.width(shape, task.dataset.num_classes)
 
         def bottom(stream: Stream) -> nn.Module:
             with torch.random.fork_rng(devices=[]):  # torch's own layers draw from its global generator
