@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction, success_metric
+from tune_vfl.evaluation.scoring import guess_success, paired, score_answer, score_reconstruction, success_metric
 from tune_vfl.metrics import reconstruction
 from tune_vfl.metrics.leakage import success_at_one_percent
 from tune_vfl.metrics.utility import auc, f1
@@ -166,3 +167,32 @@ def test_the_best_constant_guess():
     many = torch.cat([torch.arange(51), torch.tensor([7, 7, 3, 50])])
     assert guess_success(many, 51) == pytest.approx((3 + 2 + 2 + 1 + 1) / 55)
     assert guess_success(many[many < 50], 50) == pytest.approx(3 / 53)
+
+
+def test_rows_of_a_batch_are_paired_with_the_true_ones_as_brings_the_least_error():
+    x = torch.rand(12, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(12) % 5
+    ids, order = torch.tensor([7, 2, 9, 4, 11, 0]), torch.tensor([2, 0, 1, 4, 5, 3])
+    rows, labels = (x[ids] + 0.05)[order], y[ids][order]
+    answer = Reconstruction(rows, ids, batch=3, labels=labels)
+    found, known = score_reconstruction(answer, x, y), score_reconstruction(Reconstruction(x[ids] + 0.05, ids), x)
+    assert found["label_recovery"] == [1.0]
+    assert {k: found[k] for k in known} == known
+    apart = score_reconstruction(Reconstruction(rows, ids, labels=labels), x, y)
+    assert apart["success"][0] < known["success"][0]
+    assert apart["label_recovery"] == [pytest.approx(float((labels == y[ids]).float().mean()))]
+    # Rows never leave their batch: those of one that stand in another are paired with nothing of their own.
+    swapped = score_reconstruction(Reconstruction(rows.roll(3, 0), ids, batch=3), x)
+    assert swapped["mse"][0] > found["mse"][0] + 0.01
+
+
+def test_pairing_equals_trying_every_order_and_clamps_images_first():
+    g = torch.Generator().manual_seed(1)
+    true, said = torch.rand(4, 1, 2, 2, generator=g).numpy(), torch.randn(4, 1, 2, 2, generator=g).numpy() * 2
+    clamped = said.clip(0, 1)
+    best = min(itertools.permutations(range(4)), key=lambda p: ((clamped[list(p)] - true) ** 2).sum())
+    assert paired(said, true, 4).tolist() == list(best)
+    assert paired(said, true, 1).tolist() == [0, 1, 2, 3]
+    rows, wanted = said.reshape(4, 4), true.reshape(4, 4)  # a table is compared as it is
+    best = min(itertools.permutations(range(4)), key=lambda p: ((rows[list(p)] - wanted) ** 2).sum())
+    assert paired(rows, wanted, 4).tolist() == list(best)

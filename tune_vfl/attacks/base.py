@@ -86,10 +86,12 @@ class TargetRequest:
         rows: rows to reconstruct, at most half of those there are; the same ones for every attack and setting.
         pairs: other rows that it knows with their embeddings; ``threat`` takes as many as the study says, None a sixth
             of the training rows, at most 10,000.
+        batch: of an attack on gradients: rows of each batch whose gradient it gets; rows that fill none are left out.
     """
 
     rows: int
     pairs: int | Literal["threat"] | None = None
+    batch: int = 1
 
 
 class Attack(ABC, Generic[P_co]):

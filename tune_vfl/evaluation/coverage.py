@@ -36,7 +36,7 @@ class Coverage(Strict):
 def coverage_of(spec: StudySpec, cell: Cell) -> Coverage:
     """Return it for a spec and what it was resolved to. Attacks that are not known here count for nothing."""
     names = [attack.name for attack in spec.attacks]
-    kinds = _kinds(names)
+    kinds = _kinds(names) | ({"features"} if cell.federation.horizontal else set())
     untried = () if set(names) & set(_LABELS) else _untried(cell)
     return Coverage(untried=untried, acts="acts" in kinds, features="features" in kinds)
 
@@ -44,17 +44,22 @@ def coverage_of(spec: StudySpec, cell: Cell) -> Coverage:
 def _untried(cell: Cell) -> tuple[str, ...]:
     from tune_vfl.attacks.base import ATTACKS
     from tune_vfl.defenses.base import DEFENSES, grants_missing
+    from tune_vfl.evaluation.misfits import out_of_reach
 
     asked = {a.name for a in cell.attacks}
     if asked - set(ATTACKS.names()) or cell.defense not in DEFENSES:
         return ()
-    missing = []
+    beyond, missing = frozenset[str]().union(*(grants for grants, _ in out_of_reach(cell))), []
     for name in ATTACKS:
         cls = ATTACKS[name]
         can = cls.capabilities
         fits = cell.mode in can.modes and (can.classes == "any" or cell.num_classes == 2)
-        fits = fits and not grants_missing(can.sees, cell.defense)
-        if cls.in_default is not None and fits and not can.acts and name not in asked:
+        fits = fits and not grants_missing(can.sees, cell.defense) and cell.federation.name in can.federations
+        if cell.federation.horizontal:
+            wanted = fits and not can.sees & beyond
+        else:
+            wanted = fits and cls.in_default is not None and not can.acts
+        if wanted and name not in asked:
             missing.append(name)
     return tuple(missing)
 

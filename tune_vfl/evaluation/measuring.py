@@ -92,7 +92,7 @@ def score_attack(attack: Attack[Strict], run: Run) -> Table:
 
 def _scored(answer: Answer | Reconstruction, run: Run) -> Numbers:
     if isinstance(answer, Reconstruction):
-        return score_reconstruction(answer, run.x_train)
+        return score_reconstruction(answer, run.x_train, run.y_train)
     y_train, num_classes, seeds = _truth(run)
     return score_answer(answer, y_train, run.y_test, num_classes, seeds)
 

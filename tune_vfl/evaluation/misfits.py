@@ -9,10 +9,14 @@ from tune_vfl.defenses.base import DEFENSES, defense_params, grants_missing
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.task import Task
 from tune_vfl.outcome import TOGETHER
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Cell, Strict
 
 _OF_THE_BOTTOM = frozenset({"known_bottom", "open_bottom", "client_model"})
 """Grants that hold something of a client's bottom model."""
+_OF_ONE_CLIENT = frozenset({"client_gradients", "top_gradients"})
+"""Grants that hold something that a single client uploaded."""
+_OF_THE_TOP = frozenset({"shared_part"})
+"""Grants that hold something of the top model."""
 
 
 def misfits(task: Task) -> Iterator[str]:
@@ -96,17 +100,26 @@ def _of_the_parties(task: Task) -> Iterator[str]:
         yield f"threat.parties: {TOGETHER} is what all passive parties as one are called; give that party another name"
 
 
+def out_of_reach(cell: Cell) -> Iterator[tuple[frozenset[str], str]]:
+    """Yield the grants that a server lacks in a horizontal federation, and why."""
+    if not cell.federation.horizontal:
+        return
+    if DEFENSES[cell.defense].capabilities.client_bottom == "hidden":
+        yield _OF_THE_BOTTOM, f"under {cell.defense} no bottom model reaches the server"
+    if cell.model.options.get("top") == "none":
+        yield _OF_THE_TOP, "without a top model nothing is shared but the bottom model"
+    if cell.federation.secure:
+        yield _OF_ONE_CLIENT, "with federation.secure no client's own update reaches the server"
+
+
 def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
     """Yield why an attack cannot be tried on a task, one sentence each."""
     needs, cell, dataset, options = attack.capabilities, task.cell, task.dataset, task.architecture.options
     if cell.federation.name not in needs.federations:
         yield f"attack {attack.name!r} is not for a {cell.federation.name} federation"
         return
-    hidden = task.defense.capabilities.client_bottom == "hidden" and cell.federation.horizontal
-    if hidden and (reads := attack.sees() & _OF_THE_BOTTOM):
-        yield (
-            f"attack {attack.name!r} reads {_words(reads)}, and under {cell.defense} no bottom model reaches the server"
-        )
+    beyond = [(attack.sees() & grants, why) for grants, why in out_of_reach(cell)]
+    yield from (f"attack {attack.name!r} reads {_words(reads)}, and {why}" for reads, why in beyond if reads)
     if needs.classes == "binary" and dataset.num_classes != 2:
         yield f"attack {attack.name!r} is defined for two classes, dataset {dataset.name!r} has {dataset.num_classes}"
     if needs.goal == "features" and dataset.modality == "text":

@@ -12,7 +12,7 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import view_of
-from tune_vfl.evaluation.scoring import score_reconstruction
+from tune_vfl.evaluation.scoring import paired, score_reconstruction
 from tune_vfl.evaluation.seats import named_seats
 from tune_vfl.evaluation.task import Task
 from tune_vfl.protocol.answers import Reconstruction
@@ -76,4 +76,6 @@ def _nearest(name: str, answers: Mapping[str, Reconstruction], x_train: Tensor, 
     variant = min(errors, key=lambda v: (errors[v] != errors[v], errors[v]))
     answer = answers[variant]
     rows = answer.rows.detach().cpu().nan_to_num().clamp(0, 1)
-    return Pictured(name, variant, x_train[answer.ids][:most], rows[:most], errors[variant])
+    true = x_train[answer.ids]
+    found = rows[paired(rows.numpy(), true.numpy(), answer.batch)]
+    return Pictured(name, variant, true[:most], found[:most], errors[variant])

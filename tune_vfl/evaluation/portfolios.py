@@ -47,18 +47,21 @@ def expanded(listed: Sequence[Named], task: Task) -> list[Attack[Strict]]:
         if not is_portfolio(named):
             found[named.name] = build_attack(named)
             continue
-        fitting = [a for a in _members(named.name) if not list(misfits_of(a, task))]
+        fitting = [
+            a for a in _members(named.name, horizontal=task.cell.federation.horizontal) if not list(misfits_of(a, task))
+        ]
         if not fitting:
             raise SpecError(f"attacks.{named.name}: no attack of it fits this data set, model and defense")
         found |= {a.name: a for a in fitting if a.name not in own and a.name not in found}
     return list(found.values())
 
 
-def _members(portfolio: str) -> Iterator[Attack[Strict]]:
+def _members(portfolio: str, *, horizontal: bool) -> Iterator[Attack[Strict]]:
+    """Yield the attacks of a portfolio; in the horizontal setting all of them are the server's, on features."""
     for name in ATTACKS:
         cls = ATTACKS[name]
         can = cls.capabilities
-        if portfolio == "default_features":
+        if portfolio == "default_features" or horizontal:
             if can.goal == "features":
                 yield cls()
         elif can.goal == "labels" and can.who == "passive" and not can.oracle:

@@ -107,23 +107,48 @@ def named_by_folds(scores: Array, y: NDArray[np.int64], rng: np.random.Generator
     return named
 
 
-def score_reconstruction(answer: Reconstruction, x_train: Tensor) -> Numbers:
+def score_reconstruction(answer: Reconstruction, x_train: Tensor, y_train: Tensor | None = None) -> Numbers:
     """Score one variant of an attack on features on every member: the share of the rows' variance that it recovers.
 
     Args:
         answer: tensors with leading axes.
         x_train: ``(*trials, N, ...)`` the attacked party's training rows; their mean is what needs no attack.
+        y_train: ``(*trials, N)`` their labels, for an attack that says labels too.
     """
     stacked = answer.ids.dim() == 2
     whole, ids, found = (per_member(x, stacked) for x in (x_train, answer.ids, answer.rows))
     result = _validation(answer)
-    for x, at, rows in zip(whole, ids, found, strict=True):
-        true, mean = x[at], x.mean(0)
+    for i, (x, at, said) in enumerate(zip(whole, ids, found, strict=True)):
+        true, mean, order = x[at], x.mean(0), paired(said, x[at], answer.batch)
+        rows = said[order]
         measured = {"mse": reconstruction.mse(rows, true), "mse_mean": reconstruction.mse_of_the_mean(mean, true)}
         if reconstruction.is_image(true):
             measured |= {"psnr": reconstruction.psnr(rows, true), "ssim": reconstruction.ssim(rows, true)}
+        if answer.labels is not None and y_train is not None:
+            labels, y = (per_member(t, stacked)[i] for t in (answer.labels, y_train))
+            measured["label_recovery"] = float((labels[order] == y[at]).mean())
         _append(result, {**measured, "success": _signed(**{k: measured[k] for k in ("mse", "mse_mean")})})
     return result
+
+
+def paired(found: Array, true: Array, batch: int) -> NDArray[np.int64]:
+    """Return which of the found rows ``(M,)`` stands for each true one: within each batch, as brings the least error.
+
+    Hungarian assignment by squared error, of images as they are scored, with pixels in [0, 1].
+
+    Args:
+        found: ``(M, ...)``, of which each batch is in no order.
+        true: ``(M, ...)``.
+        batch: rows of a batch.
+    """
+    order = np.arange(len(true))
+    seen = np.clip(found, 0.0, 1.0) if reconstruction.is_image(true) else found
+    for first in range(0, len(true) if batch > 1 else 0, batch):
+        of = slice(first, first + batch)
+        a, b = (x[of].reshape(len(x[of]), -1).astype(np.float64) for x in (seen, true))
+        errors = np.square(b[:, None] - a[None]).sum(-1)
+        order[of] = first + linear_sum_assignment(np.nan_to_num(errors, nan=np.finfo(np.float64).max))[1]
+    return order
 
 
 def _signed(mse: float, mse_mean: float) -> float:

@@ -42,8 +42,13 @@ class Reconstruction:
         rows: ``(*trials, M, ...)`` of the shape of the rows; pixels beyond [0, 1] are clamped when they are scored.
         ids: ``(*trials, M)`` positions in the training split.
         validation: ``(*trials,)`` the attacker's own estimate of this variant's success, by which it may choose.
+        batch: the rows stand in batches of so many, and within each in no order: the evaluator pairs them with the
+            true ones as brings the least squared error.
+        labels: ``(*trials, M)`` int64 the classes that the attacker takes the rows to be of, where it says so.
     """
 
     rows: Tensor
     ids: Tensor
     validation: Tensor | None = None
+    batch: int = 1
+    labels: Tensor | None = None

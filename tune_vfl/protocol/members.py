@@ -175,5 +175,9 @@ class Rows:
         seed = torch.arange(len(ids), device=ids.device).remainder(len(self.pack.seeds)).unsqueeze(-1)
         return [x[seed, ids] for x in features]
 
+    def labels(self, ids: Tensor) -> Tensor:
+        """Return the labels ``(*trials, B)`` of the rows ``(*trials, B)``."""
+        return self.pack.spread(self._split.y_train).gather(-1, ids)
+
     def _cut(self, x: Tensor, start: int, stop: int) -> Tensor:
         return x[start:stop] if self.pack.trials is None else x[:, start:stop]

@@ -29,7 +29,8 @@ SCHEMA = "tune-vfl/spec/1"
 
 PORTFOLIOS = ("default", "default_features", "thorough")
 """Names under ``attacks`` that stand for the attacks that fit: those on labels which need no oracle and share one
-training; those on features; all on labels which need no oracle."""
+training; those on features; all on labels which need no oracle. In the horizontal setting each stands for the
+server's attacks, which are on features."""
 
 SEARCHABLE = ("training", "model")
 """The parts of a spec in which a domain may stand for a value."""

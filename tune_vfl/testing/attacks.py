@@ -22,7 +22,7 @@ from tune_vfl.metrics.leakage import leak_auc, top1
 from tune_vfl.metrics.reconstruction import recovered
 from tune_vfl.protocol.loop import overriding
 from tune_vfl.protocol.view import Reconstruction
-from tune_vfl.spec import Strict, Training
+from tune_vfl.spec import HORIZONTAL, Strict, Training
 from tune_vfl.testing.views import World, make_world
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tune_vfl.protocol.view import Answer
 
 AttackClass = type[Attack[Strict]]
+OF_TARGETS = frozenset({"received", "client_gradients", "top_gradients"})
+"""Grants of what was computed from the rows under attack, of which each attack on features reads one."""
 
 
 def quick_attack(cls: AttackClass) -> Attack[Strict]:
@@ -44,6 +46,8 @@ def world_for(cls: AttackClass, seeds: int | list[int], **options: Any) -> World
     direct = cls.capabilities.modes == frozenset({"nosplit"})
     # Descent on the input of a narrow random net gets stuck; a wide one is inverted as easily as a trained one.
     wide: dict[str, Any] = {"bottom_widths": (64, 6)} if cls.capabilities.goal == "features" else {}
+    if cls.capabilities.federations == HORIZONTAL:
+        wide["top"] = True
     if "parameter_gradient" in cls.capabilities.sees:
         # Embeddings as wide as the gradients, which are scaled for batches of 32; enough parameters to tell rows apart.
         wide = {"bottom_widths": (64, 2 if binary else 3), "batch": 32}
@@ -131,7 +135,7 @@ class AttackContract:
         )
         on_features = attack_class.capabilities.goal == "features"
         assert (quick_attack(attack_class).target_request() is not None) == on_features
-        assert ("received" in attack_class.capabilities.sees) == on_features
+        assert bool(OF_TARGETS & attack_class.capabilities.sees) == on_features
         assert attack_class.capabilities.who == "active" or not on_features
         for name, field in attack_class.Params.model_fields.items():
             assert field.description, f"{name} has no description"
@@ -162,15 +166,16 @@ class AttackContract:
 
     def test_answers_are_well_formed(self, watching: AttackClass) -> None:
         """Shapes fit, ids are positions in the training split, scores are finite."""
-        world = world_for(watching, [3, 4])
+        world = world_for(watching, [3, 4] if watching.capabilities.stackable else 3)
         rows, test_rows, k = world.y_train.shape[-1], world.y_test.shape[-1], world.num_classes
         for answer in run_on(watching, world).values():
             assert isinstance(answer, Reconstruction) == (watching.capabilities.goal == "features")
-            assert answer.ids.shape[:1] == world.lead
+            assert answer.ids.shape[: len(world.lead)] == world.lead
             assert answer.validation is None or answer.validation.shape == world.lead
             assert torch.isfinite(said(answer)).all()
             if isinstance(answer, Reconstruction):
-                assert torch.equal(answer.ids, world.view(quick_attack(watching)).received.ids)
+                view = world.view(quick_attack(watching))
+                assert all(torch.equal(answer.ids, view.granted(g).ids) for g in OF_TARGETS & {*view.held})
                 assert answer.rows.shape == (*answer.ids.shape, *world.features.train.shape[len(world.lead) + 1 :])
                 continue
             assert answer.scores.shape in {answer.ids.shape, (*answer.ids.shape, k)}

@@ -21,7 +21,7 @@ from tune_vfl.evaluation.grants.base import GRANTS, keepers_for, view_of
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import VflNetwork
-from tune_vfl.models.layers import select_member, stack_of
+from tune_vfl.models.layers import Linear, select_member, stack_of
 from tune_vfl.models.mlp import Mlp, MlpOptions
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Batch, Pack, Rows, gather_rows
@@ -77,6 +77,7 @@ class World:
         recordings: what it received in the one epoch that there was, by moment; ``last`` is what is played to keepers.
         aux_per_class: how many rows a class have labels that an attacker may know.
         sent_rows: ``(*trials, N, ...)`` the rows whose embeddings the label party receives.
+        top: where there is one, bottom and top are the network of a client that holds all columns.
     """
 
     seeds: int | tuple[int, ...]
@@ -88,6 +89,7 @@ class World:
     recordings: dict[Moment, Recording]
     aux_per_class: int
     sent_rows: Tensor
+    top: nn.Module | None = None
 
     @property
     def lead(self) -> tuple[int, ...]:
@@ -142,12 +144,14 @@ class World:
         rows = torch.arange(self.y_train.shape[-1]).expand(self.y_train.shape)
         tests = torch.arange(self.y_test.shape[-1]).expand(self.y_test.shape)
         split = Split((train,), (test,), own, self.y_test.unsqueeze(-1).float(), self.y_train, self.y_test, rows, tests)
-        network = VflNetwork([self.bottom], nn.Linear(1, self.num_classes), None, "sum")
+        network = VflNetwork([self.bottom], None if self.top else nn.Linear(1, self.num_classes), self.top, "sum")
         return Run(self._task(), self.pack, split, network)
 
     def _task(self) -> Task:
         model, width = Named(name="mlp"), self.features.train.shape[-1] - self.features.added
-        architecture = Mlp(MlpOptions.model_validate({"top": "none", "aggregation": "sum"}))
+        embedded = next(p.shape[-1] for p in reversed(list(self.bottom.parameters())))
+        options = {"aggregation": "sum", "embedding_dim": embedded} | ({} if self.top else {"top": "none"})
+        architecture = Mlp(MlpOptions.model_validate(options))
         dataset = Dataset(
             name="made_up",
             passive=(Columns("passive", torch.zeros(1, width)),),
@@ -185,6 +189,7 @@ class World:
             recordings={m: r.member(index) for m, r in self.recordings.items()},
             aux_per_class=self.aux_per_class,
             sent_rows=self.sent_rows[index],
+            top=None if self.top is None else select_member(self.top, index),
         )
 
 
@@ -200,6 +205,7 @@ def make_world(
     aux_per_class: int = 10,
     bottom_widths: Sequence[int] = (12, 6),
     positives: float = 1 / 3,
+    top: bool = False,
 ) -> World:
     """Make up a world.
 
@@ -215,6 +221,7 @@ def make_world(
         aux_per_class: labeled rows a class.
         positives: share of class 1 when K is 2, beside the labeled rows, which hold every class equally often.
         bottom_widths: hidden widths of the bottom model, which is not trained, and that of its embeddings.
+        top: put a linear top model on it, as the network of a client in a horizontal federation.
     """
     many = [seeds] if isinstance(seeds, int) else list(seeds)
     known = num_classes * aux_per_class
@@ -230,6 +237,7 @@ def make_world(
     epoch = Recording(order, gradients, batches)
     first = Recording(order[..., :batch], gradients[..., :batch, :], batches[:1])
     bottom = nn.Sequential(*stack_of([x.shape[-1], *bottom_widths], nn.ReLU, stream=stream))
+    above = nn.Sequential(Linear(bottom_widths[-1], num_classes, stream=stream)) if top else None
     x_train = x[..., :rows, :]
     return World(
         seeds=whole,
@@ -241,6 +249,7 @@ def make_world(
         recordings={"first_batch": first, "epoch0": epoch, "last": epoch},
         aux_per_class=aux_per_class,
         sent_rows=x_train if separable else x_train.roll(rows // 2, -2),
+        top=above,
     )
 
 

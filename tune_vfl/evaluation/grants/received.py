@@ -69,7 +69,7 @@ def target_rows(request: TargetRequest, rows: int, seed: int, threat: Threat | N
         ``(M,)`` and ``(A,)`` positions in the training split, apart from each other.
     """
     order = torch.from_numpy(numpy_rng(seed, "reconstruction").permutation(rows))
-    targets = min(request.rows, rows // 2)
+    targets = min(request.rows, rows // 2) // request.batch * request.batch
     known = min(10_000, rows // 6) if request.pairs is None else request.pairs
     if known == "threat":
         known = (threat or Threat()).pairs

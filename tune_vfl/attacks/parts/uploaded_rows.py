@@ -1,0 +1,137 @@
+"""What the server's attacks on uploaded gradients have in common: methods, restarts, and what is said of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from tune_vfl.attacks.parts.gradient_matching import Matched, Matching, Prior, read_off
+from tune_vfl.attacks.parts.single_steps import SingleStep
+from tune_vfl.attacks.parts.uploaded_labels import gradient_of_logits, labels_of_batches
+from tune_vfl.protocol.losses import class_probabilities
+from tune_vfl.protocol.uploaded import UploadedAt, Uploads
+from tune_vfl.protocol.view import Reconstruction, View
+from tune_vfl.seeds import Stream
+from tune_vfl.spec import Listed, Strict
+
+Method = Literal["dlg", "idlg", "cosine"]
+SOLVED = 1e-9
+"""Relative squared distance of gradients at which no other start is tried."""
+_PRIOR_ROWS = 64
+
+
+class GradientInversionParams(Strict):
+    """Parameters of every attack that turns uploaded gradients back into rows."""
+
+    rows: int = Field(10, ge=1, description="rows to reconstruct, the same ones for every attack and setting")
+    batch: int = Field(1, ge=1, le=8, description="rows of each step that the client uploads")
+    moments: Listed[UploadedAt] = Field(
+        ("first", "last"),
+        min_length=1,
+        description="first: steps from the starting weights; last: from those after the last round",
+    )
+    methods: Listed[Method] = Field(
+        ("idlg", "cosine"),
+        min_length=1,
+        description="dlg: squared distance by L-BFGS, rows and soft labels together; idlg: the same with labels read "
+        "off the last layer first; cosine: directions and total variation by signed Adam, made for ReLU nets",
+    )
+    restarts: int = Field(2, ge=1, le=32, description="starts of each batch; the one whose gradient is nearest counts")
+    iterations: int = Field(100, ge=1, description="line searches of L-BFGS; Zhu et al. take 300 times 20 steps")
+    steps: int = Field(200, ge=1, description="steps of signed Adam; Geiping et al. take 4,800 to 24,000")
+    lr: float = Field(0.1, gt=0, description="its learning rate at first, a thousandth of that at last")
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A search for the batches behind what was uploaded.
+
+    Attributes:
+        view: of the attack; starts are drawn from its streams.
+        seen: what was uploaded.
+        params: of the attack.
+    """
+
+    view: View
+    seen: Uploads
+    params: GradientInversionParams
+
+    def run(
+        self, step_of: Callable[[int], SingleStep], moment: UploadedAt, method: Method, name: str, prior: Prior
+    ) -> Matched:
+        """Return for each batch the find, of all starts, whose gradient is nearest; what is solved starts no more.
+
+        Args:
+            step_of: the client's step as the attacker has it for a restart, from 0: what is guessed is guessed anew.
+            moment: when it was uploaded.
+            method: how to search.
+            name: of the stream of the starts.
+            prior: what rows are like.
+        """
+        goal, stream = self.seen.gradients[moment], self.view.streams.fresh(f"{name}/starts")
+        best: Matched | None = None
+        for step, starts in _guesses(step_of, self.params.restarts):
+            open_ = torch.arange(len(goal)) if best is None else (best.mismatch > SOLVED).nonzero().squeeze(-1)
+            if len(open_):
+                found = self._nearest(step, goal, open_, (starts, prior, method), stream)
+                best = found if best is None else best.with_nearer(found, open_)
+        assert best is not None  # noqa: S101 - there is one start at least
+        return best
+
+    def _nearest(
+        self, step: SingleStep, goal: Tensor, which: Tensor, how: tuple[int, Prior, Method], stream: Stream
+    ) -> Matched:
+        """Try starts of some batches side by side."""
+        (starts, prior, method), seen, wanted = how, self.seen, goal[which]
+        labels = None if method == "dlg" else self._labels(step, wanted, stream)
+        again = None if labels is None else labels.repeat(starts, 1)
+        classes = self.view.num_classes
+        matching = Matching(
+            step, wanted.repeat(starts, 1), seen.shape, seen.batch, labels=again, num_classes=classes, prior=prior
+        )
+        # Drawn for all batches: a start does not depend on which of them are solved.
+        begin = matching.starts(stream, starts, len(goal))[:, which].flatten(0, 1)
+        layer = step.first_linear(wanted) if seen.batch == 1 else None
+        if layer is not None:
+            row = read_off(*layer)
+            begin[: len(which), : row.shape[-1]] = row
+        return searched(matching, begin, method, self.params).nearest_of(starts)
+
+    def _labels(self, step: SingleStep, goal: Tensor, stream: Stream) -> Tensor | None:
+        residual = gradient_of_logits(step.last(goal), self.view.num_classes)
+        if residual is None:
+            return None
+        with torch.no_grad():
+            said = class_probabilities(step.network(stream.child("prior").uniform(_PRIOR_ROWS, *self.seen.shape)))
+        return labels_of_batches(residual, self.seen.batch, said.mean(0))
+
+    def answer(self, found: Matched, validation: Tensor | None = None) -> Reconstruction:
+        """Return a find as an answer; by default the attacker's estimate is the share of the gradients it explains."""
+        if validation is None:
+            validation = 1 - found.mismatch.nan_to_num(nan=1.0).clamp(max=1.0).mean()
+        labels = found.labels.flatten(0, 1).argmax(-1)
+        return Reconstruction(found.rows.flatten(0, 1), self.seen.ids, validation, self.seen.batch, labels)
+
+
+def searched(matching: Matching, begin: Tensor, method: Method, params: GradientInversionParams) -> Matched:
+    """Search from given starts by one of the methods."""
+    if method == "cosine":
+        return matching.by_cosine(begin, params.steps, params.lr)
+    return matching.by_lbfgs(begin, params.iterations)
+
+
+def _guesses(step_of: Callable[[int], SingleStep], restarts: int) -> Iterator[tuple[SingleStep, int]]:
+    """Yield steps and how many starts each is for: where nothing of the network is guessed, one pass has all others."""
+    first = step_of(0)
+    yield first, 1
+    for restart in range(1, restarts):
+        step = step_of(restart)
+        if restart == 1 and step.same_as(first):
+            yield first, restarts - 1
+            return
+        yield step, 1

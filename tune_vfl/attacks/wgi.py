@@ -1,0 +1,75 @@
+"""White-box gradient inversion: the server looks for the rows whose gradients a client uploaded."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
+from tune_vfl.attacks.parts.gradient_matching import Prior
+from tune_vfl.attacks.parts.inversion import NonNegative
+from tune_vfl.attacks.parts.single_steps import SingleStep, as_trained
+from tune_vfl.attacks.parts.uploaded_rows import GradientInversionParams, Search
+from tune_vfl.spec import HORIZONTAL
+
+if TYPE_CHECKING:
+    from tune_vfl.protocol.uploaded import KnownClient, UploadedAt
+    from tune_vfl.protocol.view import Reconstruction, View
+
+
+class WgiParams(GradientInversionParams):
+    """Parameters of :class:`Wgi`."""
+
+    tv: NonNegative = Field(1e-3, description="weight of total variation beside 1 - cosine; images only")
+
+
+@attack("wgi")
+class Wgi(Attack[WgiParams]):
+    """Knows the client's network and descends on rows, and labels, until a step on them uploads what was uploaded.
+
+    Each batch under attack is what the client takes one step of SGD on (FedSGD), from the starting weights (``first``)
+    or from the trained ones (``last``). ``dlg`` is Zhu et al.'s: the squared distance of gradients, by L-BFGS on rows
+    and soft labels at once. ``idlg`` reads the labels off the last layer's gradient first. ``cosine`` is Geiping et
+    al.'s for ReLU nets. Of several starts the one counts whose gradient is nearest; the share of the gradient that it
+    explains is the attacker's own estimate, by which it chooses. The first start of a single row that passed a linear
+    layer first is read off that layer's gradient. What a defense keeps secret of the network is guessed anew at each
+    start.
+    """
+
+    summary = "find the rows whose gradients a client uploaded, through its network, which the server knows"
+    reference = (
+        "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019; Zhao et al., iDLG, arXiv 2001.02610; Geiping et al., "
+        "Inverting Gradients, NeurIPS 2020; FedAdOb's WGI"
+    )
+    Params = WgiParams
+    capabilities = AttackCapabilities(
+        goal="features",
+        who="active",
+        sees=frozenset({"client_gradients", "client_model"}),
+        federations=HORIZONTAL,
+        stackable=False,
+    )
+    quick = {"iterations": 60, "steps": 60, "restarts": 1}  # noqa: RUF012 - a constant
+
+    def target_request(self) -> TargetRequest:
+        """Return how many rows it reconstructs, and in what batches."""
+        return TargetRequest(self.params.rows, 0, self.params.batch)
+
+    def run(self, view: View) -> dict[str, Reconstruction]:
+        """Return rows ``(M, ...)`` and their labels for each method and moment, as ``idlg_first``."""
+        search = Search(view, view.granted("client_gradients"), self.params)
+        # Squared distances need no prior: they fall to nothing.
+        priors = {"cosine": Prior(self.params.tv)}
+        answers = {}
+        for moment in self.params.moments:
+            step_of = partial(_step_of, view.granted("client_model"), moment)
+            for method in self.params.methods:
+                name = f"{method}_{moment}"
+                answers[name] = search.answer(search.run(step_of, moment, method, name, priors.get(method, Prior())))
+        return answers
+
+
+def _step_of(known: KnownClient, moment: UploadedAt, restart: int) -> SingleStep:
+    return SingleStep(as_trained(known.network(moment, f"client/{restart}")), known.shared_from)

@@ -1,0 +1,147 @@
+"""The gradients that a client uploads for single steps on the rows whose features are to be reconstructed."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor
+
+from tune_vfl.defenses.base import Defense
+from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.grants.received import target_rows, targets_of
+from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.horizontal.cohort import ClientSide
+from tune_vfl.models.base import VflNetwork
+from tune_vfl.protocol.loop import learning_rate
+from tune_vfl.protocol.losses import task_loss
+from tune_vfl.protocol.members import Batch
+from tune_vfl.protocol.uploaded import UploadedAt, Uploads
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from tune_vfl.attacks.base import Attack, TargetRequest
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.protocol.loop import SplitTraining
+    from tune_vfl.spec import Strict
+
+_GRADIENTS = frozenset({"client_gradients", "top_gradients"})
+"""The grants that are cut from what is kept here."""
+
+
+class SingleSteps(Keeper):
+    """Has the client make a step of SGD on each batch under attack, from the weights before the training and after it.
+
+    Nothing is stepped: the update of one step is the gradient times minus the learning rate. It passes through what the
+    defense does while the client trains and when it uploads. A network of several parties is not a client's; of such a
+    training nothing is kept.
+    """
+
+    def begin(self, loop: SplitTraining) -> None:
+        """Upload what the untrained network's steps come to."""
+        self._kept: dict[tuple[UploadedAt, TargetRequest], Tensor] = {}
+        self._keep("first", loop, 0)
+
+    def end(self, loop: SplitTraining) -> None:
+        """Upload what the trained network's steps come to."""
+        self._keep("last", loop, loop.training.epochs - 1)
+
+    def _keep(self, moment: UploadedAt, loop: SplitTraining, epoch: int) -> None:
+        if is_clients(loop.network):
+            client = _Client(loop, epoch)
+            for request in {a.target_request() for a in self.attacks if _GRADIENTS & a.sees()} - {None}:
+                assert request is not None  # noqa: S101 - taken out above
+                self._kept[moment, request] = client.uploads(request)
+
+    def of(self, request: TargetRequest) -> dict[UploadedAt, Tensor]:
+        """Return the gradients ``(*trials, G, n)`` by moment; none where no client trained."""
+        return {moment: kept for (moment, asked), kept in self._kept.items() if asked == request}
+
+    def member(self, index: int) -> Self:
+        """Return one member's."""
+        alone = type(self)(self.attacks, self.training, self.rows)
+        alone._kept = {key: kept[index] for key, kept in self._kept.items()}
+        return alone
+
+
+def is_clients(network: VflNetwork) -> bool:
+    """Whether a network is one party's that holds all columns."""
+    return network.own_bottom is None and len(network.bottoms) == 1
+
+
+def uploaded(network: VflNetwork, defense: Defense) -> list[nn.Parameter]:
+    """Return the parameters that a client of a defense uploads, in the order of its update."""
+    shared = defense.capabilities.client_bottom == "shared"
+    return list((network if shared or network.top is None else network.top).parameters())
+
+
+class _Client:
+    """A client that makes single steps; its network is left as it is."""
+
+    def __init__(self, loop: SplitTraining, epoch: int) -> None:
+        self._network = copy.deepcopy(loop.network).train()
+        self._loop, self._epoch = loop, epoch
+        self._defense = next(h for h in loop.hooks if isinstance(h, Defense))
+        self._side = ClientSide(self._defense)
+
+    def uploads(self, request: TargetRequest) -> Tensor:
+        """Return what batch after batch is uploaded, over minus the learning rate: ``(*trials, G, n)``.
+
+        Raises:
+            SpecError: where the client holds too few rows for one batch.
+        """
+        pack = self._loop.rows.pack
+        drawn = [target_rows(request, self._loop.rows.count, seed)[0] for seed in pack.seeds]
+        if not len(drawn[0]):
+            raise SpecError(
+                f"half of a client's {self._loop.rows.count} rows make no batch of {request.batch} to reconstruct; "
+                "lower the attack's batch or federation.clients"
+            )
+        ids = pack.spread(drawn[0] if pack.trials is None else torch.stack(drawn))
+        return torch.stack([self._step(at) for at in torch.split(ids, request.batch, -1)], -2)
+
+    def _step(self, ids: Tensor) -> Tensor:
+        rows, network = self._loop.rows, self._network
+        y = self._loop.rows.labels(ids)
+        batch = self._side.inputs(Batch(rows.take(ids)[:1], None, y, ids), rows, epoch=self._epoch)
+        targets = self._side.labels(batch.y, batch.ids)
+        embedding = self._side.send_embedding(network.bottoms[0](batch.passive[0]), party=0)
+        loss = task_loss(network.head(embedding), targets).sum()
+        parameters = uploaded(network, self._defense)
+        found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        gradient = torch.cat([g.flatten(len(self._loop.lead)) for g in found], -1)
+        rate = learning_rate(self._loop.training, self._epoch)
+        self._defense.begin()  # each step is the client's first: nothing of another batch is left over
+        taking = torch.ones(*self._loop.lead, 1, 1, dtype=torch.bool)
+        return self._defense.client_update(-rate * gradient.unsqueeze(-2), taking=taking).squeeze(-2) / -rate
+
+
+def uploads_of(attack: Attack[Strict], run: Run, most: int | None = None) -> Uploads | None:
+    """Return what a server has for an attack; None for one on labels, or where no client trained.
+
+    Args:
+        attack: the rows that it asks for.
+        run: the client's training.
+        most: of each gradient so many last numbers alone; None: all.
+    """
+    request, targets = attack.target_request(), targets_of(attack, run)
+    if request is None or targets is None:
+        return None
+    kept = run.kept(SingleSteps).of(request)
+    gradients = {moment: g if most is None else g[..., g.shape[-1] - most :] for moment, g in kept.items()}
+    shape = tuple(run.x_train.shape[len(run.pack.lead) + 1 :])
+    return Uploads(run.pack.spread(targets[0]), request.batch, gradients, shape) if kept else None
+
+
+@grant("client_gradients")
+class ClientGradients(Grant):
+    """All that a client uploads."""
+
+    keeps = (SingleSteps,)
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Uploads | None:
+        """Return it; None for an attack on labels, or where no client trained."""
+        return uploads_of(attack, run)

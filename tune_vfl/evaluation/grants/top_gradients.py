@@ -1,0 +1,27 @@
+"""The part of a client's gradients that is the top model's, which every client uploads, whatever its defense."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.grants.client_gradients import SingleSteps, uploads_of
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.protocol.uploaded import Uploads
+    from tune_vfl.spec import Strict
+
+
+@grant("top_gradients")
+class TopGradients(Grant):
+    """What a server reads to which bottom models are private, or which takes them for private."""
+
+    keeps = (SingleSteps,)
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Uploads | None:
+        """Return it; None for an attack on labels, or where no client trained; empty without a top model."""
+        top, members = run.network.top, max(1, len(run.pack.seed_of_each) if run.pack.lead else 1)
+        width = 0 if top is None else sum(p.numel() for p in top.parameters()) // members
+        return uploads_of(attack, run, width)
