@@ -38,10 +38,13 @@ def report(
 
     Example: `tune-vfl report kdk-bank laplace-bank -o report/`
     """
-    from tune_vfl.service.reporting import report_studies
+    from tune_vfl.machine.runtime import keeping_everything
 
     names = list(dict.fromkeys(studies))
-    page = report_studies(names, out, storage, pictures=pictures)
+    with keeping_everything():
+        from tune_vfl.service.reporting import report_studies
+
+        page = report_studies(names, out, storage, pictures=pictures)
     if json:
         emit_json({"schema": SCHEMA, "studies": names, "page": str(page)})
     else:
