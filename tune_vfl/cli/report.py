@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,7 @@ def report(
     from tune_vfl.machine.runtime import keeping_everything
 
     names = list(dict.fromkeys(studies))
-    with keeping_everything():
+    with nullcontext() if pictures else keeping_everything():  # a training throws much away
         from tune_vfl.service.reporting import report_studies
 
         page = report_studies(names, out, storage, pictures=pictures)
