@@ -116,7 +116,7 @@ def _words(values: Floats, y: Floats) -> tuple[Floats, Ints, Floats]:
     words, where, count = np.unique(values, return_inverse=True, return_counts=True)
     if len(words) < 2:
         return words[:0], count[:0].astype(np.int64), words[:0]
-    return words, count.astype(np.int64), np.bincount(where.reshape(-1), weights=y)
+    return words, count.astype(np.int64), np.bincount(where.reshape(-1), weights=y).astype(np.float64)
 
 
 def _of_tree(leaves: list[_Leaf], columns: list[Column]) -> Floats | None:
