@@ -8,7 +8,7 @@ only wastes utility: fronts and ranks change as they do in a real search. A row 
 * wall and CPU seconds of the driver a trial, MLflow's recorder in it, over the first and the last thousand trials (of
   a shorter search over its first and last tenth); a trial's time is when it was told. Starting Ray is left out.
 * the largest resident memory of the driver, a process of its own for each search.
-* seconds from the last trial's end until the search is over, with everything in MLflow.
+* wall and CPU seconds from the last trial's end until the search is over, with everything in MLflow.
 * CPU seconds of ``status``, ``frontier`` and ``report`` on the study, each a process of its own.
 
 After each search MLflow is held against the ledger: runs, front, knee, ranks, report.
@@ -33,6 +33,7 @@ import numpy as np
 import psutil
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.evaluation.coverage import coverage_of
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.standing import standing
 from tune_vfl.search.runner import Work, run_study
@@ -74,12 +75,12 @@ class Samples(threading.Thread):
 
 
 class Costs(NamedTuple):
-    """What one search cost, see above; ``first`` and ``last`` are wall and CPU seconds a trial."""
+    """What one search cost, see above; all are wall and CPU seconds, ``first`` and ``last`` a trial."""
 
     first: tuple[float, float]
     last: tuple[float, float]
     memory: float
-    end: float
+    end: tuple[float, float]
     verbs: tuple[float, ...] = ()
 
     def __str__(self) -> str:
@@ -87,7 +88,7 @@ class Costs(NamedTuple):
         ratios = f"{wall_last / wall:.2f}, {cpu_last / cpu:.2f}"
         driver = f"{wall:.4f}, {cpu:.4f} | {wall_last:.4f}, {cpu_last:.4f} | {ratios}"
         verbs = ", ".join(f"{seconds:.2f}" for seconds in self.verbs) or "-"
-        return f"{driver} | {self.memory:.0f} | {self.end:.1f} | {verbs}"
+        return f"{driver} | {self.memory:.0f} | {self.end[0]:.1f}, {self.end[1]:.1f} | {verbs}"
 
 
 def measure(sampler: str, trials: int, pack: str | int, *, mlflow: bool = True) -> Costs:
@@ -108,7 +109,9 @@ def measure(sampler: str, trials: int, pack: str | int, *, mlflow: bool = True) 
         listeners.append(Recorder(name))
     samples = Samples()
     samples.start()
-    study = run_study(PlannedStudy(spec, cell, space_of(spec, cell)), listeners=listeners, progress=False, work=WORK)
+    # As `search` plans a study: which attackers it stands for is kept with it.
+    planned = PlannedStudy(spec, cell, space_of(spec, cell), coverage=coverage_of(spec, cell))
+    study = run_study(planned, listeners=listeners, progress=False, work=WORK)
     over = time.time()
     time.sleep(0.2)
     samples.stop()
@@ -127,7 +130,8 @@ def costs_of(record: StudyRecord, samples: Samples, over: float) -> Costs:
         return (ended - begun) / some, (samples.cpu_at(ended) - samples.cpu_at(begun)) / some
 
     first, last = a_trial(told[0], told[some]), a_trial(told[-1 - some], told[-1])
-    return Costs(first, last, samples.memory, over - told[-1])
+    end = over - told[-1], samples.cpu_at(over) - samples.cpu_at(told[-1])
+    return Costs(first, last, samples.memory, end)
 
 
 def check_mlflow(record: StudyRecord) -> None:
@@ -183,7 +187,7 @@ def main() -> None:
     parser.add_argument("--without-mlflow", action="store_true")
     given = parser.parse_args()
     os.environ.pop("MLFLOW_TRACKING_URI", None)
-    print("| sampler | trials | pack | first: wall, CPU s a trial | last | ratios | MiB | end, s | verbs, CPU s |")
+    print("| sampler | trials | pack | first: wall, CPU s a trial | last | ratios | MiB | end, s | verbs, CPU |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for sampler, pack, trials in product(given.samplers, given.packs, given.trials):
         size = pack if pack == "auto" else int(pack)

@@ -25,6 +25,7 @@ from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.measure import refuse_mixed
+from tune_vfl.machine.runtime import keeping_everything
 from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def write_report(
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
-        _write(campaign, owners, draft, pictures or {}, refreshing=refreshing)
+        with keeping_everything():
+            _write(campaign, owners, draft, pictures or {}, refreshing=refreshing)
         _move(draft, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -149,7 +149,22 @@ def _color(group: Marks) -> str:
 def _wrapped(mark: Mark, command: Callable[[str], str] | None) -> Iterator[str]:
     lines = [*mark.says, *([command(mark.key)] if command is not None and mark.key else [])]
     for line in lines:
-        yield from (_escaped(part) for part in textwrap.wrap(line, _WIDEST, break_on_hyphens=False) or [""])
+        yield from (_escaped(part) for part in wrapped(line))
+
+
+def wrapped(line: str) -> list[str]:
+    """Return a line in parts that a phone shows, as ``textwrap`` does, which takes ten times as long."""
+    words = line.split(" ")
+    if not all(0 < len(word) <= _WIDEST and word.isprintable() for word in words):
+        return textwrap.wrap(line, _WIDEST, break_on_hyphens=False) or [""]
+    parts, part = [], words[0]
+    for word in words[1:]:
+        if len(part) + 1 + len(word) <= _WIDEST:
+            part = f"{part} {word}"
+        else:
+            parts.append(part)
+            part = word
+    return [*parts, part]
 
 
 def _escaped(text: str) -> str:

@@ -25,6 +25,8 @@ _WIDTH, _HEIGHT = 860.0, 540.0
 _PLOT = Box(_FONT * 5.0, _FONT * 1.2, _WIDTH - _FONT * 6.4, _HEIGHT - _FONT * 5.4)
 _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "star": "*", "plus": "P"}
 _DASHES: dict[str, Any] = {"front": "-", "alone": (0, (6, 3)), "guess": (0, (2, 3)), "growth": "-"}
+_MOST_SHAPES = 1000
+"""So many marks of a group are shapes in an SVG file; more are one picture in it, which is drawn in no time."""
 _SIZES = {"front": 50.0, "behind": 17.0, "muted": 12.0, "chosen": 210.0, "undefended": 60.0}
 
 
@@ -81,10 +83,17 @@ def files_of(figure: Figure) -> dict[str, bytes]:
     import matplotlib as mpl
 
     drawing, made = drawn(figure), {}
+    kinds: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("png", {"dpi": 200, "metadata": {"Software": None}, "pil_kwargs": {"compress_level": 2}}),
+        # The dots are those of what is a picture in it.
+        ("svg", {"dpi": 120, "metadata": {"Date": None, "Title": figure.title}}),
+    )
     with mpl.rc_context({"svg.hashsalt": "tune-vfl", "svg.fonttype": "none"}):
-        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Title": figure.title})):
+        drawing.draw_without_rendering()
+        around = drawing.get_tightbbox().padded(0.15)
+        for kind, how in kinds:
             written = BytesIO()
-            drawing.savefig(written, format=kind, dpi=200, metadata=metadata, bbox_inches="tight", pad_inches=0.15)
+            drawing.savefig(written, format=kind, bbox_inches=around, **how)
             made[f"{figure.name}.{kind}"] = written.getvalue()
     return made
 
@@ -127,7 +136,7 @@ def _group(axes: Axes, group: Marks, scale: _Scale) -> None:
     color = MUTED if group.look.color is None else COLORS[group.look.color]
     shown = [m for m in group.marks if scale.holds(m.x, m.y)]
     xs, ys = [m.x for m in shown], [m.y for m in shown]
-    look: dict[str, Any] = {"s": _SIZES[group.rank], "clip_on": False}
+    look: dict[str, Any] = {"s": _SIZES[group.rank], "clip_on": False, "rasterized": len(shown) > _MOST_SHAPES}
     if group.rank in ("front", "undefended"):
         bars, ink = [m for m in shown if m.x_bar or m.y_bar], color if group.rank == "front" else INK
         _bars(axes, bars, ink)
@@ -152,7 +161,16 @@ def _bars(axes: Axes, marks: Sequence[Mark], color: str) -> None:
     ends = [b for m in marks for b in ((m.x_bar, (m.y, m.y)), ((m.x, m.x), m.y_bar))]
     bars = [list(zip(xs, ys, strict=True)) for xs, ys in ends if xs is not None and ys is not None]
     axes.add_collection(
-        LineCollection(bars, colors=color, linewidths=0.9, alpha=0.4, zorder=2.5, capstyle="butt"), autolim=False
+        LineCollection(
+            bars,
+            colors=color,
+            linewidths=0.9,
+            alpha=0.4,
+            zorder=2.5,
+            capstyle="butt",
+            rasterized=len(marks) > _MOST_SHAPES,
+        ),
+        autolim=False,
     )
 
 
@@ -186,7 +204,7 @@ def _placed(figure: Figure, scale: _Scale) -> list[tuple[Placed, bool]]:
         if label.weight != "line" and scale.holds(label.x, label.y):
             font = _FONT * (1.0 if label.weight == "strong" else 0.92)
             wishes.append(Wish(*scale.at(label.x, label.y), label.text, text_width(label.text, font), font * 1.25))
-    placed = place(wishes, _PLOT, list(_obstacles(figure, scale)))
+    placed = place(wishes, _PLOT, list(_obstacles(figure, scale)) if wishes else [])
     return [(p, p.text.startswith("recommended")) for p in placed]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reports.confirmed import again
 from reports.frontier import FrontierInfo, Point, frontier_info
 from tune_vfl.campaign import phrases as words
-from tune_vfl.campaign.examined import untried
+from tune_vfl.campaign.examined import aims, untried
 from tune_vfl.evaluation.checks import NOTHING_TO_PROTECT
 from tune_vfl.spec.cell import is_ordinary
 
@@ -66,12 +66,8 @@ def _asked(record: StudyRecord) -> str:
 
 
 def _secrets(record: StudyRecord) -> str:
-    """What the attacks are after, in words; labels where an attack is not known here."""
-    from tune_vfl.attacks.base import ATTACKS
-
-    names = [a.name for a in record.cell.attacks]
-    goals = {ATTACKS[n].capabilities.goal if n in ATTACKS else "labels" for n in names}
-    return words.listed(sorted(goals, reverse=True)) or "labels"
+    """What the attacks are after, in words."""
+    return words.listed(sorted(aims(record).goals, reverse=True))
 
 
 def _answer(record: StudyRecord, info: FrontierInfo) -> str:
@@ -165,15 +161,9 @@ def _is_weak(outcome: Outcome, name: str) -> bool:
 
 def _blind(record: StudyRecord) -> list[str]:
     """Warn of what was not measured: a defense of gradients was tried only by attacks that read gradients."""
-    from tune_vfl.attacks.base import ATTACKS, build_attack
-    from tune_vfl.defenses.base import DEFENSES
-
+    if not aims(record).gradients_alone:
+        return []
     names = [a.name for a in record.cell.attacks]
-    if record.cell.defense not in DEFENSES or any(n not in ATTACKS for n in names):
-        return []
-    protects = DEFENSES[record.cell.defense].capabilities.protects
-    if set(protects) != {"gradients"} or any("bottom" in build_attack(a).sees() for a in record.cell.attacks):
-        return []
     return [
         (
             f"{record.cell.defense} protects gradients only, and only attacks that read gradients were run "

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tests.helpers.campaigns import campaign_of, part_of
 from tune_vfl.attacks.base import ATTACKS
-from tune_vfl.campaign.examined import checks_by_study, checks_together, coverage, unexamined, untried
+from tune_vfl.campaign.examined import aims, checks_by_study, checks_together, coverage, unexamined, untried
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.evaluation.coverage import Coverage, coverage_of
 from tune_vfl.ledger.campaigns import Left
@@ -76,10 +76,13 @@ def test_skipped_studies_stand_with_their_own_data_set() -> None:
 
 def test_what_was_kept_when_it_was_planned_is_not_worked_out_again() -> None:
     few = part_of("laplace", POINTS, default=False)
-    kept = Coverage(untried=("spectral",), acts=True)
+    kept = Coverage(untried=("spectral",), acts=True, goals=("labels",))
     assert untried(replace(few, coverage=kept)) == ("spectral",)
     assert coverage(replace(few, coverage=kept)) is kept
     assert untried(replace(few, coverage=kept, measure=1)) == ()
+    assert aims(replace(few, coverage=kept)) is kept
+    earlier = replace(few, coverage=kept.model_copy(update={"goals": ()}))
+    assert aims(earlier) == coverage_of(few.spec, few.cell), "kept before its goals were"
 
 
 def test_a_planned_study_keeps_which_attackers_it_stands_for() -> None:

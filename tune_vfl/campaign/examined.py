@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.campaign.phrases import listed
 from tune_vfl.evaluation.checks import Check
-from tune_vfl.evaluation.coverage import Coverage, coverage_of
+from tune_vfl.evaluation.coverage import Coverage, attackers_of, coverage_of
 from tune_vfl.ledger.trust import checks_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 def coverage(record: StudyRecord) -> Coverage:
     """Return which attackers a study stands for; worked out here where it was planned before that was kept."""
-    return coverage_of(record.spec, record.cell) if record.coverage is None else record.coverage
+    return attackers_of(record.spec, record.cell) if record.coverage is None else record.coverage
+
+
+def aims(record: StudyRecord) -> Coverage:
+    """Return :func:`coverage` with what the attacks are after and read; worked out here where that was not kept."""
+    kept = record.coverage
+    return coverage_of(record.spec, record.cell) if kept is None or not kept.goals else kept
 
 
 def untried(record: StudyRecord) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from tune_vfl.cli import (
 )
 from tune_vfl.cli.output import complain, emit
 from tune_vfl.errors import SpecError, TuneVflError
+from tune_vfl.machine.runtime import collect_less_often
 from tune_vfl.machine.signals import Left, answered
 
 EPILOG = (
@@ -104,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code of the interface: 0, 1, 2, 3 or 4; 130 after Ctrl-C, 143 after SIGTERM.
     """
+    collect_less_often()
     try:
         app(args=None if arguments is None else list(arguments), prog_name="tune-vfl")
     except SystemExit as end:

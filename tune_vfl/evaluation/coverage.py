@@ -26,19 +26,49 @@ class Coverage(Strict):
         untried: the attacks of a competent adversary that fit the data, model and defense, and were not asked for.
         acts: whether an attack takes part in the training and changes what it sends.
         features: whether an attack looks for features.
+        goals: what the attacks that are run are after, ``features``, ``labels``; empty where it was planned before that
+            was kept.
+        gradients_alone: whether the defense protects gradients only and the attacks that are run read nothing else.
     """
 
     untried: tuple[str, ...] = ()
     acts: bool = False
     features: bool = False
+    goals: tuple[str, ...] = ()
+    gradients_alone: bool = False
 
 
 def coverage_of(spec: StudySpec, cell: Cell) -> Coverage:
     """Return it for a spec and what it was resolved to. Attacks that are not known here count for nothing."""
+    aims = {"goals": _goals(cell), "gradients_alone": _gradients_alone(cell)}
+    return attackers_of(spec, cell).model_copy(update=aims)
+
+
+def attackers_of(spec: StudySpec, cell: Cell) -> Coverage:
+    """Return :func:`coverage_of` without goals and gradients: of a portfolio known without an attack's code."""
     names = [attack.name for attack in spec.attacks]
     kinds = _kinds(names) | ({"features"} if cell.federation.horizontal else set())
     untried = () if set(names) & set(_LABELS) else _untried(cell)
     return Coverage(untried=untried, acts="acts" in kinds, features="features" in kinds)
+
+
+def _goals(cell: Cell) -> tuple[str, ...]:
+    """Return what the attacks are after; labels where one is not known here."""
+    from tune_vfl.attacks.base import ATTACKS
+
+    names = [attack.name for attack in cell.attacks]
+    return tuple(sorted({ATTACKS[n].capabilities.goal if n in ATTACKS else "labels" for n in names} or {"labels"}))
+
+
+def _gradients_alone(cell: Cell) -> bool:
+    from tune_vfl.attacks.base import ATTACKS, build_attack
+    from tune_vfl.defenses.base import DEFENSES
+
+    if cell.defense not in DEFENSES or any(attack.name not in ATTACKS for attack in cell.attacks):
+        return False
+    if set(DEFENSES[cell.defense].capabilities.protects) != {"gradients"}:
+        return False
+    return not any("bottom" in build_attack(attack).sees() for attack in cell.attacks)
 
 
 def _untried(cell: Cell) -> tuple[str, ...]:

@@ -21,6 +21,11 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def collect_less_often() -> None:
+    """Let Python's collector look for garbage a thirtieth as often: a sixth of what imports take is its work."""
+    gc.set_threshold(20_000, 20, 20)
+
+
 @contextmanager
 def keeping_everything() -> Iterator[None]:
     """Let Python's collector rest for the block, which makes much and throws nothing away: reading a ledger."""

@@ -8,6 +8,7 @@ place on a front.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -117,13 +118,16 @@ def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
     Returns:
         The area; 0 without points.
     """
-    import moocore
-
     rows, worst = as_points(points), as_points([reference])[0]
     better = rows[(rows[:, 0] > worst[0]) & (rows[:, 1] < worst[1])]
-    if not len(better):
-        return 0.0
-    return float(moocore.hypervolume(better, ref=worst, maximise=[True, False]))
+    return _area(better, worst) if len(better) else 0.0
+
+
+def _area(points: NDArray[np.float64], worst: ArrayLike) -> float:
+    """Return the area of points that are all better than the worst one that counts."""
+    import moocore
+
+    return float(moocore.hypervolume(points, ref=worst, maximise=[True, False]))
 
 
 class GrowingFront:
@@ -155,7 +159,8 @@ class GrowingFront:
         Raises:
             ValueError: when it is not finite.
         """
-        as_points([(utility, leakage)])
+        if not (math.isfinite(utility) and math.isfinite(leakage)):
+            as_points([(utility, leakage)])
         place = bisect_left(self._utilities, utility)
         # Of those that are as useful or more so the next one leaks least.
         if place < len(self._utilities) and self._leakages[place] <= leakage:
@@ -168,9 +173,15 @@ class GrowingFront:
             del self._equal[gone]
         self._utilities[first:last], self._leakages[first:last] = [utility], [leakage]
         self._equal[utility, leakage] = 1
-        grown = hypervolume(np.column_stack([self._utilities, self._leakages]), self._reference)
         # Without this, rounding could make the area seem to shrink.
-        self.area = max(self.area, grown)
+        self.area = max(self.area, self._measured())
+
+    def _measured(self) -> float:
+        """Return :func:`hypervolume` of the front, of which it is known how it is ordered, and that it is finite."""
+        least, most = self._reference
+        some = slice(bisect_right(self._utilities, least), bisect_left(self._leakages, most))
+        better = np.array([self._utilities[some], self._leakages[some]]).T
+        return _area(better, self._reference) if len(better) else 0.0
 
 
 def hypervolume_history(points: ArrayLike, reference: Sequence[float]) -> NDArray[np.float64]:

@@ -82,9 +82,9 @@ def attach_summary(runs: Runs, whole: Whole) -> None:
 
 def _digest(whole: Whole) -> str:
     """Return what tells one state of the studies from another; the same studies in another order are the same."""
-    states: dict[str, object] = {study.name: _state(study) for study in whole.studies}
+    states = {study.name: _short_hash(_state(study)) for study in whole.studies}
     if whole.lone:
-        return _short_hash(json.dumps(states[whole.name], sort_keys=True))
+        return states[whole.name]
     campaign = whole.campaign
     answer = campaign.confirmation
     state = {
@@ -96,15 +96,17 @@ def _digest(whole: Whole) -> str:
     return _short_hash(json.dumps(state, sort_keys=True))
 
 
-def _state(record: StudyRecord) -> dict[str, object]:
-    state: dict[str, object] = {
-        "spec": record.spec.model_dump(mode="json"),
-        "baseline": record.baseline.model_dump(mode="json") if record.baseline else None,
-        "trials": [[t.number, t.outcome.model_dump(mode="json")] for t in record.trials],
-    }
-    if record.confirmation is not None:  # else the digests of studies that were never confirmed would change
-        state["confirmation"] = record.confirmation.plain()
-    return state
+def _state(record: StudyRecord) -> str:
+    """Return all that a study's part of a page is made of as one text."""
+    confirmed = record.confirmation
+    return "\n".join(
+        (
+            record.spec.model_dump_json(),
+            record.baseline.model_dump_json() if record.baseline else "",
+            "" if confirmed is None else json.dumps(confirmed.plain(), sort_keys=True),
+            *(f"{t.number} {t.outcome.model_dump_json()}" for t in record.trials),
+        )
+    )
 
 
 def _short_hash(text: str) -> str:

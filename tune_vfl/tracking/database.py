@@ -40,6 +40,8 @@ class DatabaseWriter:
 
         waiting = {"timeout": _PATIENCE} if uri.startswith("sqlite:") else {}
         self._engine = sqlalchemy.create_engine(uri, connect_args=waiting)
+        if waiting:
+            sqlalchemy.event.listen(self._engine, "connect", _wait_less)
         self._experiment_id, self._artifacts = int(experiment_id), artifacts
 
     def write(self, changes: Sequence[Change]) -> None:
@@ -84,6 +86,12 @@ class DatabaseWriter:
             "artifact_uri": change.run.artifacts,
             "experiment_id": self._experiment_id,
         }
+
+
+def _wait_less(connection: Any, _: object) -> None:
+    """Let a commit not wait for the disk where that may cost the last ones alone, which the ledger has."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        connection.execute("PRAGMA synchronous=NORMAL")
 
 
 def _named(change: Change, name: str, value: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
+from tune_vfl.machine.files import written_whole
 from tune_vfl.tracking import payload, store
 from tune_vfl.tracking.changes import Change, Held, Measurement, Writer
 from tune_vfl.tracking.database import DatabaseWriter, is_database
@@ -177,6 +178,13 @@ class Runs:
 
     def _store(self, run: Held, text: str, name: str) -> None:
         """Store a text. The client would read the run first, which takes ten times as long, to learn where to."""
+        from mlflow.utils.file_utils import local_file_uri_to_path
+        from mlflow.utils.uri import is_local_uri
+
+        if is_local_uri(run.artifacts, is_tracking_or_registry_uri=False):
+            with written_whole(Path(local_file_uri_to_path(run.artifacts)) / name) as draft:
+                draft.write_text(text, encoding="utf-8")
+            return
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
         with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
