@@ -1,15 +1,13 @@
-"""What of a defense's parameters matters, and how settings run through them (Optuna's parallel coordinates)."""
+"""What of a defense's parameters matters, by Optuna's own means, on a study in memory that is made from the records."""
 
 from __future__ import annotations
 
 import json
 import math
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from reports.fanova import Column, shares
 from reports.naming import moving_params
 from reports.plotted import INK, SOFT
 from tune_vfl.campaign import phrases as words
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 
     from optuna import Study
     from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -28,6 +27,7 @@ FEWEST = 12
 """Settings below which importances are chance."""
 MOST = 60
 """Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take time."""
+_TREES = 16
 
 
 class Importance(NamedTuple):
@@ -51,20 +51,21 @@ def importances(record: StudyRecord) -> list[Importance]:
     """
     if not enough(record):
         return []
-    trials = _best(record)
-    columns = {
-        name: _column([t.params[name] for t in trials])
-        for name in _varied(record)
-        if all(name in t.params for t in trials)
-    }
-    if not columns:
-        return []
-    weighed = []
-    for objective in zip(*(t.outcome.objectives for t in trials), strict=True):
-        found = shares(list(columns.values()), np.array(objective))
-        weighed.append(np.zeros(len(columns)) if found is None else found / (found.sum() or 1.0))
-    listed = [Importance(record.name, n, float(u), float(x)) for n, u, x in zip(columns, *weighed, strict=True)]
-    return sorted(listed, key=lambda i: (-i.leakage, i.param))
+    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+    study, shares = _study(record), []
+    for objective in (0, 1):
+        weigh = FanovaImportanceEvaluator(n_trees=_TREES, seed=0)
+        none = dict.fromkeys(study.trials[0].params, 0.0)
+        if len({_value(objective, trial) for trial in study.trials}) == 1:
+            shares.append(none)
+            continue
+        try:
+            shares.append(get_param_importances(study, evaluator=weigh, target=partial(_value, objective)))
+        except RuntimeError:  # no tree finds a difference: nothing that was varied matters to it
+            shares.append(none)
+    names = sorted(shares[1], key=lambda name: (-shares[1][name], name))
+    return [Importance(record.name, n, float(shares[0][n]), float(shares[1][n])) for n in names]
 
 
 def parallel(record: StudyRecord) -> dict[str, Any] | None:
@@ -86,40 +87,17 @@ def parallel(record: StudyRecord) -> dict[str, Any] | None:
 
 def _varied(record: StudyRecord) -> list[str]:
     """Return the parameters that take at least two values, among the settings that have one."""
-    ok = record.ok
-
-    def varies(name: str) -> bool:
-        values = (json.dumps(t.params[name]) for t in ok if name in t.params)
-        first = next(values, None)
-        return any(value != first for value in values)
-
-    return [name for name in moving_params(record) if varies(name)]
-
-
-def _best(record: StudyRecord) -> list[TrialRecord]:
-    """Return the settings of the best ranks, as many as are looked at."""
-    ranks = standing(record).ranks
-    return sorted(record.ok, key=lambda t: (ranks[t.number], t.number))[:MOST]
-
-
-def _column(values: Sequence[Any]) -> Column:
-    """Return a parameter's values as numbers, or as places among their texts where one is no finite number."""
-    if all(map(_is_number, values)):
-        return Column(np.array(values, dtype=np.float64))
-    texts = [as_text(value) for value in values]
-    words = list(dict.fromkeys(texts))
-    return Column(np.array([words.index(text) for text in texts], dtype=np.float64), len(words))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    found = {n: {json.dumps(t.params[n]) for t in record.ok if n in t.params} for n in moving_params(record)}
+    return [name for name, values in found.items() if len(values) > 1]
 
 
 def _study(record: StudyRecord) -> Study:
     """Return the best ranks of a study as a study of Optuna's that is nowhere but in memory."""
     import optuna
 
-    names, trials = _varied(record), _best(record)
+    names = _varied(record)
+    ranks = standing(record).ranks
+    trials = sorted(record.ok, key=lambda t: (ranks[t.number], t.number))[:MOST]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     domains = {name: _domain([t.params[name] for t in trials if name in t.params]) for name in names}
     with warnings.catch_warnings():
@@ -144,10 +122,15 @@ def _domain(values: Sequence[Any]) -> BaseDistribution:
     """Return a domain that holds these values, by decades where they span more than one."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if not all(map(_is_number, values)):
+    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)]
+    if len(numbers) < len(values):
         return CategoricalDistribution(list(dict.fromkeys(as_text(v) for v in values)))
-    low, high = min(values), max(values)
+    low, high = min(numbers), max(numbers)
     log = low > 0 and high / low > 10
-    if all(isinstance(v, int) for v in values):
+    if all(isinstance(v, int) for v in numbers):
         return IntDistribution(int(low), int(high), log=log)
     return FloatDistribution(float(low), float(high), log=log)
+
+
+def _value(objective: int, trial: FrozenTrial) -> float:
+    return float(trial.values[objective])

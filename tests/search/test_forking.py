@@ -8,13 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tune_vfl.search import forking
 from tune_vfl.search.forking import ForkServer, can_fork
 
 if TYPE_CHECKING:
@@ -124,30 +122,3 @@ def test_all_forks_end_with_their_server(worker: Path) -> None:
     assert process.wait(30) == 1
     assert gone(fork)
     assert not Path(server.environment["TUNE_VFL_FORK_SERVER"]).exists()
-
-
-def test_what_is_begun_early_is_what_a_search_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainables.cell import CellTrainable
-    from trainables.simulated import SimulatedTrainable
-
-    assert forking.named(CellTrainable) == forking.REAL
-    monkeypatch.setattr(forking, "_EARLY", [])
-    monkeypatch.setattr(forking, "sys", types.SimpleNamespace(**{**vars(sys), "modules": {}}))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    forking.begin_early()
-    forking.begin_early()
-    (begun,) = forking._EARLY
-    assert forking.early_one(CellTrainable) is begun
-    assert forking.early_one(CellTrainable) is None, "it has an owner now"
-    begun.close()
-    forking.begin_early()
-    (begun,) = forking._EARLY
-    assert forking.early_one(SimulatedTrainable) is None
-    assert not begun.runs, "nobody wants it any more"
-
-
-def test_nothing_is_begun_early_for_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forking, "_EARLY", [])
-    monkeypatch.setenv("RAY_ADDRESS", "somewhere:6379")
-    forking.begin_early()
-    assert forking._EARLY == []

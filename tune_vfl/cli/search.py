@@ -46,9 +46,6 @@ def search(
 
     Example: `tune-vfl search study.yaml --trials 100 --set sampler.name=nsga2`
     """
-    from tune_vfl.search.forking import begin_early
-
-    begin_early()
     from tune_vfl.cli.plan import read_plan
     from tune_vfl.cli.plan_shown import left_out
 
@@ -120,12 +117,10 @@ def resume(
     Example: `tune-vfl resume kdk-bank --trials 80`
     """
     from tune_vfl.search import resume as run
-    from tune_vfl.search.forking import begin_early
     from tune_vfl.service.studies import records_of
 
     done = sum(len(record.counted) for record in records_of(name, storage))
     if trials is not None and trials < done:
         raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
-    begin_early()
     ended = run(name, trials=trials, storage=storage, take_over=take_over)
     raise typer.Exit(show_end(ended, json=json))

@@ -15,7 +15,7 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import handlers_kept
-from tune_vfl.search.forking import ONE_THREAD, ForkServer, can_fork, early_one
+from tune_vfl.search.forking import ForkServer, can_fork
 from tune_vfl.search.room import Room
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ _QUIET = {
     # How many packs may wait for room is ours to say: an autoscaler starts nodes for those that wait.
     "TUNE_MAX_PENDING_TRIALS_PG": "10000",
 }
+# Workers use one thread each: two single-thread processes beat one with two threads.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 _OBJECT_STORE_BYTES = 100 * 2**20
 # The one of the Ray that runs in this process, if any.
@@ -196,12 +198,12 @@ def _start_here(trainable: type[PackTrainable] | None) -> None:
     import ray
 
     make_token_private()
-    settings = {**ONE_THREAD, **{name: value for name, value in _SETTINGS.items() if name not in os.environ}}
+    settings = {**_ONE_THREAD, **{name: value for name, value in _SETTINGS.items() if name not in os.environ}}
     while _FORK_SERVERS:  # of a Ray of this process that is gone
         _FORK_SERVERS.pop().close()
     with _environment(settings), ExitStack() as told:
         if can_fork():
-            server = early_one(trainable) or ForkServer(trainable)
+            server = ForkServer(trainable)
             _FORK_SERVERS.append(server)
             told.enter_context(_environment(server.environment))
             told.enter_context(_lean(worker_path=server.worker_path))
