@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+import torch
+
 from tune_vfl import load_config
 
 if TYPE_CHECKING:
@@ -27,16 +29,16 @@ def train(cfg: ExportedConfig, csv: str | None, seed: int) -> OwnRounds:
     first = run.clients[0]
     shared, statistics, hidden = first.shared(), first.statistics(), first.hidden()
 
-    for round_ in range(federation.rounds):
-        arrived = []
+    for number in range(federation.rounds or 1):
+        means = [torch.zeros_like(held) for held in (shared, statistics, hidden)]
         for client in run.clients:
             client.take(shared, statistics, hidden)
-            local_training(client, cfg, round_ * federation.local_epochs)
-            uploaded = client.upload(client.shared() - shared)  # all that the server gets of the client's training
-            arrived.append((client.count / total, uploaded, client.statistics(), client.hidden()))
-        shared = shared + sum(share * update for share, update, _, _ in arrived)
-        statistics = sum(share * of for share, _, of, _ in arrived)
-        hidden = sum(share * of for share, _, _, of in arrived)
+            local_training(client, cfg, number * federation.local_epochs)
+            # All that the server gets of the client's training is its upload, and batch norms' statistics.
+            arrived = client.upload(client.shared() - shared), client.statistics(), client.hidden()
+            means = [mean + client.count / total * of for mean, of in zip(means, arrived, strict=True)]
+        update, statistics, hidden = means
+        shared = shared + update
 
     for client in run.clients:
         client.take(shared, statistics, hidden)
@@ -53,7 +55,7 @@ def local_training(client: Client, cfg: ExportedConfig, passes: int) -> None:
             batch = client.defense.inputs(rows, client.rows, epoch=epoch)
             targets = client.defense.labels(batch.y, batch.ids)
             embedding = client.defense.send_embedding(client.bottom(batch.passive[0]), party=0)
-            client.defense.loss(client.top(embedding), targets, [embedding]).backward()
+            client.defense.loss(client.top(embedding), targets, [embedding]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
 
