@@ -50,8 +50,14 @@ def naive(clients: Clients, start: nn.Module, *, rounds: int, lr: float, batch: 
 SGD: dict[str, Any] = {"optimizer": "sgd", "lr": 0.2, "momentum": 0.9, "batch_size": 32}
 
 
+MNIST = pytest.param(
+    {"dataset": {"name": "mnist", "rows": 600}},
+    marks=pytest.mark.public_data("MNIST/raw/train-images-idx3-ubyte", "MNIST/raw/t10k-images-idx3-ubyte"),
+)
+
+
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
-@pytest.mark.parametrize("how", [{}, {"shards": {"dirichlet": 0.5}}])
+@pytest.mark.parametrize("how", [{}, {"shards": {"dirichlet": 0.5}}, MNIST])
 def test_federated_averaging_is_what_a_naive_loop_makes_of_it(model, how):
     task = task_of(clients=3, rounds=2, model=model, training={**SGD, "lr": 0.05}, **how)
     clients, cohorts, rounds = begun(task, ALONE)

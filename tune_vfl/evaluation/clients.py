@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tune_vfl.data.base import Dataset, Split
+from tune_vfl.data.split import split as split_for_seed
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import build_defense, build_network, set_up
@@ -100,8 +101,6 @@ def _client_splits(
 ) -> list[list[Split]]:
     found = []
     for seed in seeds:
-        from tune_vfl.data.split import split as split_for_seed
-
         whole = split_for_seed(dataset, seed, rows)
         holders = None if dataset.holders is None else dataset.holders.at(whole.train_rows)
         found.append([_part(whole, at) for at in shards(whole.y_train, federation, seed, holders)])
