@@ -56,7 +56,7 @@ class Trial:
     def request(self) -> dict[str, Any]:
         # Gradients as the authors of the defenses took them to be read; the other moments are an attacker's answer to
         # noise, and find what docs/fidelity.md says under some of them.
-        published = {"moments": ["last"], "average": 0} if "moments" in ATTACKS[self.attack].Params.model_fields else {}
+        published = {"moments": ["last"], "average": 0} if "average" in ATTACKS[self.attack].Params.model_fields else {}
         variants = {"variants": list(self.variants)} if self.variants else {}
         return {"name": self.attack, **published, **variants, **dict(self.options)}
 
@@ -98,6 +98,9 @@ ATTACKER_MODELS = ("logreg", "logreg_all")
 PMC = Trial("pmc", variants=ATTACKER_MODELS)
 DIRECT = Trial("direct", "digits", NO_TOP)
 CLUSTER = Trial("grad_cluster", "digits", SHORT)
+CLIENTS = ("federation=horizontal", "clients=5", "rounds=5")
+WGI = Trial("wgi", "digits", CLIENTS, seeds=2, options=(("rows", 5), ("methods", ("cosine",)), ("steps", 50)))
+BGI = Trial("bgi", "digits", CLIENTS, seeds=2, options=(("surrogates", ("trained",)), ("moments", ("last",))))
 ANYWHERE = [name for name in ATTACKS.names() if not grants_missing(ATTACKS[name].capabilities.sees, "none")]
 UNDEFENDED = {name: Trial(name) for name in ANYWHERE} | {
     "pmc": PMC,
@@ -105,6 +108,8 @@ UNDEFENDED = {name: Trial(name) for name in ANYWHERE} | {
     "direct": DIRECT,
     "grad_cluster": CLUSTER,
     "gradient_completion": Trial("gradient_completion", "digits", SHORT, seeds=3),
+    "wgi": WGI,
+    "bgi": BGI,
     "bli": Trial("bli", "digits", NO_TOP, options=(("iterations", 200),)),  # as one of its published presets
     # Over what the label party's own columns tell, which on breast_cancer is nearly all.
     "bmi": Trial("bmi", "digits", SHORT, ("decoder", "decoder_own"), seeds=2, options=(("decoder_hidden", (64,)),)),
@@ -153,6 +158,7 @@ STRONGEST: dict[str, tuple[dict[str, Any], Trial]] = {
     "gafm_marvell": ({"budget": 1000.0}, GAFM),
     "labobf": ({"bins": 4}, Trial("spectral")),
     "mixup": ({"mix": 4}, CLUSTER),
+    "fedadob": ({}, WGI),  # against who must guess its passports, as fedpass below
     # Rows to predict are sent unmixed, so that inversion is open: what it hides is the gradients' labels.
     "instahide": ({"mix": 4}, CLUSTER),
     # In a convolution: a linear layer's scale and shift pass tanh, which leaves little more than signs to guess.
@@ -174,6 +180,7 @@ STRONGEST["dcae"] = ({}, ONE_SEED)
 BY_RULE = ("sgsub", "flsg", "cae")
 NOT_FOR_LABELS = {
     "none": "the model itself",
+    "splitfed": "it keeps bottom models from the server, which has embeddings and the top's gradients as they are",
     "geno": "it drops outstanding rows; what is inside the threshold leaves as it is",
 }
 
