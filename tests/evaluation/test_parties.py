@@ -186,7 +186,7 @@ def test_together_a_pack_equals_its_members(folder: Path) -> None:
 def test_what_acts_and_what_the_label_party_does_stays_at_the_first_party(folder: Path) -> None:
     task = open_task(spec_of(folder, "clinic", LOGREG, parties="together"))
     seats = {name: seats_of(ATTACKS[name](), task) for name in ATTACKS}
-    first = {"active", "embedding_extension", "bli", "bmi", "wmi"}
+    first = {"active", "embedding_extension", "bli", "bgi", "bmi", "wgi", "wmi"}
     assert {name for name, seat in seats.items() if seat == {"shop": (0,)}} == first
     joined = {"pmc", "gradient_completion", "unmix"}
     assert {name for name, seat in seats.items() if seat.get("together") == (0, 1, 2)} == joined

@@ -149,7 +149,7 @@ class World:
 
     def _task(self) -> Task:
         model, width = Named(name="mlp"), self.features.train.shape[-1] - self.features.added
-        embedded = next(p.shape[-1] for p in reversed(list(self.bottom.parameters())))
+        embedded = next((p.shape[-1] for p in reversed(list(self.bottom.parameters()))), self.features.train.shape[-1])
         options = {"aggregation": "sum", "embedding_dim": embedded} | ({} if self.top else {"top": "none"})
         architecture = Mlp(MlpOptions.model_validate(options))
         dataset = Dataset(

@@ -34,7 +34,13 @@ def _both(a: DefenseCapabilities, b: DefenseCapabilities) -> DefenseCapabilities
         needs_context=a.needs_context or b.needs_context,
         random=tuple(dict.fromkeys(a.random + b.random)),
         grants=a.grants | b.grants,
+        federations=a.federations & b.federations,
+        client_bottom=max(a.client_bottom, b.client_bottom, key=_CLOSED.index),
     )
+
+
+_CLOSED = ("shared", "hidden", "kept")
+"""What becomes of a client's bottom model, from what shows most of it to what shows nothing."""
 
 
 def combined(stages: Sequence[type[Defense]]) -> DefenseCapabilities:
@@ -111,6 +117,11 @@ class Pipeline(Defense[P]):
         parts = [(stage, cls.part_of(stage, params)) for stage in cls.stages]
         return [p for stage, own in parts for p in stage.problems(own, num_classes=num_classes, mode=mode)]
 
+    @classmethod
+    def in_turn(cls, params: P) -> bool:
+        """Say whether under any stage clients train one after the other."""
+        return any(stage.in_turn(cls.part_of(stage, params)) for stage in cls.stages)
+
     @property
     def wants_full_view(self) -> bool:
         """Whether any stage does."""
@@ -168,6 +179,12 @@ class Pipeline(Defense[P]):
         for part in self.parts:
             grad = part.cut_gradient(grad, y=y, context=context, party=party)
         return grad
+
+    def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
+        """What a client uploads: through all stages."""
+        for part in self.parts:
+            update = part.client_update(update, taking=taking)
+        return update
 
     def screen(self, gradients: list[Tensor]) -> list[Tensor]:
         """H7b: through all stages."""
