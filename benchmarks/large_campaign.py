@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.evaluation.coverage import coverage_of
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.search.planning import shared_out
@@ -52,13 +53,14 @@ def search(case: str, trials: int) -> None:
         spec = simulated_spec(
             f"{case}-{defense}",
             defense=space,
-            attacks=["default"],
+            attacks=list(ATTACKS),
             sampler={"name": "random", "seed": len(studies)},
             budget={"trials": trials, "seeds": 3},
             resources={"concurrency": 2},
         )
         cell = simulated_cell(spec).model_copy(update={"attacks": tuple(Named(name=a) for a in ATTACKS)})
-        studies.append(PlannedStudy(spec, cell, space_of(spec, cell)))
+        covers = coverage_of(spec, cell)
+        studies.append(PlannedStudy(spec, cell, space_of(spec, cell), coverage=covers))
     planned = PlannedCampaign(case, {"study": case}, shared_out(studies, trials, case), trials=trials)
     work = Work(SimulatedTrainable, {"noise": NOISE, "by_defense": simulated})
     run_campaign(planned, progress=False, work=work)
