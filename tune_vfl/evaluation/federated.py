@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import torch
@@ -18,7 +18,7 @@ from tune_vfl.evaluation.clients import VICTIM, Clients, select_client, victims_
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.run import Run
-from tune_vfl.evaluation.table import put
+from tune_vfl.evaluation.table import Trained, write_training
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack, undefended, utilities_of
 from tune_vfl.horizontal.cohort import Cohort
@@ -73,7 +73,6 @@ def train_clients(
     start, clients = time.perf_counter(), Clients(task, pack)
     cohorts, rounds = begin(clients, list(params), device)
     victim = Victim(clients, list(params), attacks, cohorts)
-    victim.look("begin")
     ready = time.perf_counter()
     before_end: list[Tensor] = []
     nearly = max(1, math.floor(NEARLY_DONE * (task.cell.federation.rounds or 1)))
@@ -85,11 +84,9 @@ def train_clients(
     rounds.run(deadline=deadline, after_round=look)
     reached, variances = utilities_by_client(clients, cohorts)
     trained = time.perf_counter()
-    run = victim.run(victim.look("end"))
+    run = victim.trained()
     lost = rounds.diverged.cpu() | ~torch.isfinite(reached).all(-1)
-    fill_clients(run, cohorts, lost, reached, variances)
-    put(run.table, ("seconds",), {"setup": [(ready - start) / len(lost)] * len(lost)})
-    put(run.table, ("seconds",), {"train": [(trained - ready) / len(lost)] * len(lost)})
+    fill_clients(run, cohorts, lost, (reached, variances), {"setup": ready - start, "train": trained - ready})
     if before_end:
         run.table["before_end", "utility"] = before_end[0].mean(-1).tolist()
     return run
@@ -121,7 +118,7 @@ def _start_alike(cohorts: Sequence[Cohort]) -> None:
 
 
 class Victim:
-    """The client under attack, looked at before and after the training by the keepers of what attacks are granted."""
+    """The client under attack; keepers of what attacks are granted look at it here, and when its training is over."""
 
     def __init__(
         self, clients: Clients, params: list[Strict], attacks: Sequence[Attack[Strict]], cohorts: list[Cohort]
@@ -130,25 +127,33 @@ class Victim:
         self._split = clients.victim()
         recipe, rows = clients.task.cell.training, self._split.y_train.shape[-1]
         self._keepers = {kind: kind(attacks, recipe, rows) for kind in keepers_for(attacks)}
+        if self._keepers:
+            loop = self._loop(self._network())
+            for keeper in self._keepers.values():
+                keeper.begin(loop)
 
-    def look(self, when: str) -> VflNetwork:
-        """Return its network as it is now; the keepers have looked at it."""
-        cohort, pack = self._cohorts[0], self._clients.pack
+    def trained(self) -> Run:
+        """Return the training, over, as it has it."""
+        network = self._network()
+        if self._keepers:
+            loop = self._loop(network)
+            for keeper in self._keepers.values():
+                keeper.end(loop)
+        return Run(self._clients.task, self._clients.pack, self._split, network, self._keepers)
+
+    def _network(self) -> VflNetwork:
+        """Return a copy of its network as it is now."""
+        cohort = self._cohorts[0]
         together = len(cohort.clients) > 1
         network = select_client(cohort.network, VICTIM, len(cohort.clients)) if together else cohort.network
-        network = cast("VflNetwork", copy.deepcopy(network).cpu().eval())
-        if self._keepers:
-            defense = victims_defense(self._clients.task, self._params, self._clients, self._split)
-            rows = TrainingRows(self._split, pack)
-            recipe = self._clients.task.cell.training
-            loop = SplitTraining(network, rows, recipe, [defense, *self._keepers.values()], pack.lead)
-            for keeper in self._keepers.values():
-                keeper.begin(loop) if when == "begin" else keeper.end(loop)
-        return network
+        return cast("VflNetwork", copy.deepcopy(network).cpu().eval())
 
-    def run(self, network: VflNetwork) -> Run:
-        """Return the training as it has it."""
-        return Run(self._clients.task, self._clients.pack, self._split, network, self._keepers)
+    def _loop(self, network: VflNetwork) -> SplitTraining:
+        """Return what the keepers look at: a training of its own rows, which nobody carries out."""
+        defense = victims_defense(self._clients.task, self._params, self._clients, self._split)
+        rows = TrainingRows(self._split, self._clients.pack)
+        recipe = self._clients.task.cell.training
+        return SplitTraining(network, rows, recipe, [defense, *self._keepers.values()], self._clients.pack.lead)
 
 
 @torch.no_grad()
@@ -200,19 +205,17 @@ def _scores(cohort: Cohort, x_test: list[Tensor], pack: Pack) -> Tensor:
     return whole if cohort.lead else whole.unsqueeze(0)
 
 
-def fill_clients(run: Run, cohorts: Sequence[Cohort], lost: Tensor, reached: Tensor, variances: Tensor) -> None:
-    """Write what a training came to into its table, a row a member; utilities are ``(members, clients)``."""
-    gone = lost.tolist()
-    run.table["lost",] = ["training" if g else "" for g in gone]
-    run.table["utility",] = [math.nan if g else u for g, u in zip(gone, reached.mean(-1).tolist(), strict=True)]
-    # Clients share their test rows, so that their mean moves with other rows no more than each of them does.
-    run.table["utility_variance",] = [
-        math.nan if g else v for g, v in zip(gone, variances.mean(-1).tolist(), strict=True)
-    ]
-    defense = cast("Defense", cohorts[0].defense)
-    run.table["notes",] = [defense.notes(m * len(cohorts[0].clients)) for m in range(len(gone))]
-    spread = reached.std(-1) if reached.shape[-1] > 1 else torch.zeros(len(gone))
+def fill_clients(
+    run: Run, cohorts: Sequence[Cohort], lost: Tensor, utilities: tuple[Tensor, Tensor], seconds: Mapping[str, float]
+) -> None:
+    """Write what a training came to into its table, a row a member; utilities, variances are ``(members, clients)``."""
+    reached, variances = utilities
+    defense, clients = cast("Defense", cohorts[0].defense), reached.shape[-1]
+    spread = reached.std(-1) if clients > 1 else torch.zeros(len(lost))
     logged = {"utility_std_over_clients": spread.nan_to_num().tolist()}
     for name, values in defense.logged().items():
         logged[name] = [float(v) for v in list(values)[:: len(cohorts[0].clients)]]
-    put(run.table, ("logged",), logged)
+    notes = [defense.notes(m * len(cohorts[0].clients)) for m in range(len(lost))]
+    # Clients share their test rows, so that their mean moves with other rows no more than each of them does.
+    means = (reached.mean(-1).tolist(), variances.mean(-1).tolist())
+    write_training(run.table, Trained(lost.tolist(), *means, notes, logged, seconds))

@@ -12,7 +12,6 @@ from tune_vfl.errors import UsageError
 from tune_vfl.evaluation.clients import Clients
 from tune_vfl.evaluation.federated import Victim, begin, fill_clients, utilities_by_client
 from tune_vfl.evaluation.measuring import measured
-from tune_vfl.evaluation.table import put
 from tune_vfl.horizontal.vector import Vector
 from tune_vfl.protocol.loop import learning_rate, optimizer
 from tune_vfl.protocol.members import Pack
@@ -101,7 +100,6 @@ class OwnRounds:
         self._of = Clients(task, Pack((seed,), None))
         self._cohorts, _ = begin(self._of, [params])
         self._victim = Victim(self._of, [params], task.watching, self._cohorts)
-        self._victim.look("begin")
         self.clients = [Client(cohort, task.cell.training) for cohort in self._cohorts]
         self.table: Table = {}
 
@@ -115,9 +113,8 @@ class OwnRounds:
             raise UsageError("this training was measured before; make another one with own_rounds(seed=...)")
         reached, variances = utilities_by_client(self._of, self._cohorts)
         trained = time.perf_counter() - self._started
-        run = self._victim.run(self._victim.look("end"))
+        run = self._victim.trained()
         sound = all(bool(torch.isfinite(Vector.of_parameters([c.network], ()).read()).all()) for c in self._cohorts)
         lost = ~torch.isfinite(reached).all(-1) | (not sound)
-        fill_clients(run, self._cohorts, lost, reached, variances)
-        put(run.table, ("seconds",), {"train": [trained]})
+        fill_clients(run, self._cohorts, lost, (reached, variances), {"train": trained})
         self.table = measured(run, self.task.watching)

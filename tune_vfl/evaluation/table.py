@@ -8,12 +8,33 @@ reads it then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 Table = dict[tuple[str, ...], list[Any]]
 Numbers = dict[str, list[float]]
 """Columns of numbers by name, a value a member."""
+
+
+class Trained(NamedTuple):
+    """What the trainings of a pack came to, a value a member.
+
+    Attributes:
+        lost: whether it diverged.
+        utility: on the test rows.
+        variance: of the utility over other test rows.
+        notes: what the defense says of it.
+        logged: columns of the defense's own numbers.
+        seconds: wall seconds of the whole pack by stage.
+    """
+
+    lost: list[bool]
+    utility: list[float]
+    variance: list[float]
+    notes: list[list[str]]
+    logged: Numbers
+    seconds: Mapping[str, float]
 
 
 def joined(parts: Sequence[Table]) -> Table:
@@ -34,6 +55,23 @@ def taken(table: Table, members: Sequence[int]) -> Table:
 def put(table: Table, prefix: tuple[str, ...], columns: Mapping[str, list[Any]]) -> None:
     """Add columns below a prefix."""
     table.update({(*prefix, name): values for name, values in columns.items()})
+
+
+def write_training(table: Table, trained: Trained) -> None:
+    """Write what trainings came to; a lost one has no numbers.
+
+    Args:
+        table: of the pack.
+        trained: a value a member.
+    """
+    gone = trained.lost
+    table["lost",] = ["training" if g else "" for g in gone]
+    table["utility",] = [math.nan if g else u for g, u in zip(gone, trained.utility, strict=True)]
+    table["utility_variance",] = [math.nan if g else v for g, v in zip(gone, trained.variance, strict=True)]
+    table["notes",] = trained.notes
+    put(table, ("logged",), trained.logged)
+    # The pack's seconds, of which each member gets an equal share.
+    put(table, ("seconds",), {stage: [spent / len(gone)] * len(gone) for stage, spent in trained.seconds.items()})
 
 
 def below(table: Table, *prefix: str) -> dict[str, list[Any]]:

@@ -22,7 +22,7 @@ from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.run import Run
-from tune_vfl.evaluation.table import put
+from tune_vfl.evaluation.table import Trained, write_training
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.teacher_rows import label_party_rows
 from tune_vfl.metrics.utility import utility
@@ -228,15 +228,13 @@ def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor, seconds: 
     gone = (diverged.reshape(-1) | ~torch.isfinite(by_member).all(-1).all(-1)).tolist()
     labels = run.y_test.reshape(len(by_member), -1).numpy()
     metric = run.task.cell.metric
-    run.table["lost",] = ["training" if g else "" for g in gone]
-    run.table["utility",] = [float("nan") if g else u for g, u in zip(gone, utilities(run, scores), strict=True)]
-    run.table["utility_variance",] = [
+    variance = [
         float("nan") if g else row_variance(metric, s, y)
         for g, s, y in zip(gone, by_member.double().numpy(), labels, strict=True)
     ]
-    run.table["notes",] = [defense.notes(member) for member in range(len(gone))]
-    put(run.table, ("logged",), {name: [float(x) for x in values] for name, values in defense.logged().items()})
-    put(run.table, ("seconds",), {stage: [spent / len(gone)] * len(gone) for stage, spent in seconds.items()})
+    notes = [defense.notes(member) for member in range(len(gone))]
+    logged = {name: [float(x) for x in values] for name, values in defense.logged().items()}
+    write_training(run.table, Trained(gone, utilities(run, scores), variance, notes, logged, seconds))
 
 
 @torch.no_grad()

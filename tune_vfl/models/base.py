@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
@@ -202,20 +203,40 @@ def build(
     outputs = architecture.outputs(num_classes)
     shapes = [*passive_shapes, *([own_shape] if own_shape else [])]
     widths = [architecture.width(shape, num_classes) for shape in shapes]
-    with torch.random.fork_rng(devices=[]):  # torch's own layers draw from its global generator
-        bottoms = [
-            architecture.bottom_of(s, _known(fields, k, s), widths[k], streams[f"init/bottom/{k}"])
-            for k, s in enumerate(passive_shapes)
-        ]
-        own = None
-        if own_shape:
-            known = _known(fields, len(bottoms), own_shape)
-            own = architecture.bottom_of(own_shape, known, widths[-1], streams["init/bottom/own"])
-        width = sum(widths) + widened if options.aggregation == "concat" else widths[0]
+    held = [*fields, *[()] * len(shapes)]
+    names = [*map(str, range(len(passive_shapes))), "own"]
+    made = [
+        built_bottom(architecture, shape, of, width, streams[f"init/bottom/{name}"])
+        for shape, of, width, name in zip(shapes, held, widths, names, strict=False)
+    ]
+    bottoms, own = made[: len(passive_shapes)], made[-1] if own_shape else None
+    width = sum(widths) + widened if options.aggregation == "concat" else widths[0]
+    with _without_torchs_generator():
         top = None if options.top == "none" else architecture.top_of(shapes, width, outputs, streams["init/top"])
     return VflNetwork(bottoms, own, top, options.aggregation)
 
 
-def _known(fields: Sequence[tuple[int, ...]], party: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    held = fields[party] if party < len(fields) else ()
-    return (*held, *[1] * (shape[0] - sum(held))) if held else ()
+def built_bottom(
+    architecture: Architecture[ModelOptions],
+    shape: tuple[int, ...],
+    held: tuple[int, ...],
+    width: int,
+    stream: Stream,
+) -> nn.Module:
+    """Build the bottom model of one party.
+
+    Args:
+        architecture: how bottom models are built.
+        shape: of one of its rows.
+        held: how many columns each field of its table became; columns beyond these are numbers. Empty: not known.
+        width: of its embedding.
+        stream: where the weights come from.
+    """
+    fields = (*held, *[1] * (shape[0] - sum(held))) if held else ()
+    with _without_torchs_generator():
+        return architecture.bottom_of(shape, fields, width, stream)
+
+
+def _without_torchs_generator() -> AbstractContextManager[None]:
+    """Leave torch's global generator as it is, from which its own layers draw before their weights are drawn anew."""
+    return torch.random.fork_rng(devices=[])

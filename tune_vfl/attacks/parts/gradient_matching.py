@@ -200,17 +200,3 @@ def roughness(x: Tensor) -> Tensor:
     """Return the mean absolute difference of neighbors along the height plus that along the width (Geiping et al.)."""
     parts = [d.abs().mean() for d in (x.diff(dim=-2), x.diff(dim=-1)) if d.numel()]
     return torch.stack(parts).sum() if parts else x.new_zeros(())
-
-
-def read_off(weight: Tensor, bias: Tensor) -> Tensor:
-    """Return rows ``(G, d_in)`` read off the gradients of a linear layer that a single row passed.
-
-    The layer's gradients are the row times the gradient of the bias; of all rows this one comes nearest to that
-    (Phong et al., Privacy-Preserving Deep Learning via Additively Homomorphic Encryption, IEEE TIFS 2018).
-
-    Args:
-        weight: ``(G, d_out, d_in)`` gradients.
-        bias: ``(G, d_out)`` gradients.
-    """
-    square = bias.square().sum(-1, keepdim=True).clamp(min=torch.finfo(bias.dtype).tiny)
-    return (bias.unsqueeze(-2) @ weight).squeeze(-2) / square

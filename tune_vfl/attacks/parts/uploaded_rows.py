@@ -10,7 +10,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.attacks.parts.gradient_matching import Matched, Matching, Prior, read_off
+from tune_vfl.attacks.parts.gradient_matching import Matched, Matching, Prior
+from tune_vfl.attacks.parts.inversion import as_rows
+from tune_vfl.attacks.parts.read_off import read_off
 from tune_vfl.attacks.parts.single_steps import SingleStep
 from tune_vfl.attacks.parts.uploaded_labels import gradient_of_logits, labels_of_batches
 from tune_vfl.protocol.losses import class_probabilities
@@ -98,9 +100,20 @@ class Search:
         begin = matching.starts(stream, starts, len(goal))[:, which].flatten(0, 1)
         layer = step.first_linear(wanted) if seen.batch == 1 else None
         if layer is not None:
-            row = read_off(*layer)
+            row = read_off(*layer, image=len(seen.shape) == 3).rows
             begin[: len(which), : row.shape[-1]] = row
         return searched(matching, begin, method, self.params).nearest_of(starts)
+
+    def read_off(self, step: SingleStep, moment: UploadedAt) -> Reconstruction | None:
+        """Return single rows read off the gradients of the first layer alone; None where that is no linear one."""
+        goal, seen = self.seen.gradients[moment], self.seen
+        layer = step.first_linear(goal) if seen.batch == 1 else None
+        if layer is None:
+            return None
+        found = read_off(*layer, image=len(seen.shape) == 3)
+        rows = as_rows(found.rows.view(-1, *seen.shape), seen.shape)
+        labels = self._labels(step, goal, self.view.streams.fresh(f"read_off_{moment}"))
+        return Reconstruction(rows, seen.ids, found.share.mean(), 1, None if labels is None else labels[:, 0])
 
     def _labels(self, step: SingleStep, goal: Tensor, stream: Stream) -> Tensor | None:
         residual = gradient_of_logits(step.last(goal), self.view.num_classes)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.grants.client_model import ClientNetwork
+from tune_vfl.models.base import built_bottom
 from tune_vfl.protocol.uploaded import SharedPart
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from tune_vfl.attacks.base import Attack
     from tune_vfl.evaluation.run import Run
-    from tune_vfl.seeds import Stream
     from tune_vfl.spec import Strict
 
 
@@ -31,13 +27,6 @@ class PublicPart(Grant):
         if not kept.of_a_client:
             return None
         task, shape = run.task, tuple(run.x_train.shape[len(run.pack.lead) + 1 :])
-
-        held = task.dataset.parties[0].fields
-        fields = (*held, *[1] * (shape[0] - sum(held))) if held else ()
-        width = task.architecture.width(shape, task.dataset.num_classes)
-
-        def bottom(stream: Stream) -> nn.Module:
-            with torch.random.fork_rng(devices=[]):  # torch's own layers draw from its global generator
-                return task.architecture.bottom_of(shape, fields, width, stream)
-
-        return SharedPart(kept.top, bottom)
+        architecture, held = task.architecture, task.dataset.parties[0].fields
+        width = architecture.width(shape, task.dataset.num_classes)
+        return SharedPart(kept.top, lambda stream: built_bottom(architecture, shape, held, width, stream))
