@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("what", choices=["ceiling", "search"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=6.0)
-    parser.add_argument("--trials", type=int, default=48)
+    parser.add_argument("--trials", type=int, default=240)
     parser.add_argument("--pinned", action="store_true", help="each process of the ceiling on a core of its own")
     given = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"

@@ -18,7 +18,7 @@ from reports.gathered import gather
 from reports.looks import COLORS, DARK, SIGNS
 from reports.rows import study_rows
 from reports.sections import Section, frames, section
-from reports.story import commands, options
+from reports.story import commands, options, secrets
 from reports.tables import tables, write_tables
 from tune_vfl.campaign import phrases as words
 from tune_vfl.campaign.words import sentences
@@ -191,6 +191,7 @@ def render(
         lines=commands(campaign.name, campaign.trials) if set(owners.values()) == {campaign.name} else [],
         title=f"{single.cell.defense} on {single.cell.dataset.name}" if single else campaign.name,
         single=single,
+        secrets=secrets(campaign.studies),
         sections=found,
         confirmed=confirmed_sections(campaign.studies),
         rows={s.name: study_rows(s, p.story) for d in found for p in d.parts for s in (p.record,)},

@@ -13,6 +13,8 @@ from tune_vfl.evaluation.checks import NOTHING_TO_PROTECT
 from tune_vfl.spec.cell import is_ordinary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import Outcome
     from tune_vfl.spec import Named
@@ -59,15 +61,15 @@ def _asked(record: StudyRecord) -> str:
     attacks = words.listed([a.name for a in cell.attacks])
     seeds = words.count(len(cell.seeds), "seed")
     return (
-        f"Which setting of {cell.defense} protects the {_secrets(record)} of {cell.dataset.name} from {attacks} "
+        f"Which setting of {cell.defense} protects the {secrets([record])} of {cell.dataset.name} from {attacks} "
         f"at the least cost in {words.metric(cell.metric)}? "
         f"Model {cell.model.name}, each setting measured with {seeds}."
     )
 
 
-def _secrets(record: StudyRecord) -> str:
-    """What the attacks are after, in words."""
-    return words.listed(sorted(aims(record).goals, reverse=True))
+def secrets(records: Iterable[StudyRecord]) -> str:
+    """What the attacks of some studies are after, in words."""
+    return words.listed(sorted({goal for record in records for goal in aims(record).goals}, reverse=True))
 
 
 def _answer(record: StudyRecord, info: FrontierInfo) -> str:

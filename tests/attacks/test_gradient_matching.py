@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -128,6 +129,19 @@ def test_the_input_of_a_linear_softmax_layer_is_the_gradient_of_its_weight_over_
     torch.testing.assert_close(answer.rows, x[:, 0], atol=1e-4, rtol=1e-4)
     assert torch.equal(answer.labels, y[:, 0])
     assert answer.validation > 1 - 1e-6
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_the_signs_of_a_row_are_read_off_the_first_step_of_adam(noise):
+    net, x, y = mlp(60, 40, 4), normal(5, 1, 60, seed=1), torch.tensor([[0], [1], [2], [3], [0]])
+    view = view_of(net, x, y)
+    seen = view.held["client_gradients"]
+    signs = seen.gradients["first"].sign() + noise * normal(*seen.gradients["first"].shape, seed=2)
+    view = replace(view, held={**view.held, "client_gradients": replace(seen, steps={"first": signs})})
+    found = Wgi(WgiParams(moments=("first",), restarts=1, iterations=1, steps=1)).run(view)["signs_first"]
+    assert (found.rows.sign() == x[:, 0].sign()).float().mean() > 0.97
+    left = (found.rows - x[:, 0]).square().mean() / x.square().mean()
+    assert float(found.validation) == pytest.approx(float(1 - left), abs=0.15)
 
 
 def test_only_a_linear_first_layer_that_is_uploaded_with_its_bias_is_read_off():

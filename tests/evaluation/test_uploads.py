@@ -109,6 +109,36 @@ def test_a_client_uploads_the_gradient_of_its_loss_on_each_batch(member):
     assert torch.equal(stacked.ids[member], seen.ids)
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_a_client_that_trains_by_adam_uploads_its_first_step_too(decay):
+    _, network, split, training = made_up()
+    defense = DEFENSES["none"](Strict(), num_classes=3, embedding_dims=[5])
+    recipe = training.model_copy(update={"optimizer": "adam", "weight_decay": decay, "lr": 0.01})
+    keeper = SingleSteps([Server()], recipe, split.y_train.shape[-1])
+    keeper.begin(SplitTraining(network, Rows(split, Pack((7,), None)), recipe, [defense, keeper], ()))
+    (gradients,), (steps,) = keeper.of(Server.wants).values(), keeper.of(Server.wants, "adam").values()
+    for gradient, step in zip(gradients, steps, strict=True):
+        alike = copy.deepcopy(network)
+        parameters = list(alike.parameters())
+        before = torch.cat([p.detach().flatten() for p in parameters])
+        at = 0
+        for p in parameters:
+            p.grad = gradient[at : at + p.numel()].view_as(p).clone()
+            at += p.numel()
+        torch.optim.Adam(parameters, lr=0.01, weight_decay=decay).step()
+        moved = torch.cat([p.detach().flatten() for p in parameters]) - before
+        torch.testing.assert_close(step, -moved / 0.01, atol=1e-4, rtol=1e-3)
+
+
+def test_steps_of_sgd_are_gradients_and_are_kept_once():
+    defense, network, split, training = made_up()
+    recipe = training.model_copy(update={"optimizer": "sgd"})
+    keeper = SingleSteps([Server()], recipe, split.y_train.shape[-1])
+    keeper.begin(SplitTraining(network, Rows(split, Pack((7,), None)), recipe, [defense, keeper], ()))
+    assert keeper.of(Server.wants)
+    assert not keeper.of(Server.wants, "adam")
+
+
 def test_the_models_that_a_server_knows_upload_what_was_uploaded():
     alone = trained().member(1)
     view = view_of(Server(), alone)

@@ -14,7 +14,7 @@ import pytest
 from reports.confirmed import sections
 from reports.frontier import frontier_info
 from reports.page import write_report
-from reports.story import story
+from reports.story import secrets, story
 from reports.tables import attacks_frame, front_frame, outcomes_frame, tables, to_latex, to_markdown, trials_frame
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.campaign import phrases as words
@@ -212,6 +212,8 @@ def test_the_question_names_what_the_attacks_are_after():
     wmi = record.cell.attacks[0].model_copy(update={"name": "wmi"})
     both = replace(record, cell=record.cell.model_copy(update={"attacks": (*record.cell.attacks, wmi)}))
     assert "protects the labels and features of" in story(both).asked
+    features = replace(record, cell=record.cell.model_copy(update={"attacks": (wmi,)}))
+    assert (secrets([features]), secrets([features, record])) == ("features", "labels and features")
 
 
 def test_attacks_that_find_nothing_anywhere_are_pointed_out():

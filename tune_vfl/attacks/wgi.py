@@ -34,8 +34,9 @@ class Wgi(Attack[WgiParams]):
     and soft labels at once. ``idlg`` reads the labels off the last layer's gradient first. ``cosine`` is Geiping et
     al.'s for ReLU nets. Of several starts the one counts whose gradient is nearest; the share of the gradient that it
     explains is the attacker's own estimate, by which it chooses. A single row that passed a linear layer first is read
-    off that layer's gradient, through noise as far as it goes (``read_off``); searches start there once. What a defense
-    keeps secret of the network is guessed anew at each start.
+    off that layer's gradient, through noise as far as it goes (``read_off``); searches start there once. Clients that
+    train by Adam upload about the signs of a gradient at first, which are much larger than it: those of the row are
+    read off them (``signs``). What a defense keeps secret of the network is guessed anew at each start.
     """
 
     summary = "find the rows whose gradients a client uploaded, through its network, which the server knows"
@@ -62,11 +63,10 @@ class Wgi(Attack[WgiParams]):
         search = Search(view, view.granted("client_gradients"), self.params)
         # Squared distances need no prior: they fall to nothing.
         priors = {"cosine": Prior(self.params.tv)}
-        answers = {}
+        answers: dict[str, Reconstruction] = {}
         for moment in self.params.moments:
             step_of = partial(_step_of, view.granted("client_model"), moment)
-            if (simple := search.read_off(step_of(0), moment)) is not None:
-                answers[f"read_off_{moment}"] = simple
+            answers |= search.read_off(step_of(0), moment)
             for method in self.params.methods:
                 name = f"{method}_{moment}"
                 answers[name] = search.answer(search.run(step_of, moment, method, name, priors.get(method, Prior())))

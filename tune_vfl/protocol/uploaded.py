@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor, nn
@@ -24,12 +24,15 @@ class Uploads:
         gradients: by moment ``(*trials, M / batch, n)``, the uploaded update over minus the learning rate: of the
             parameters that are uploaded, one after the other as the network lists them.
         shape: of one row: ``(d_x,)`` of a table, ``(C, H, W)`` of images with pixels in [0, 1].
+        steps: like ``gradients``, where the client takes the step by its recipe's optimizer: by Adam, whose first step
+            is about the signs of the gradient. Empty where that is SGD.
     """
 
     ids: Tensor
     batch: int
     gradients: Mapping[UploadedAt, Tensor]
     shape: tuple[int, ...]
+    steps: Mapping[UploadedAt, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -25,6 +26,10 @@ Method = Literal["dlg", "idlg", "cosine"]
 SOLVED = 1e-9
 """Relative squared distance of gradients at which no other start is tried."""
 _PRIOR_ROWS = 64
+MEAN_SIZE, SIGNS_TELL = (2 / math.pi) ** 0.5, 2 / math.pi
+"""How large a number of mean 0 and variance 1 is on average, and how much of its variance its sign tells."""
+HALF = 0.5
+"""What a pixel is taken for that is known not to be black."""
 
 
 class GradientInversionParams(Strict):
@@ -104,16 +109,21 @@ class Search:
             begin[: len(which), : row.shape[-1]] = row
         return searched(matching, begin, method, self.params).nearest_of(starts)
 
-    def read_off(self, step: SingleStep, moment: UploadedAt) -> Reconstruction | None:
-        """Return single rows read off the gradients of the first layer alone; None where that is no linear one."""
-        goal, seen = self.seen.gradients[moment], self.seen
-        layer = step.first_linear(goal) if seen.batch == 1 else None
-        if layer is None:
-            return None
-        found = read_off(*layer, image=len(seen.shape) == 3)
-        rows = as_rows(found.rows.view(-1, *seen.shape), seen.shape)
-        labels = self._labels(step, goal, self.view.streams.fresh(f"read_off_{moment}"))
-        return Reconstruction(rows, seen.ids, found.share.mean(), 1, None if labels is None else labels[:, 0])
+    def read_off(self, step: SingleStep, moment: UploadedAt) -> dict[str, Reconstruction]:
+        """Return single rows read off what was uploaded of a linear first layer; nothing where there is no such."""
+        seen, image = self.seen, len(self.seen.shape) == 3
+        found = {}
+        for name, uploads, known in (("read_off", seen.gradients, 1.0), ("signs", seen.steps, SIGNS_TELL)):
+            layer = step.first_linear(uploads[moment]) if seen.batch == 1 and moment in uploads else None
+            if layer is None:
+                continue
+            read = read_off(*layer, image=image)
+            size = 1.0 if name == "read_off" else HALF if image else MEAN_SIZE
+            rows = as_rows(size * read.rows.view(-1, *seen.shape), seen.shape)
+            labels = self._labels(step, uploads[moment], self.view.streams.fresh(f"{name}_{moment}"))
+            labels = None if labels is None else labels[:, 0]
+            found[f"{name}_{moment}"] = Reconstruction(rows, seen.ids, known * read.share.mean(), 1, labels)
+        return found
 
     def _labels(self, step: SingleStep, goal: Tensor, stream: Stream) -> Tensor | None:
         residual = gradient_of_logits(step.last(goal), self.view.num_classes)

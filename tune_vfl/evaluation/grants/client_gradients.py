@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tune_vfl.defenses.base import Defense
 from tune_vfl.errors import SpecError
@@ -15,34 +15,36 @@ from tune_vfl.evaluation.grants.received import target_rows, targets_of
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.horizontal.cohort import ClientSide
 from tune_vfl.models.base import VflNetwork
-from tune_vfl.protocol.loop import learning_rate
+from tune_vfl.protocol.loop import learning_rate, optimizer
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.protocol.members import Batch
 from tune_vfl.protocol.uploaded import UploadedAt, Uploads
 
 if TYPE_CHECKING:
-    from torch import nn
+    from collections.abc import Sequence
 
     from tune_vfl.attacks.base import Attack, TargetRequest
     from tune_vfl.evaluation.run import Run
     from tune_vfl.protocol.loop import SplitTraining
-    from tune_vfl.spec import Strict
+    from tune_vfl.spec import Strict, Training
 
 _GRADIENTS = frozenset({"client_gradients", "top_gradients"})
 """The grants that are cut from what is kept here."""
 
+StepBy = Literal["sgd", "adam"]
+
 
 class SingleSteps(Keeper):
-    """Has the client make a step of SGD on each batch under attack, from the weights before the training and after it.
+    """Has the client make a step on each batch under attack, from the weights before the training and after it.
 
-    Nothing is stepped: the update of one step is the gradient times minus the learning rate. It passes through what the
-    defense does while the client trains and when it uploads. A network of several parties is not a client's; of such a
-    training nothing is kept.
+    One by SGD, of which the update is the gradient times minus the learning rate, and one by its recipe's optimizer
+    where that is another. It passes through what the defense does while the client trains and when it uploads. A
+    network of several parties is not a client's; of such a training nothing is kept.
     """
 
     def begin(self, loop: SplitTraining) -> None:
         """Upload what the untrained network's steps come to."""
-        self._kept: dict[tuple[UploadedAt, TargetRequest], Tensor] = {}
+        self._kept: dict[tuple[UploadedAt, TargetRequest, StepBy], Tensor] = {}
         self._keep("first", loop, 0)
 
     def end(self, loop: SplitTraining) -> None:
@@ -54,11 +56,12 @@ class SingleSteps(Keeper):
             client = _Client(loop, epoch)
             for request in {a.target_request() for a in self.attacks if _GRADIENTS & a.sees()} - {None}:
                 assert request is not None  # noqa: S101 - taken out above
-                self._kept[moment, request] = client.uploads(request)
+                for by in ("sgd", "adam") if loop.training.optimizer == "adam" else ("sgd",):
+                    self._kept[moment, request, by] = client.uploads(request, by)
 
-    def of(self, request: TargetRequest) -> dict[UploadedAt, Tensor]:
-        """Return the gradients ``(*trials, G, n)`` by moment; none where no client trained."""
-        return {moment: kept for (moment, asked), kept in self._kept.items() if asked == request}
+    def of(self, request: TargetRequest, by: StepBy = "sgd") -> dict[UploadedAt, Tensor]:
+        """Return what was uploaded ``(*trials, G, n)`` by moment; none where no client trained, or not so."""
+        return {moment: kept for (moment, asked, how), kept in self._kept.items() if (asked, how) == (request, by)}
 
     def member(self, index: int) -> Self:
         """Return one member's."""
@@ -87,8 +90,12 @@ class _Client:
         self._defense = next(h for h in loop.hooks if isinstance(h, Defense))
         self._side = ClientSide(self._defense)
 
-    def uploads(self, request: TargetRequest) -> Tensor:
+    def uploads(self, request: TargetRequest, by: StepBy) -> Tensor:
         """Return what batch after batch is uploaded, over minus the learning rate: ``(*trials, G, n)``.
+
+        Args:
+            request: of the attack.
+            by: whose step it is; Adam's is its first.
 
         Raises:
             SpecError: where the client holds too few rows for one batch.
@@ -101,9 +108,9 @@ class _Client:
                 "lower the attack's batch or federation.clients"
             )
         ids = pack.spread(drawn[0] if pack.trials is None else torch.stack(drawn))
-        return torch.stack([self._step(at) for at in torch.split(ids, request.batch, -1)], -2)
+        return torch.stack([self._step(at, by) for at in torch.split(ids, request.batch, -1)], -2)
 
-    def _step(self, ids: Tensor) -> Tensor:
+    def _step(self, ids: Tensor, by: StepBy) -> Tensor:
         rows, network = self._loop.rows, self._network
         y = self._loop.rows.labels(ids)
         batch = self._side.inputs(Batch(rows.take(ids)[:1], None, y, ids), rows, epoch=self._epoch)
@@ -112,11 +119,23 @@ class _Client:
         loss = task_loss(network.head(embedding), targets).sum()
         parameters = uploaded(network, self._defense)
         found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-        gradient = torch.cat([g.flatten(len(self._loop.lead)) for g in found], -1)
+        moved = found if by == "sgd" else _first_steps(parameters, found, self._loop.training)
+        gradient = torch.cat([g.flatten(len(self._loop.lead)) for g in moved], -1)
         rate = learning_rate(self._loop.training, self._epoch)
         self._defense.begin()  # each step is the client's first: nothing of another batch is left over
         taking = torch.ones(*self._loop.lead, 1, 1, dtype=torch.bool)
         return self._defense.client_update(-rate * gradient.unsqueeze(-2), taking=taking).squeeze(-2) / -rate
+
+
+def _first_steps(parameters: Sequence[Tensor], gradients: Sequence[Tensor], training: Training) -> list[Tensor]:
+    """Return how far a recipe's optimizer moves parameters at its first step, over minus the learning rate."""
+    # From zero, where what is small beside a weight is not rounded away; weights count where they decay alone.
+    at = [p.detach() if training.weight_decay else torch.zeros_like(p) for p in parameters]
+    moved = [nn.Parameter(start.clone()) for start in at]
+    for parameter, gradient in zip(moved, gradients, strict=True):
+        parameter.grad = gradient
+    optimizer(moved, training).step()
+    return [(start - now.detach()) / training.lr for start, now in zip(at, moved, strict=True)]
 
 
 def uploads_of(attack: Attack[Strict], run: Run, most: int | None = None) -> Uploads | None:
@@ -133,7 +152,8 @@ def uploads_of(attack: Attack[Strict], run: Run, most: int | None = None) -> Upl
     kept = run.kept(SingleSteps).of(request)
     gradients = {moment: g if most is None else g[..., g.shape[-1] - most :] for moment, g in kept.items()}
     shape = tuple(run.x_train.shape[len(run.pack.lead) + 1 :])
-    return Uploads(run.pack.spread(targets[0]), request.batch, gradients, shape) if kept else None
+    steps = run.kept(SingleSteps).of(request, "adam") if most is None else {}
+    return Uploads(run.pack.spread(targets[0]), request.batch, gradients, shape, steps) if kept else None
 
 
 @grant("client_gradients")
