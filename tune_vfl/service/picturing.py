@@ -51,10 +51,10 @@ def _lines(data: Gathered) -> list[Lines]:
 
 
 def _chosen(data: Gathered) -> tuple[StudyRecord, int] | None:
-    """Return the setting that is recommended, else the one of the joint front that leaks least."""
+    """Return the setting that is recommended, else the best compromise of the joint front."""
     parts = {part.name: part for part in data.found.parts}
     setting = data.decision.setting
     if setting is not None:
         return parts[setting.study], setting.number
-    front = sorted(data.found.front, key=lambda p: p.objectives[1])
-    return (parts[front[0].study], front[0].number) if front else None
+    knee = data.found.knee
+    return None if knee is None else (parts[knee.study], knee.number)
