@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from multiprocessing import get_context
@@ -26,15 +26,17 @@ from tune_vfl.outcome import Outcome
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import References
 
-GRADIENTS = {"methods": ["cosine"], "rows": 5, "steps": 300}
-WHITE_BOX = [{"name": "wgi", **GRADIENTS}, {"name": "wmi"}]
-BLACK_BOX = [{"name": "bgi", **GRADIENTS, "aux": 1000, "moments": ["last"]}, {"name": "bmi", "aux": 5000}]
-COLUMNS = ("wgi", "wmi", "bgi", "bmi")
-CASES: dict[str, tuple[str, dict[str, float], list[dict[str, Any]]]] = {
-    "none": ("none", {}, WHITE_BOX + BLACK_BOX),
-    "splitfed": ("splitfed", {}, BLACK_BOX),
-    "fedadob 50, 9": ("fedadob", {"mean_range": 50.0, "variance": 9.0}, WHITE_BOX + BLACK_BOX),
-    "fedadob 100, 5": ("fedadob", {"mean_range": 100.0, "variance": 5.0}, WHITE_BOX + BLACK_BOX),
+ATTACKS: dict[str, dict[str, Any]] = {
+    "wgi": {"methods": ["cosine"], "rows": 5},
+    "wmi": {},
+    "bgi": {"methods": ["cosine"], "rows": 5, "aux": 1000, "moments": ["last"]},
+    "bmi": {"aux": 5000},
+}
+CASES: dict[str, tuple[str, dict[str, float], Sequence[str]]] = {
+    "none": ("none", {}, tuple(ATTACKS)),
+    "splitfed": ("splitfed", {}, ("bgi", "bmi")),
+    "fedadob 50, 9": ("fedadob", {"mean_range": 50.0, "variance": 9.0}, tuple(ATTACKS)),
+    "fedadob 100, 5": ("fedadob", {"mean_range": 100.0, "variance": 5.0}, tuple(ATTACKS)),
 }
 
 
@@ -47,11 +49,19 @@ class Asked(NamedTuple):
     rounds: int
     local_steps: int | None
     momentum: float
+    attacks: tuple[str, ...]
+    steps: int
+
+
+def attacks_of(asked: Asked) -> list[dict[str, Any]]:
+    """Return the attacks that are asked for and possible."""
+    steps = {name: {"steps": asked.steps} if name in {"wgi", "bgi"} else {} for name in ATTACKS}
+    possible = [name for name in CASES[asked.case][2] if name in asked.attacks]
+    return [{"name": name, **ATTACKS[name], **steps[name]} for name in possible]
 
 
 def spec_of(asked: Asked) -> dict[str, Any]:
     """Return the study that a training is one seed of."""
-    defense, _, attacks = CASES[asked.case]
     clients: dict[str, Any] = {"name": "horizontal", "clients": 10, "rounds": asked.rounds}
     if asked.local_steps is not None:
         clients["local_steps"] = asked.local_steps
@@ -67,8 +77,8 @@ def spec_of(asked: Asked) -> dict[str, Any]:
             "weight_decay": 4e-5,
             "batch_size": 64,
         },
-        "defense": defense,
-        "attacks": attacks,
+        "defense": CASES[asked.case][0],
+        "attacks": attacks_of(asked),
     }
 
 
@@ -107,10 +117,10 @@ def runs(asked: list[Asked], processes: int) -> Iterator[tuple[Asked, Outcome, f
 
 def table(found: Mapping[str, list[Outcome]]) -> str:
     """Return the table, a row a case."""
-    lines = ["| | accuracy | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
+    lines = ["| | accuracy | " + " | ".join(ATTACKS) + " |", "|---" * (len(ATTACKS) + 2) + "|"]
     for case, outcomes in found.items():
         accuracy = shown([o.utility.mean for o in outcomes if o.utility])
-        by_attack = [[o.attacks[a].extra["mse"] for o in outcomes if a in o.attacks] for a in COLUMNS]
+        by_attack = [[o.attacks[a].extra["mse"] for o in outcomes if a in o.attacks] for a in ATTACKS]
         lines.append(f"| {case} | {accuracy} | " + " | ".join(shown(v) for v in by_attack) + " |")
     return "\n".join(lines)
 
@@ -124,9 +134,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--local-steps", type=int, help="batches of a round; without it a pass over a client's rows")
     parser.add_argument("--momentum", type=float, default=0.0)
+    parser.add_argument("--attacks", nargs="+", choices=list(ATTACKS), default=list(ATTACKS))
+    parser.add_argument("--steps", type=int, default=300, help="of gradient inversion")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
-    recipe = (given.rows, given.rounds, given.local_steps, given.momentum)
+    recipe = (given.rows, given.rounds, given.local_steps, given.momentum, tuple(given.attacks), given.steps)
     found: dict[str, list[Outcome]] = defaultdict(list)
     for asked, outcome, seconds in runs(
         [Asked(c, s, *recipe) for s in given.seeds for c in given.only], given.processes
