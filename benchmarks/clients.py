@@ -27,7 +27,7 @@ from tune_vfl.spec import parse
 from tune_vfl.spec.cell import References
 
 ATTACKS: dict[str, dict[str, Any]] = {
-    "wgi": {"methods": ["cosine"], "rows": 5},
+    "wgi": {"methods": ["cosine"], "rows": 5, "restarts": 2},
     "wmi": {},
     "bgi": {"methods": ["cosine"], "rows": 5, "aux": 1000, "moments": ["last"]},
     "bmi": {"aux": 5000},

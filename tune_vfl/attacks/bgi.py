@@ -44,6 +44,13 @@ class BgiParams(GradientInversionParams):
         description="dlg: squared distance by L-BFGS, rows and soft labels together; idlg: the same with labels read "
         "off the last layer first; cosine: directions and total variation by signed Adam, made for ReLU nets",
     )
+    rows: int = Field(10, ge=1, description="rows to reconstruct, the same ones for every attack and setting")
+    restarts: int = Field(2, ge=1, le=32, description="starts of each batch, each through another fresh surrogate")
+    steps: int = Field(
+        200,
+        ge=1,
+        description="steps of signed Adam, also for each pair of weights tried on known rows",
+    )
     surrogates: Listed[Surrogate] = Field(
         ("fresh", "trained"),
         min_length=1,

@@ -35,7 +35,7 @@ HALF = 0.5
 class GradientInversionParams(Strict):
     """Parameters of every attack that turns uploaded gradients back into rows."""
 
-    rows: int = Field(10, ge=1, description="rows to reconstruct, the same ones for every attack and setting")
+    rows: int = Field(6, ge=1, description="rows to reconstruct, the same ones for every attack and setting")
     batch: int = Field(1, ge=1, le=8, description="rows of each step that the client uploads")
     moments: Listed[UploadedAt] = Field(
         ("first", "last"),
@@ -48,9 +48,9 @@ class GradientInversionParams(Strict):
         description="dlg: squared distance by L-BFGS, rows and soft labels together; idlg: the same with labels read "
         "off the last layer first; cosine: directions and total variation by signed Adam, made for ReLU nets",
     )
-    restarts: int = Field(2, ge=1, le=32, description="starts of each batch; the one whose gradient is nearest counts")
+    restarts: int = Field(1, ge=1, le=32, description="starts of each batch; the one whose gradient is nearest counts")
     iterations: int = Field(100, ge=1, description="line searches of L-BFGS; Zhu et al. take 300 times 20 steps")
-    steps: int = Field(200, ge=1, description="steps of signed Adam; Geiping et al. take 4,800 to 24,000")
+    steps: int = Field(800, ge=1, description="steps of signed Adam; Geiping et al. take 4,800 to 24,000")
     lr: float = Field(0.1, gt=0, description="its learning rate at first, a thousandth of that at last")
 
 
