@@ -85,6 +85,18 @@ def test_gradients_of_nothing_say_nothing():
     assert found.share[0] < 1e-6
 
 
+def test_a_bias_that_was_left_out_spoils_no_other_row():
+    x, weight, bias = gradients()
+    bias[0] = 0.0
+    found = read_off(weight, bias, image=False)
+    torch.testing.assert_close(found.rows[1:], x[1:], atol=1e-3, rtol=1e-3)
+    assert torch.isfinite(found.rows).all()
+    assert found.share[0] < 1e-6
+    seen = read_off(weight.abs(), bias, image=True)  # an image's sign and length are known without it
+    assert torch.isfinite(seen.rows).all()
+    assert torch.corrcoef(torch.stack([seen.rows[0], x[0].abs()]))[0, 1] > 0.95
+
+
 def test_a_single_row_is_not_drawn_to_itself_alone():
     x, weight, bias = gradients()
     found = read_off(weight[:1], bias[:1], image=False)

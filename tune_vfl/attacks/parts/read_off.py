@@ -59,15 +59,15 @@ def read_off(weight: Tensor, bias: Tensor, *, image: bool) -> ReadOff:
     """
     heard = _hear(weight, bias)
     clear = heard.sent.square().mean(-1) * heard.known
-    told = heard.told * heard.sent.sum(-1).sign() if image else heard.told.abs()
+    sign = _sign(heard.sent.sum(-1) if image else heard.told)
+    told = heard.told * sign
     # Rows are about equally long: where the bias says little, that says more.
     square = clear.sum() / (told.square() - heard.noise).clamp(min=0).sum().clamp(min=_SMALL)
     usual = (clear / square.clamp(0.02, 1.0)).clamp(min=_SMALL).sqrt()
     by_bias = 1 / (heard.noise + 1e-12 * told.square() + _SMALL)
     by_usual = 1 / (_OF_A_ROW * usual.square())
     length = ((told * by_bias + usual * by_usual) / (by_bias + by_usual)).clamp(min=_SMALL**0.5)
-    sign = heard.sent.sum(-1).sign() if image else heard.told.sign()
-    rows = heard.sent / (sign * length).unsqueeze(-1).nan_to_num()
+    rows = heard.sent / (sign * length).unsqueeze(-1)
     doubt = 1 / ((by_bias + by_usual) * length.square())
     noise = rows.square().mean(-1) * (1 - heard.known + doubt)
     heard_at_all = heard.known > 0
@@ -76,6 +76,10 @@ def read_off(weight: Tensor, bias: Tensor, *, image: bool) -> ReadOff:
     # Columns may be of either sign, which the bias alone tells: the mean over both, weighted by their probabilities.
     sure = torch.ones_like(told) if image else torch.tanh(told * usual * by_bias)
     return _towards_their_mean(rows, noise, sure, *((0.5, 0.25) if image else (0.0, 1.0)))
+
+
+def _sign(x: Tensor) -> Tensor:
+    return torch.where(x < 0, -1.0, 1.0)
 
 
 def _hear(weight: Tensor, bias: Tensor) -> _Heard:
