@@ -19,7 +19,7 @@ from reports.looks import COLORS, DARK, SIGNS
 from reports.rows import study_rows
 from reports.sections import Section, frames, section
 from reports.story import commands, options, secrets
-from reports.tables import tables, write_tables
+from reports.tables import table_files, tables
 from tune_vfl.campaign import phrases as words
 from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import StudyError
@@ -44,32 +44,47 @@ def write_report(
     refreshing: bool = False,
     pictures: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Write a report: ``index.html``, ``figures/``, ``tables/`` and a spec per study.
+    """Write a report into a folder, see :func:`report_files` and :func:`place_report`; return the page."""
+    return place_report(report_files(given, refreshing=refreshing, pictures=pictures), out)
 
-    Everything is made in a folder of its own first, so that a failure leaves what was there as it was. Files of an
-    earlier report are replaced; files that are not part of a report stay.
+
+def report_files(
+    given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
+    *,
+    refreshing: bool = False,
+    pictures: Mapping[str, bytes] | None = None,
+) -> dict[str, bytes]:
+    """Return a report: ``index.html``, ``figures/``, ``tables/`` and a spec per study, by their place in its folder.
 
     Args:
         given: a campaign, several, or one or more studies to lay side by side; finished or not, with a front or
             without.
-        out: the folder.
         refreshing: for the page of a search that runs: it reloads itself while trials are owed, and leaves out what
             takes long to compute.
         pictures: by data set, a PNG of what attacks make of its images.
-
-    Returns:
-        The page.
 
     Raises:
         StudyError: without a study, when two have one name, or when they are not measured alike.
     """
     campaign, owners = _laid(given)
+    with keeping_everything():
+        return _files(campaign, owners, pictures or {}, refreshing=refreshing)
+
+
+def place_report(report: Mapping[str, bytes], out: Path) -> Path:
+    """Put a report into a folder, and return the page.
+
+    Everything is written into a folder of its own first, so that a failure leaves what was there as it was. Files of an
+    earlier report are replaced; files that are not part of a report stay.
+    """
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
-        with keeping_everything():
-            _write(campaign, owners, draft, pictures or {}, refreshing=refreshing)
+        for name, content in report.items():
+            path = draft / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
         _move(draft, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -100,28 +115,23 @@ def _laid(
     return whole, owners
 
 
-def _write(
-    campaign: CampaignRecord,
-    owners: Mapping[str, str],
-    folder: Path,
-    pictures: Mapping[str, bytes],
-    *,
-    refreshing: bool,
-) -> None:
+def _files(
+    campaign: CampaignRecord, owners: Mapping[str, str], pictures: Mapping[str, bytes], *, refreshing: bool
+) -> dict[str, bytes]:
     alone = len(campaign.datasets) == 1
     command = _exporting(owners)
     found = [section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))]
-    (folder / "figures").mkdir()
-    for drawn in [d for s in found for d in (s.frontier, s.growth)]:
-        for name, content in drawn.files.items():
-            (folder / "figures" / name).write_bytes(content)
-    for dataset, image in pictures.items():
-        (folder / "figures" / f"reconstructions-{dataset}.png").write_bytes(image)
-    write_tables({**dict(frames(found)), **tables(campaign.studies)}, folder / "tables")
-    for record in campaign.studies:
-        (folder / f"{record.name}.yaml").write_text(spec_text(record), encoding="utf-8")
+    drawn = {name: content for s in found for d in (s.frontier, s.growth) for name, content in d.files.items()}
+    drawn |= {f"reconstructions-{dataset}.png": image for dataset, image in pictures.items()}
+    texts = table_files({**dict(frames(found)), **tables(campaign.studies)})
+    specs = {f"{record.name}.yaml": spec_text(record) for record in campaign.studies}
     page = render(campaign, found, owners, pictures, refreshing=refreshing)
-    (folder / "index.html").write_text(page, encoding="utf-8")
+    return {
+        **{f"figures/{name}": content for name, content in drawn.items()},
+        **{f"tables/{name}": text.encode() for name, text in texts.items()},
+        **{name: text.encode() for name, text in specs.items()},
+        "index.html": page.encode(),
+    }
 
 
 def _move(draft: Path, out: Path) -> None:

@@ -15,7 +15,6 @@ from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -183,15 +182,11 @@ def table_text(value: Any) -> str:
     return words.number(value)
 
 
-def write_tables(frames: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
-    """Write every table as ``NAME.csv`` (full precision), ``NAME.md`` and ``NAME.tex``; return the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
+def table_files(frames: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """Return every table as ``NAME.csv`` (full precision), ``NAME.md`` and ``NAME.tex``, by the file's name."""
+    files: dict[str, str] = {}
     for name, frame in frames.items():
         texts = table_texts(frame)
         kinds = {"csv": frame.to_csv(index=False), "md": to_markdown(frame, texts), "tex": to_latex(frame, texts)}
-        for kind, text in kinds.items():
-            path = folder / f"{name}.{kind}"
-            path.write_text(text, encoding="utf-8")
-            files.append(path)
+        files |= {f"{name}.{kind}": text for kind, text in kinds.items()}
     return files

@@ -97,6 +97,13 @@ class Driver:
         while time.monotonic() < end and not finished(running=True):
             time.sleep(0.05)
 
+    def wait_until_trained(self, trials: int) -> None:
+        """Wait until so many trainings have begun; whoever waits for one of a new pack has all of its time left."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self.trained() < trials:
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.02)
+
     def wait_until_stopped(self) -> None:
         """Wait until it met a fault that stops it."""
         while psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:
@@ -107,6 +114,7 @@ class Driver:
         return len(self.journal.read_text().splitlines()) if self.journal.exists() else 0
 
     def send(self, number: int) -> None:
+        assert self.process.poll() is None, self.process.communicate()
         os.kill(self.process.pid, number)
 
     def ends(self) -> tuple[int, str]:

@@ -58,7 +58,7 @@ def test_the_first_ctrl_c_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("signals", "code"), [((signal.SIGINT, signal.SIGINT), 130), ((signal.SIGTERM,), 143)])
 def test_leaving_at_once_costs_the_flight(signals: tuple[int, ...], code: int, tmp_path: Path) -> None:
     with Driver(tmp_path, shared_ray(), options={"sleep": 2.0}) as driver:
-        driver.wait_for(2)
+        driver.wait_until_trained(3)  # the second pack has just begun
         for number in signals:
             driver.send(number)
             time.sleep(0.3)

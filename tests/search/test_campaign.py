@@ -1,10 +1,12 @@
 """Campaigns over Ray Tune with the simulated trainable: one run of several studies, one lease, one baseline."""
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+import reports.page
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import run as keep
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
@@ -15,6 +17,7 @@ from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.search import load_study, resume
+from tune_vfl.search.api import _projections
 from tune_vfl.search.planning import shared_out
 from tune_vfl.search.runner import Work, run_campaign, run_study
 from tune_vfl.spaces.named import space_of
@@ -161,3 +164,20 @@ class _Killer:
 
     def left(self):
         return ""
+
+
+def test_the_page_of_a_search_and_the_one_that_mlflow_holds_are_one(home, empty_database, monkeypatch):
+    home.mkdir(exist_ok=True)
+    shutil.copy(empty_database, home / "mlflow.db")
+    made = []
+    real = reports.page.report_files
+    monkeypatch.setattr(reports.page, "report_files", lambda *given: made.append(given) or real(*given))
+    planned = campaign(4, ("laplace", "gaussian"))
+    go(planned, listeners=_projections(planned, None))
+    assert len(made) == 1, "it takes seconds"
+    [attached] = home.rglob("artifacts/report")
+    assert _files(attached) == _files(home / "reports" / "c")
+
+
+def _files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -1,43 +1,68 @@
-"""The page of a search that runs."""
+"""The page of a search."""
 
 from dataclasses import replace
 
 import pytest
 
+import reports.page
+from reports.latest import LatestReport
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.search.live_page import EVERY_SECONDS, FIRST_AFTER_SECONDS, LivePage
 from tune_vfl.testing.studies import made_up_study
 
 
 @pytest.fixture
-def written(monkeypatch):
+def made(monkeypatch):
     calls = []
-    monkeypatch.setattr(
-        "reports.page.write_report", lambda c, out, *, refreshing: calls.append(refreshing) or out / "index.html"
-    )
+
+    def report_files(campaign, *, refreshing=False, pictures=None):
+        calls.append(refreshing)
+        return {"index.html": f"{sum(len(s.trials) for s in campaign.studies)} trials".encode()}
+
+    monkeypatch.setattr(reports.page, "report_files", report_files)
     return calls
 
 
-def test_it_is_written_now_and_then_and_at_the_end(tmp_path, written, capsys):
+def test_it_is_written_now_and_then_and_at_the_end(tmp_path, made, capsys):
     study, clock = made_up_study(8), [0.0]
     held = [CampaignRecord.of(replace(study, running=2))]
-    page = LivePage(lambda: held[0], tmp_path, lambda: clock[0])
+    page = LivePage(lambda: held[0], tmp_path / "out", LatestReport(), lambda: clock[0])
     page.on_trials("s", study.trials[:1])
-    assert written == [], "a short search does not pay for it"
+    assert made == [], "a short search does not pay for it"
     clock[0] = FIRST_AFTER_SECONDS
     page.on_trials("s", study.trials[1:2])
     page.on_trials("s", study.trials[2:3])
-    assert written == [True]
+    assert made == [True]
     assert "index.html shows how it goes" in capsys.readouterr().err
     clock[0] += EVERY_SECONDS
     page.on_trials("s", study.trials[3:4])
-    assert written == [True, True]
+    assert made == [True, True]
     held[0] = CampaignRecord.of(study)
     page.on_end()
-    assert written == [True, True, False]
+    assert made == [True, True, False]
+    assert capsys.readouterr().err == ""
 
 
-def test_a_search_that_was_over_at_once_has_no_page(tmp_path, written):
-    page = LivePage(lambda: CampaignRecord.of(made_up_study(8)), tmp_path)
+def test_a_search_that_was_over_soon_has_its_page_at_the_end(tmp_path, made, capsys):
+    study = made_up_study(8)
+    page = LivePage(lambda: CampaignRecord.of(study), tmp_path / "out", LatestReport())
+    page.on_trials("s", study.trials)
     page.on_end()
-    assert written == []
+    assert (tmp_path / "out" / "index.html").read_text() == f"{len(study.trials)} trials"
+    assert "index.html shows how it went" in capsys.readouterr().err
+
+
+def test_a_search_that_brought_nothing_new_writes_no_page(tmp_path, made):
+    LivePage(lambda: CampaignRecord.of(made_up_study(8)), tmp_path / "out", LatestReport()).on_end()
+    assert made == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_is_made_once_of_each_state(made):
+    latest, study = LatestReport(), made_up_study(8)
+    first = latest.of(CampaignRecord.of(study))
+    again = latest.of(CampaignRecord.of(made_up_study(8)))
+    assert again is first
+    assert made == [False]
+    assert latest.of(CampaignRecord.of(replace(study, trials=study.trials[:7]))) == {"index.html": b"7 trials"}
+    assert made == [False, False]

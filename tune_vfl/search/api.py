@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from reports.latest import LatestReport
 from tune_vfl.campaign.campaign import Campaign, named
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
@@ -132,11 +133,12 @@ def _projections(campaign: PlannedCampaign, storage: str | None) -> list[Listene
     def look() -> CampaignRecord:
         return CampaignRecord.of(named(name, storage or spec.storage).record())
 
-    page = LivePage(look, home() / "reports" / name)
+    latest = LatestReport()
+    page = LivePage(look, home() / "reports" / name, latest)
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        return [page, Recorder(name, spec.tracking, look)]
+        return [page, Recorder(name, spec.tracking, look, latest)]
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
         return [page]

@@ -1,4 +1,4 @@
-"""The page of a search that runs: written anew as trials come in, and once more at the end."""
+"""The page of a search: written anew as trials come in, and once more at the end."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from reports.latest import LatestReport
     from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
-# A search that is over before has its report made when somebody asks for it.
+# A search that is over before has its page at its end alone.
 FIRST_AFTER_SECONDS = 30.0
 EVERY_SECONDS = 15.0
 # Writing takes at most one part in this many of the time.
@@ -26,18 +27,24 @@ class LivePage:
     Args:
         look: returns the campaign, or lone study, as it stands.
         folder: where the report is written.
+        latest: makes the report of the end, which others want too.
         now: the time, in seconds.
     """
 
     def __init__(
-        self, look: Callable[[], CampaignRecord], folder: Path, now: Callable[[], float] = time.monotonic
+        self,
+        look: Callable[[], CampaignRecord],
+        folder: Path,
+        latest: LatestReport,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._look, self._folder, self._now = look, folder, now
+        self._look, self._folder, self._latest, self._now = look, folder, latest, now
         self._next = now() + FIRST_AFTER_SECONDS
-        self._shown = False
+        self._told = self._shown = False
 
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
         """Write the page, now and then."""
+        self._told = True
         if self._now() >= self._next:
             self._write()
 
@@ -45,9 +52,12 @@ class LivePage:
         """Nothing to show that the next trials do not bring."""
 
     def on_end(self) -> None:
-        """Write the page for the last time."""
-        if self._shown:
-            self._write()
+        """Write the page for the last time, where there was anything new."""
+        from reports.page import place_report
+
+        if self._told:
+            campaign = self._look()
+            self._say(campaign, place_report(self._latest.of(campaign), self._folder), "went")
 
     def left(self) -> str:
         """Nothing is left that another run would have to write."""
@@ -59,7 +69,10 @@ class LivePage:
         begun = self._now()
         campaign = self._look()
         page = write_report(campaign, self._folder, refreshing=any(s.running for s in campaign.studies))
-        if not self._shown:
-            sys.stderr.write(f"{campaign.name}: {page} shows how it goes\n")
-        self._shown = True
+        self._say(campaign, page, "goes")
         self._next = self._now() + max(EVERY_SECONDS, _SHARE * (self._now() - begun))
+
+    def _say(self, campaign: CampaignRecord, page: Path, goes: str) -> None:
+        if not self._shown:
+            sys.stderr.write(f"{campaign.name}: {page} shows how it {goes}\n")
+        self._shown = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import tempfile
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from tune_vfl.campaign import phrases
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.exporting import exported
+from tune_vfl.ledger.state import short_hash, state_of
 from tune_vfl.tracking import payload
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key
 from tune_vfl.tracking.summary import filters
@@ -19,7 +19,7 @@ from tune_vfl.tracking.summary import filters
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tune_vfl.ledger.records import StudyRecord
+    from reports.latest import LatestReport
     from tune_vfl.tracking.parts import Whole
     from tune_vfl.tracking.runs import Runs
 
@@ -36,7 +36,7 @@ def attach_settings(runs: Runs, whole: Whole) -> None:
     texts: dict[Key, str] = {}
     digests: dict[Key, str] = {}
     for key, text in _settings(whole):
-        digest = _short_hash(text)
+        digest = short_hash(text)
         if runs.held[key].tags.get(payload.CONFIG) != digest:
             texts[key], digests[key] = text, digest
     runs.log_texts(texts, CONFIG_FILE)
@@ -62,52 +62,28 @@ def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
             )
 
 
-def attach_summary(runs: Runs, whole: Whole) -> None:
-    """Attach page, tables, specs and filters to the summary run, unless its tag says that it has them."""
-    from reports.page import spec_text, write_report
+def attach_summary(runs: Runs, whole: Whole, latest: LatestReport | None = None) -> None:
+    """Attach page, tables, specs and filters to the summary run, unless its tag says that it has them.
 
-    digest = _digest(whole)
-    if runs.held[SUMMARY_KEY].tags.get(payload.DIGEST) == digest:
+    Args:
+        runs: of the experiment.
+        whole: its studies.
+        latest: who may have made the page already.
+    """
+    from reports.latest import LatestReport
+    from reports.page import place_report, spec_text
+
+    campaign = whole.campaign
+    state = state_of(campaign)
+    if runs.held[SUMMARY_KEY].tags.get(payload.DIGEST) == state:
         return
     for study in whole.studies:
         name = "spec.yaml" if whole.lone else f"specs/{study.name}.yaml"
         runs.log_texts({SUMMARY_KEY: spec_text(study)}, name)
     runs.log_texts({SUMMARY_KEY: json.dumps(filters(whole), indent=2)}, "filters.json")
+    report = (latest or LatestReport()).of(campaign)
     with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
-        page = write_report(whole.campaign, Path(folder) / "report")
+        page = place_report(report, Path(folder) / "report")
         runs.log_folder(str(page.parent), "report")
-    runs.add(SUMMARY_KEY, {payload.DIGEST: digest})
+    runs.add(SUMMARY_KEY, {payload.DIGEST: state})
     runs.flush()
-
-
-def _digest(whole: Whole) -> str:
-    """Return what tells one state of the studies from another; the same studies in another order are the same."""
-    states = {study.name: _short_hash(_state(study)) for study in whole.studies}
-    if whole.lone:
-        return states[whole.name]
-    campaign = whole.campaign
-    answer = campaign.confirmation
-    state = {
-        "studies": states,
-        "retired": dict(campaign.retired),
-        "skipped": [str(left) for left in campaign.skipped],
-        "confirmation": None if answer is None else answer.plain(),
-    }
-    return _short_hash(json.dumps(state, sort_keys=True))
-
-
-def _state(record: StudyRecord) -> str:
-    """Return all that a study's part of a page is made of as one text."""
-    confirmed = record.confirmation
-    return "\n".join(
-        (
-            record.spec.model_dump_json(),
-            record.baseline.model_dump_json() if record.baseline else "",
-            "" if confirmed is None else json.dumps(confirmed.plain(), sort_keys=True),
-            *(f"{t.number} {t.outcome.model_dump_json()}" for t in record.trials),
-        )
-    )
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -23,6 +23,7 @@ from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from reports.latest import LatestReport
     from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -45,6 +46,7 @@ class Recorder:
         experiment: its name: that of the campaign, or of a lone study.
         uri: the spec's ``tracking``; None for ``MLFLOW_TRACKING_URI`` or the embedded MLflow.
         look: returns the campaign as the ledger tells it at the end of a search; a lone study needs none.
+        latest: who may have made the page of a search's end already.
 
     Attributes:
         experiment: the experiment's name.
@@ -52,10 +54,14 @@ class Recorder:
     """
 
     def __init__(
-        self, experiment: str, uri: str | None = None, look: Callable[[], CampaignRecord] | None = None
+        self,
+        experiment: str,
+        uri: str | None = None,
+        look: Callable[[], CampaignRecord] | None = None,
+        latest: LatestReport | None = None,
     ) -> None:
         self.experiment = experiment
-        self._look = look
+        self._look, self._latest = look, latest
         self._known: CampaignRecord | None = None
         self.uri = resolve_uri(uri)
         self._parts: dict[str, Part] = {}
@@ -173,7 +179,7 @@ class Recorder:
                     ", ".join(sorted(untold)),
                 )
             else:
-                attached.attach_summary(runs, whole)
+                attached.attach_summary(runs, whole, self._latest)
         finally:
             self._attaching = False
 
