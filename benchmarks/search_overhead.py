@@ -1,14 +1,15 @@
-"""What a search costs beside the trials themselves: ask, Ray Tune, tell, MLflow, with the simulated trainable.
+"""What a search costs beside the trials themselves: ask, Ray Tune, tell, page, MLflow, with the simulated trainable.
 
     python -m benchmarks.search_overhead [--samplers random nsga2 tpe] [--trials 10000] [--packs auto 1]
 
 The simulated trial takes no time, so that everything measured is overhead. Two parameters are searched, of which one
 only wastes utility: fronts and ranks change as they do in a real search. A row a search:
 
-* wall and CPU seconds of the driver a trial, MLflow's recorder in it, over the first and the last thousand trials (of
-  a shorter search over its first and last tenth); a trial's time is when it was told. Starting Ray is left out.
+* wall and CPU seconds of the driver a trial, page and MLflow's recorder in it, over the first and the last thousand
+  trials (of a shorter search over its first and last tenth); a trial's time is when it was told. Starting Ray is left
+  out.
 * the largest resident memory of the driver, a process of its own for each search.
-* wall and CPU seconds from the last trial's end until the search is over, with everything in MLflow.
+* wall and CPU seconds from the last trial's end until the search is over, with its page and everything in MLflow.
 * CPU seconds of ``status``, ``frontier`` and ``report`` on the study, each a process of its own.
 
 After each search MLflow is held against the ledger: runs, front, knee, ranks, report.
@@ -34,8 +35,10 @@ import psutil
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.evaluation.coverage import coverage_of
+from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.standing import standing
+from tune_vfl.search.projections import projections
 from tune_vfl.search.runner import Work, run_study
 from tune_vfl.spaces.named import space_of
 
@@ -102,15 +105,11 @@ def measure(sampler: str, trials: int, pack: str | int, *, mlflow: bool = True) 
         resources={"pack": pack, "concurrency": 2},
     )
     cell = simulated_cell(spec)
-    listeners = []
-    if mlflow:
-        from tune_vfl.tracking.mlflow import Recorder
-
-        listeners.append(Recorder(name))
     samples = Samples()
     samples.start()
     # As `search` plans a study: which attackers it stands for is kept with it.
     planned = PlannedStudy(spec, cell, space_of(spec, cell), coverage=coverage_of(spec, cell))
+    listeners = projections(PlannedCampaign.of(planned)) if mlflow else []
     study = run_study(planned, listeners=listeners, progress=False, work=WORK)
     over = time.time()
     time.sleep(0.2)

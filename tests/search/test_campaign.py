@@ -17,8 +17,8 @@ from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.search import load_study, resume
-from tune_vfl.search.api import _projections
 from tune_vfl.search.planning import shared_out
+from tune_vfl.search.projections import projections
 from tune_vfl.search.runner import Work, run_campaign, run_study
 from tune_vfl.spaces.named import space_of
 
@@ -173,7 +173,7 @@ def test_the_page_of_a_search_and_the_one_that_mlflow_holds_are_one(home, empty_
     real = reports.page.report_files
     monkeypatch.setattr(reports.page, "report_files", lambda *given: made.append(given) or real(*given))
     planned = campaign(4, ("laplace", "gaussian"))
-    go(planned, listeners=_projections(planned, None))
+    go(planned, listeners=projections(planned))
     assert len(made) == 1, "it takes seconds"
     [attached] = home.rglob("artifacts/report")
     assert _files(attached) == _files(home / "reports" / "c")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-from reports.latest import LatestReport
 from tune_vfl.campaign.campaign import Campaign, named
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
+from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_campaign, study_names
 from tune_vfl.ledger.study import Study
-from tune_vfl.machine.places import home
-from tune_vfl.search.live_page import LivePage
 from tune_vfl.search.planning import changed, planned_again, planned_campaign
+from tune_vfl.search.projections import projections
 from tune_vfl.search.runner import Work, run_campaign
 
 if TYPE_CHECKING:
@@ -116,7 +113,7 @@ def _run(
     listeners: Sequence[Listener] | None,
     **how: Any,
 ) -> Study | Campaign:
-    told = _projections(campaign, storage) if listeners is None else listeners
+    told = projections(campaign, storage) if listeners is None else listeners
     ended = run_campaign(campaign, listeners=told, storage=storage, **how)
     if campaign.lone:
         return ended[0]
@@ -124,21 +121,3 @@ def _run(
     if held is None:
         raise StudyError(f"campaign {campaign.name!r} is not in the ledger any more: somebody has removed it")
     return Campaign(held, stopped=any(study.stopped for study in ended))
-
-
-def _projections(campaign: PlannedCampaign, storage: str | None) -> list[Listener]:
-    """Return the page that shows how it goes, and the MLflow recorder; a search goes on without what cannot be had."""
-    name, spec = campaign.studies[0].campaign or campaign.name, campaign.studies[0].spec
-
-    def look() -> CampaignRecord:
-        return CampaignRecord.of(named(name, storage or spec.storage).record())
-
-    latest = LatestReport()
-    page = LivePage(look, home() / "reports" / name, latest)
-    try:
-        from tune_vfl.tracking.mlflow import Recorder
-
-        return [page, Recorder(name, spec.tracking, look, latest)]
-    except Exception as error:  # MLflow is a projection: the ledger is complete without it
-        sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
-        return [page]

@@ -49,15 +49,15 @@ def read_off(weight: Tensor, bias: Tensor, *, image: bool) -> ReadOff:
 
     The layer's gradients are the row times the gradient of the bias (Phong et al., Privacy-Preserving Deep Learning via
     Additively Homomorphic Encryption, IEEE TIFS 2018), a matrix of rank one. Noise on it is averaged out over the
-    layer's outputs, and what is left of it is told from what no matrix of rank one explains. Entries that are zero are
-    taken to have been left out.
+    layer's outputs, and what is left of it is told from what no matrix of rank one explains. Entries that are zero, or
+    no numbers, are taken to have been left out.
 
     Args:
         weight: ``(G, d_out, d_in)`` gradients.
         bias: ``(G, d_out)`` gradients.
         image: rows are pixels in [0, 1]; else columns of mean 0 and variance 1.
     """
-    heard = _hear(weight, bias)
+    heard = _hear(*(torch.where(g.isfinite(), g, 0.0) for g in (weight, bias)))
     clear = heard.sent.square().mean(-1) * heard.known
     sign = _sign(heard.sent.sum(-1) if image else heard.told)
     told = heard.told * sign

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tune_vfl.attacks.parts.gradient_matching import Matched, Matching, Prior
 from tune_vfl.attacks.parts.inversion import as_rows
-from tune_vfl.attacks.parts.read_off import read_off
+from tune_vfl.attacks.parts.read_off import ReadOff, read_off
 from tune_vfl.attacks.parts.single_steps import SingleStep
 from tune_vfl.attacks.parts.uploaded_labels import gradient_of_logits, labels_of_batches
 from tune_vfl.protocol.losses import class_probabilities
@@ -103,10 +103,9 @@ class Search:
         )
         # Drawn for all batches: a start does not depend on which of them are solved.
         begin = matching.starts(stream, starts, len(goal))[:, which].flatten(0, 1)
-        layer = step.first_linear(wanted) if seen.batch == 1 else None
-        if layer is not None:
-            row = read_off(*layer, image=len(seen.shape) == 3).rows
-            begin[: len(which), : row.shape[-1]] = row
+        read = self._read(step, goal)
+        if read is not None:
+            begin[: len(which), : read.rows.shape[-1]] = read.rows[which]
         return searched(matching, begin, method, self.params).nearest_of(starts)
 
     def read_off(self, step: SingleStep, moment: UploadedAt) -> dict[str, Reconstruction]:
@@ -114,16 +113,20 @@ class Search:
         seen, image = self.seen, len(self.seen.shape) == 3
         found = {}
         for name, uploads, known in (("read_off", seen.gradients, 1.0), ("signs", seen.steps, SIGNS_TELL)):
-            layer = step.first_linear(uploads[moment]) if seen.batch == 1 and moment in uploads else None
-            if layer is None:
+            read = self._read(step, uploads[moment]) if moment in uploads else None
+            if read is None:
                 continue
-            read = read_off(*layer, image=image)
             size = 1.0 if name == "read_off" else HALF if image else MEAN_SIZE
             rows = as_rows(size * read.rows.view(-1, *seen.shape), seen.shape)
             labels = self._labels(step, uploads[moment], self.view.streams.fresh(f"{name}_{moment}"))
             labels = None if labels is None else labels[:, 0]
             found[f"{name}_{moment}"] = Reconstruction(rows, seen.ids, known * read.share.mean(), 1, labels)
         return found
+
+    def _read(self, step: SingleStep, goal: Tensor) -> ReadOff | None:
+        """Return single rows read off what was uploaded; None where no linear layer has them first."""
+        layer = step.first_linear(goal) if self.seen.batch == 1 else None
+        return None if layer is None else read_off(*layer, image=len(self.seen.shape) == 3)
 
     def _labels(self, step: SingleStep, goal: Tensor, stream: Stream) -> Tensor | None:
         residual = gradient_of_logits(step.last(goal), self.view.num_classes)

@@ -37,9 +37,10 @@ StepBy = Literal["sgd", "adam"]
 class SingleSteps(Keeper):
     """Has the client make a step on each batch under attack, from the weights before the training and after it.
 
-    One by SGD, of which the update is the gradient times minus the learning rate, and one by its recipe's optimizer
-    where that is another. It passes through what the defense does while the client trains and when it uploads. A
-    network of several parties is not a client's; of such a training nothing is kept.
+    One by SGD, of which the update is the gradient times minus the learning rate, and, for who sees all that a client
+    uploads, one by its recipe's optimizer where that is another. It passes through what the defense does while the
+    client trains and when it uploads. A network of several parties is not a client's; of such a training nothing is
+    kept.
     """
 
     def begin(self, loop: SplitTraining) -> None:
@@ -52,12 +53,23 @@ class SingleSteps(Keeper):
         self._keep("last", loop, loop.training.epochs - 1)
 
     def _keep(self, moment: UploadedAt, loop: SplitTraining, epoch: int) -> None:
-        if is_clients(loop.network):
-            client = _Client(loop, epoch)
-            for request in {a.target_request() for a in self.attacks if _GRADIENTS & a.sees()} - {None}:
-                assert request is not None  # noqa: S101 - taken out above
-                for by in ("sgd", "adam") if loop.training.optimizer == "adam" else ("sgd",):
-                    self._kept[moment, request, by] = client.uploads(request, by)
+        if not is_clients(loop.network):
+            return
+        client = _Client(loop, epoch)
+        for request, sees in self._requests().items():
+            gradients = client.gradients(request)
+            self._kept[moment, request, "sgd"] = client.uploads(gradients, "sgd")
+            if loop.training.optimizer == "adam" and "client_gradients" in sees:
+                self._kept[moment, request, "adam"] = client.uploads(gradients, "adam")
+
+    def _requests(self) -> dict[TargetRequest, frozenset[str]]:
+        """Return the rows that attacks ask for, and what of their gradients those see."""
+        found: dict[TargetRequest, frozenset[str]] = {}
+        for attack in self.attacks:
+            request, sees = attack.target_request(), _GRADIENTS & attack.sees()
+            if request is not None and sees:
+                found[request] = found.get(request, frozenset()) | sees
+        return found
 
     def of(self, request: TargetRequest, by: StepBy = "sgd") -> dict[UploadedAt, Tensor]:
         """Return what was uploaded ``(*trials, G, n)`` by moment; none where no client trained, or not so."""
@@ -89,13 +101,10 @@ class _Client:
         self._loop, self._epoch = loop, epoch
         self._defense = next(h for h in loop.hooks if isinstance(h, Defense))
         self._side = ClientSide(self._defense)
+        self._uploaded = uploaded(self._network, self._defense)
 
-    def uploads(self, request: TargetRequest, by: StepBy) -> Tensor:
-        """Return what batch after batch is uploaded, over minus the learning rate: ``(*trials, G, n)``.
-
-        Args:
-            request: of the attack.
-            by: whose step it is; Adam's is its first.
+    def gradients(self, request: TargetRequest) -> list[list[Tensor]]:
+        """Return those of each batch that an attack asks for, ``(*trials, ...)`` as the parameters that are uploaded.
 
         Raises:
             SpecError: where the client holds too few rows for one batch.
@@ -108,23 +117,33 @@ class _Client:
                 "lower the attack's batch or federation.clients"
             )
         ids = pack.spread(drawn[0] if pack.trials is None else torch.stack(drawn))
-        return torch.stack([self._step(at, by) for at in torch.split(ids, request.batch, -1)], -2)
+        return [self._gradient(at) for at in torch.split(ids, request.batch, -1)]
 
-    def _step(self, ids: Tensor, by: StepBy) -> Tensor:
+    def uploads(self, gradients: Sequence[Sequence[Tensor]], by: StepBy) -> Tensor:
+        """Return what is uploaded of a step by each gradient, over minus the learning rate: ``(*trials, G, n)``.
+
+        Args:
+            gradients: of each batch.
+            by: whose step it is; Adam's is its first.
+        """
+        return torch.stack([self._upload(gradient, by) for gradient in gradients], -2)
+
+    def _gradient(self, ids: Tensor) -> list[Tensor]:
         rows, network = self._loop.rows, self._network
         y = self._loop.rows.labels(ids)
         batch = self._side.inputs(Batch(rows.take(ids)[:1], None, y, ids), rows, epoch=self._epoch)
         targets = self._side.labels(batch.y, batch.ids)
         embedding = self._side.send_embedding(network.bottoms[0](batch.passive[0]), party=0)
         loss = task_loss(network.head(embedding), targets).sum()
-        parameters = uploaded(network, self._defense)
-        found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-        moved = found if by == "sgd" else _first_steps(parameters, found, self._loop.training)
-        gradient = torch.cat([g.flatten(len(self._loop.lead)) for g in moved], -1)
+        return list(torch.autograd.grad(loss, self._uploaded, allow_unused=True, materialize_grads=True))
+
+    def _upload(self, gradient: Sequence[Tensor], by: StepBy) -> Tensor:
+        moved = gradient if by == "sgd" else _first_steps(self._uploaded, gradient, self._loop.training)
+        flat = torch.cat([g.flatten(len(self._loop.lead)) for g in moved], -1)
         rate = learning_rate(self._loop.training, self._epoch)
         self._defense.begin()  # each step is the client's first: nothing of another batch is left over
         taking = torch.ones(*self._loop.lead, 1, 1, dtype=torch.bool)
-        return self._defense.client_update(-rate * gradient.unsqueeze(-2), taking=taking).squeeze(-2) / -rate
+        return self._defense.client_update(-rate * flat.unsqueeze(-2), taking=taking).squeeze(-2) / -rate
 
 
 def _first_steps(parameters: Sequence[Tensor], gradients: Sequence[Tensor], training: Training) -> list[Tensor]:

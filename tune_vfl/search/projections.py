@@ -1,0 +1,39 @@
+"""Who shows a search in another place than the ledger, as it goes: its page, and MLflow."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from reports.latest import LatestReport
+from tune_vfl.campaign.campaign import named
+from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.machine.places import home
+from tune_vfl.search.live_page import LivePage
+
+if TYPE_CHECKING:
+    from tune_vfl.ledger.campaigns import PlannedCampaign
+    from tune_vfl.search.listeners import Listener
+
+
+def projections(campaign: PlannedCampaign, storage: str | None = None) -> list[Listener]:
+    """Return the page that shows how it goes, and the MLflow recorder; a search goes on without what cannot be had.
+
+    Args:
+        campaign: what is searched.
+        storage: the ledger's database; None is the one of the spec, or that the environment names.
+    """
+    name, spec = campaign.studies[0].campaign or campaign.name, campaign.studies[0].spec
+
+    def look() -> CampaignRecord:
+        return CampaignRecord.of(named(name, storage or spec.storage).record())
+
+    latest = LatestReport()
+    page = LivePage(look, home() / "reports" / name, latest)
+    try:
+        from tune_vfl.tracking.mlflow import Recorder
+
+        return [page, Recorder(name, spec.tracking, look, latest)]
+    except Exception as error:  # MLflow is a projection: the ledger is complete without it
+        sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
+        return [page]
