@@ -1,13 +1,13 @@
 """What a second core brings: the machine's own ceiling, and a search on two nodes of one CPU against one.
 
     python -m benchmarks.two_nodes ceiling [--repeats 5] [--seconds 6] [--pinned]
-    python -m benchmarks.two_nodes search [--repeats 3] [--trials 48]
+    python -m benchmarks.two_nodes search [--repeats 3] [--trials 240]
 
 ``ceiling``: packs of spambase (laplace, 3 seeds, norm) as ``CellTrainable`` evaluates them, without Ray: one process
 for so many seconds, then two at once, in turns; the ratio of packs a second is the most that two nodes here can
-reach. ``search``: the same data set from the first ask to the last result, with default attacks, on virtual nodes of
-one CPU each (``ray.cluster_utils``) that stand beside a head without any; the driver, a process of the same machine,
-takes its share of the cores. The load before each measurement is printed: other work spoils both.
+reach. ``search``: the same data set with default attacks, a whole search with its floors and its undefended model, on
+virtual nodes of one CPU each (``ray.cluster_utils``) that stand beside a head without any; the driver, a process of the
+same machine, takes its share of the cores. The load before each measurement is printed: other work spoils both.
 """
 
 from __future__ import annotations
@@ -113,16 +113,17 @@ def nodes(count: int) -> Iterator[None]:
 
 
 def searched(trials: int) -> tuple[float, float, float]:
-    """Search once: seconds from a first trial's start to the last end, CPU of the driver, seconds within trials."""
+    """Search once: seconds of it, CPU of the driver, seconds within trials and the undefended model."""
     from tune_vfl.search.runner import run_study
 
-    cpu = time.process_time()
     plan = study("nodes", attacks="default", budget={"trials": trials, "seeds": 3})
-    ended = run_study(plan, listeners=[], progress=False).record()
-    if len(ended.ok) < trials:
-        raise SystemExit(f"not all trials are ok: {ended.by_outcome()}")
-    wall = (max(t.finished for t in ended.trials) - min(t.started for t in ended.trials)).total_seconds()
-    return wall, time.process_time() - cpu, sum(sum(t.outcome.seconds.values()) for t in ended.trials)
+    began, cpu = time.perf_counter(), time.process_time()
+    ended = run_study(plan, listeners=[], progress=False)
+    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    record = ended.record()
+    if len(record.ok) < trials or record.baseline is None:
+        raise SystemExit(f"not all trials are ok: {record.by_outcome()}")
+    return wall, cpu, sum(sum(o.seconds.values()) for o in (record.baseline, *(t.outcome for t in record.trials)))
 
 
 def measured(count: int, trials: int, told: Any) -> None:
