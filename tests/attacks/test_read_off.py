@@ -102,3 +102,15 @@ def test_a_single_row_is_not_drawn_to_itself_alone():
     found = read_off(weight[:1], bias[:1], image=False)
     torch.testing.assert_close(found.rows, x[:1], atol=1e-4, rtol=1e-4)
     assert float(found.share) > 1 - 1e-6
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_no_number_is_taken_as_left_out(value):
+    x, weight, bias = gradients()
+    without, broken = weight.clone(), weight.clone()
+    without[0, 3, :7], broken[0, 3, :7] = 0.0, value
+    found, expected = (read_off(w, bias, image=False) for w in (broken, without))
+    assert torch.equal(found.rows, expected.rows)
+    torch.testing.assert_close(found.rows[1:], x[1:], atol=1e-3, rtol=1e-3)
+    nothing = read_off(torch.full_like(weight, value), torch.full_like(bias, value), image=False)
+    assert torch.equal(nothing.rows, torch.zeros_like(x))

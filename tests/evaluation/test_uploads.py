@@ -139,6 +139,16 @@ def test_steps_of_sgd_are_gradients_and_are_kept_once():
     assert not keeper.of(Server.wants, "adam")
 
 
+def test_who_sees_the_top_model_alone_has_no_step_of_adam():
+    defense, network, split, training = made_up()
+    attack = Server()
+    attack.sees = lambda: frozenset({"top_gradients"})
+    keeper = SingleSteps([attack], training.model_copy(update={"optimizer": "adam"}), split.y_train.shape[-1])
+    keeper.begin(SplitTraining(network, Rows(split, Pack((7,), None)), keeper.training, [defense, keeper], ()))
+    assert keeper.of(Server.wants)
+    assert not keeper.of(Server.wants, "adam")
+
+
 def test_the_models_that_a_server_knows_upload_what_was_uploaded():
     alone = trained().member(1)
     view = view_of(Server(), alone)

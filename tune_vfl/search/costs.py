@@ -1,4 +1,4 @@
-"""What the defenses of a search cost in training: measured once a study, after everything else and alone."""
+"""What the defenses of a search cost in training: measured once a study, after everything else."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def measure_costs(
 ) -> None:
     """Measure the cost of each study that has none yet, and keep each as it comes.
 
+    As many at once as there are workers: a cost is a ratio of CPU times taken in turns, which neighbours hardly move.
     That is after the trials, of studies that have a result; before them where a constraint on the cost may decide to
     which studies trials go.
 
@@ -35,7 +36,7 @@ def measure_costs(
 
     Args:
         ledgers: of the studies.
-        trainable: measures, in a worker, one study after the other; what trains nothing is not asked.
+        trainable: measures, in workers; what trains nothing is not asked.
         options: the trainable's.
         resources: of a worker.
         say: is told what a person should know.
@@ -54,20 +55,29 @@ def measure_costs(
         import ray
 
         task = ray.remote(num_cpus=resources.cpu, num_gpus=resources.gpu, max_retries=0)(costed)
+        calls = {}
         for ledger in owed:
             cell, params = ledger.cell.with_params(ledger.space.typical)
             plain = undefended(cell).model_dump_json()
-            call = task.remote(trainable, cell.model_dump_json(), params, plain, dict(options))
-            while not left.is_set() and not ray.wait([call], timeout=_LOOK_SECONDS)[0]:
-                pass
+            calls[task.remote(trainable, cell.model_dump_json(), params, plain, dict(options))] = ledger
+        while calls:
+            for call in ray.wait(list(calls), timeout=_LOOK_SECONDS)[0]:
+                _keep(calls.pop(call), call, say)
             if left.is_set():
-                ray.cancel(call, force=True)
+                for call in calls:
+                    ray.cancel(call, force=True)
                 return
-            try:
-                ledger.set_cost(ray.get(call))
-            except ray.exceptions.RayError as error:
-                why = str(getattr(error, "cause", None) or error).strip().splitlines()[0]
-                say(f"the cost of {cell.defense} was not measured: {why}")
+
+
+def _keep(ledger: Ledger, call: Any, say: Callable[[str], None]) -> None:
+    """Keep the cost that a call has come to, or say why it is not known."""
+    import ray
+
+    try:
+        ledger.set_cost(ray.get(call))
+    except ray.exceptions.RayError as error:
+        why = str(getattr(error, "cause", None) or error).strip().splitlines()[0]
+        say(f"the cost of {ledger.cell.defense} was not measured: {why}")
 
 
 def steers(ledger: Ledger) -> bool:
