@@ -13,6 +13,8 @@ from contextlib import suppress
 from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol
 
+from tune_vfl.machine.runtime import keeping_everything
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -125,7 +127,8 @@ class Dispatcher:
                 self._tell(methodcaller("on_trials", study, tuple(waiting)))
             trials.clear()
             if event is None:
-                self._tell(methodcaller("on_end"))
+                with keeping_everything():
+                    self._tell(methodcaller("on_end"))
                 return
             if not isinstance(event, tuple):
                 self._tell(methodcaller("on_study", event))

@@ -6,12 +6,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from tune_vfl.ledger.campaigns import CampaignRecord
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from reports.latest import LatestReport
-    from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 # A search that is over before has its page at its end alone.
@@ -41,6 +42,7 @@ class LivePage:
         self._look, self._folder, self._latest, self._now = look, folder, latest, now
         self._next = now() + FIRST_AFTER_SECONDS
         self._told = self._shown = False
+        self._lone: StudyRecord | None = None
 
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
         """Write the page, now and then."""
@@ -49,14 +51,16 @@ class LivePage:
             self._write()
 
     def on_study(self, record: StudyRecord) -> None:
-        """Nothing to show that the next trials do not bring."""
+        """Remember a lone study: at the end that is how it stands, and the ledger need not be read."""
+        if record.name == self._folder.name:
+            self._lone = record
 
     def on_end(self) -> None:
         """Write the page for the last time, where there was anything new."""
         from reports.page import place_report
 
         if self._told:
-            campaign = self._look()
+            campaign = self._look() if self._lone is None else CampaignRecord.of(self._lone)
             self._say(campaign, place_report(self._latest.of(campaign), self._folder), "went")
 
     def left(self) -> str:
@@ -64,6 +68,8 @@ class LivePage:
         return ""
 
     def _write(self) -> None:
+        import optuna.importance  # noqa: F401 - the last page needs it: imported while trials run, nobody waits for it
+
         from reports.page import write_report
 
         begun = self._now()

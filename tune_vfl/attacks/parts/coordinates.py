@@ -29,9 +29,9 @@ class RowCoordinates:
 
     def __init__(self, bottom: nn.Module, x: Tensor, labeled: Tensor) -> None:
         self._bottom, self._axis = bottom, labeled.dim() - 1
-        count = x.shape[self._axis]
-        rows = torch.arange(0, count, max(1, count // _SAMPLED), device=x.device)
-        sample = self._groups(x.index_select(self._axis, rows))
+        # A view: selecting by an index would first copy all rows for each member that shares them.
+        every = slice(None, None, max(1, x.shape[self._axis] // _SAMPLED))
+        sample = self._groups(x[(slice(None),) * self._axis + (every,)])
         self._centers = [g.mean(-2, keepdim=True) for g in sample]
         self._scales = [_scale(g) for g in sample]
         self._basis: Tensor | None = None
