@@ -43,6 +43,23 @@ def test_it_is_written_now_and_then_and_at_the_end(tmp_path, made, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_lone_study_is_shown_as_it_was_told_without_a_look_at_the_ledger(tmp_path, monkeypatch):
+    shown, clock, whole = [], [0.0], made_up_study(8, failures=())
+    monkeypatch.setattr(reports.page, "report_files", lambda c, **_: shown.append(c) or {"index.html": b""})
+    page = LivePage(pytest.fail, tmp_path / whole.name, LatestReport(), lambda: clock[0])
+    page.on_study(replace(whole, trials=whole.trials[:2], waiting=5, running=1))
+    for trial in reversed(whole.trials[2:]):
+        page.on_trials(whole.name, [trial])
+        clock[0] += 1000 * EVERY_SECONDS
+    assert [len(c.studies[0].trials) for c in shown] == [4, 5, 6, 7, 8]
+    assert [c.owed for c in shown] == [4, 3, 2, 1, 0], "of eight in all"
+    assert shown[-1].studies[0].trials == whole.trials, "in their order"
+    confirmed = replace(whole, cost=1.5)
+    page.on_study(confirmed)
+    page.on_end()
+    assert shown[-1] == CampaignRecord.of(confirmed)
+
+
 def test_a_search_that_was_over_soon_has_its_page_at_the_end(tmp_path, made, capsys):
     study = made_up_study(8)
     page = LivePage(lambda: CampaignRecord.of(study), tmp_path / "out", LatestReport())

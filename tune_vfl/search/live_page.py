@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tune_vfl.ledger.campaigns import CampaignRecord
@@ -26,7 +27,7 @@ class LivePage:
     """Keeps the report of what is searched up to date, as a :class:`tune_vfl.search.listeners.Listener`.
 
     Args:
-        look: returns the campaign, or lone study, as it stands.
+        look: returns the campaign as it stands; a lone study is what was told of it.
         folder: where the report is written.
         latest: makes the report of the end, which others want too.
         now: the time, in seconds.
@@ -43,24 +44,27 @@ class LivePage:
         self._next = now() + FIRST_AFTER_SECONDS
         self._told = self._shown = False
         self._lone: StudyRecord | None = None
+        self._trials: dict[int, TrialRecord] = {}
 
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
         """Write the page, now and then."""
         self._told = True
+        if study == self._folder.name:
+            self._trials |= {record.number: record for record in records}
         if self._now() >= self._next:
             self._write()
 
     def on_study(self, record: StudyRecord) -> None:
-        """Remember a lone study: at the end that is how it stands, and the ledger need not be read."""
+        """Remember a lone study: the ledger need not be read for its page."""
         if record.name == self._folder.name:
-            self._lone = record
+            self._lone, self._trials = record, {t.number: t for t in record.trials}
 
     def on_end(self) -> None:
         """Write the page for the last time, where there was anything new."""
         from reports.page import place_report
 
         if self._told:
-            campaign = self._look() if self._lone is None else CampaignRecord.of(self._lone)
+            campaign = self._campaign()
             self._say(campaign, place_report(self._latest.of(campaign), self._folder), "went")
 
     def left(self) -> str:
@@ -73,10 +77,18 @@ class LivePage:
         from reports.page import write_report
 
         begun = self._now()
-        campaign = self._look()
-        page = write_report(campaign, self._folder, refreshing=any(s.running for s in campaign.studies))
+        campaign = self._campaign()
+        page = write_report(campaign, self._folder, refreshing=True)
         self._say(campaign, page, "goes")
         self._next = self._now() + max(EVERY_SECONDS, _SHARE * (self._now() - begun))
+
+    def _campaign(self) -> CampaignRecord:
+        """Return what is searched as it stands."""
+        if self._lone is None:
+            return self._look()
+        total = len(self._lone.counted) + self._lone.running + self._lone.waiting
+        now = replace(self._lone, trials=tuple(self._trials[n] for n in sorted(self._trials)), running=0)
+        return CampaignRecord.of(replace(now, waiting=max(0, total - len(now.counted))))
 
     def _say(self, campaign: CampaignRecord, page: Path, goes: str) -> None:
         if not self._shown:
