@@ -21,6 +21,7 @@ from tune_vfl.ledger.parcel_file import from_bytes, to_bytes, to_text
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.unpacking import unpack
+from tune_vfl.ledger.writing import TrialWriter
 from tune_vfl.search import load_study
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -203,7 +204,7 @@ def test_a_kill_in_the_middle_is_completed_by_doing_it_again(packed, monkeypatch
         if where == "the second study":
             killed.setattr(unpacking, "_replace", dies(unpacking._replace, 2))
         elif where == "its trials":
-            killed.setattr(unpacking, "write_together", dies(unpacking.write_together, 2))
+            killed.setattr(TrialWriter, "make", dies(TrialWriter.make, 2))
         elif where == "the campaign":
             killed.setattr(opening, "put_campaign", dies(opening.put_campaign, 1))
         else:

@@ -1,9 +1,11 @@
 """The ledger: what is written comes back, only finite results are results, and what was lost is asked again once."""
 
 import math
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import optuna
@@ -15,7 +17,7 @@ from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.ledger import reading
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.finite import clean, read_outcome
-from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, study_names
+from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, NewTrial, study_names
 from tune_vfl.ledger.owner import has_ended, new_session, this_owner
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
@@ -43,6 +45,26 @@ def test_a_trial_comes_back_as_it_was_told():
     assert held.params == {"scale": 0.01}
     assert held.started.tzinfo is not None
     assert held.started <= held.finished
+
+
+def test_a_pack_is_written_whole_or_not_at_all(home):
+    ledger = open_ledger(defense={"name": "laplace"})
+    pack = [NewTrial({"scale": scale}) for scale in (0.01, 0.02, 0.03)]
+    with closing(sqlite3.connect(home / "ledger.db")) as database:
+        database.execute(
+            "CREATE TRIGGER harm BEFORE INSERT ON trial_params WHEN new.param_value > 0.025 "
+            "BEGIN SELECT raise(ABORT, 'no'); END"
+        )
+    with pytest.raises(Exception, match="no"):
+        ledger.begin_together(pack)
+    assert ledger.record().running == 0
+    with closing(sqlite3.connect(home / "ledger.db")) as database:
+        database.execute("DROP TRIGGER harm")
+    assert ledger.begin_together(pack, "p") == [0, 1, 2]
+    assert ledger.begin({"scale": 0.04}) == 3
+    assert ledger.begin_together([]) == []
+    assert [t.params["scale"] for t in ledger.trials()] == [0.01, 0.02, 0.03, 0.04]
+    assert {t.user_attrs["pack"] for t in ledger.trials()} == {"p", ""}
 
 
 def test_the_head_of_a_study_comes_back():

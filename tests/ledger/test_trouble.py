@@ -19,7 +19,7 @@ from trainables.simulated import Simulation, simulate, simulated_cell, simulated
 from tune_vfl.errors import StudyError, UnreachableError, UsageError
 from tune_vfl.ledger import trouble
 from tune_vfl.ledger.finite import read_outcome
-from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.ledger import Ledger, NewTrial
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import storage_at
@@ -87,17 +87,18 @@ def test_a_lost_answer_doubles_nothing_and_loses_nothing(
 
         sqlalchemy.event.listen(engine, "before_cursor_execute", mark)
         monkeypatch.setattr(engine.dialect, "do_commit", cut_off)
-        for number in range(2):
+        for number in (0, 2):
             armed = ["begin"]
-            assert ledger.begin({"scale": 0.01 * (number + 1)}) == number
+            pack = [NewTrial({"scale": 0.01 * (number + 1)}), NewTrial({"scale": 0.01 * (number + 2)})]
+            assert ledger.begin_together(pack) == [number, number + 1]
             armed = ["tell"]
             record = told(ledger, number)
             assert record is not None, "it is this session's own trial"
             assert record.outcome.outcome == "ok"
     assert cut == ["begin", "tell"] * 2
     held = Ledger.open("study", place.url)
-    assert [t.number for t in held.trials()] == [0, 1]
-    assert held.record().by_outcome() == {"ok": 2, "running": 0, "waiting": 2}
+    assert [t.number for t in held.trials()] == [0, 1, 2, 3]
+    assert held.record().by_outcome() == {"ok": 2, "running": 2, "waiting": 0}
 
 
 def test_a_restart_and_ended_sessions_cost_the_wait_alone(

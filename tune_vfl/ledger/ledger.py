@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tune_vfl.ledger import opening
 from tune_vfl.ledger.confirmations import Confirmations
@@ -45,6 +45,20 @@ MAX_NODE_LOSSES = 10
 # Who was lost with a trial: the driver that asked it; its worker, which it may have killed itself; the machine that it
 # ran on; or a pack that did not fit into memory as a whole.
 Lost = Literal["driver", "worker", "node", "memory"]
+
+
+class NewTrial(NamedTuple):
+    """A trial that is about to be run.
+
+    Attributes:
+        params: the searched parameters.
+        retry_of: the lost trial that it repeats.
+        sampler_attrs: what the sampler wants to remember of it.
+    """
+
+    params: dict[str, Any]
+    retry_of: int | None = None
+    sampler_attrs: Mapping[str, Any] | None = None
 
 
 class Ledger(HeldStudy):
@@ -177,36 +191,36 @@ class Ledger(HeldStudy):
         """Return all trials as Optuna holds them, by number; not copies."""
         return self._storage.get_all_trials(self._study_id, deepcopy=False)
 
-    def begin(
-        self,
-        params: Mapping[str, Any],
-        *,
-        pack: str = "",
-        retry_of: int | None = None,
-        sampler_attrs: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Write a trial as running, with everything that is known of it, in one transaction.
+    def begin(self, params: dict[str, Any], *, pack: str = "", **known: Any) -> int:
+        """Write a trial as running and return its number; ``known`` are the other fields of a :class:`NewTrial`."""
+        return self.begin_together([NewTrial(params, **known)], pack)[0]
+
+    def begin_together(self, trials: Sequence[NewTrial], pack: str = "") -> list[int]:
+        """Write trials as running, with everything that is known of them, in one transaction.
 
         Args:
-            params: the searched parameters.
-            pack: the pack it runs in.
-            retry_of: the lost trial that it repeats.
-            sampler_attrs: what the sampler wants to remember of it.
+            trials: what is run.
+            pack: the pack that they run in.
 
         Returns:
-            Its number.
+            Their numbers.
         """
         from optuna.trial import TrialState, create_trial
 
         marks = {"owner": this_owner(self.session), "pack": pack, "asked": time.time()}
-        template = create_trial(
-            state=TrialState.RUNNING,
-            params=dict(params),
-            distributions=self.space.distributions(),
-            user_attrs=marks if retry_of is None else {**marks, "retry_of": retry_of},
-            system_attrs=dict(sampler_attrs or {}),
+        distributions = self.space.distributions()
+        return self._writer.make(
+            [
+                create_trial(
+                    state=TrialState.RUNNING,
+                    params=new.params,
+                    distributions=distributions,
+                    user_attrs=marks if new.retry_of is None else {**marks, "retry_of": new.retry_of},
+                    system_attrs=dict(new.sampler_attrs or {}),
+                )
+                for new in trials
+            ]
         )
-        return self._writer.make(template)
 
     def tell(self, number: int, outcome: Outcome, lost: Lost | None = None) -> TrialRecord | None:
         """Finish a trial. Only ``ok`` becomes COMPLETE, with (utility, leakage); everything else becomes FAIL.

@@ -1,8 +1,6 @@
 """What goes wrong with a database, in words, and waiting until it is over.
 
-SQLAlchemy's errors are turned into ours where they arise: Optuna tells all of its own as "invalid data in the commit",
-and repeats the making of a trial by itself when one of SQLAlchemy's comes, also of one that was made, and whose answer
-alone was lost.
+SQLAlchemy's errors are turned into ours where they arise: Optuna tells all of its own as "invalid data in the commit".
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ PATIENCE_SECONDS = 120.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 # What may have been done when no answer comes, and must be looked up before it is done again.
-_NOT_REPEATED = ("create_new_trial", "set_trial_state_values")
+_NOT_REPEATED = ("set_trial_state_values",)
 
 
 class Trouble(NamedTuple):
@@ -178,7 +176,7 @@ def patiently(attempt: Callable[[], T], look: Callable[[], T | None] | None = No
 
 
 def with_patience(storage: BaseStorage) -> BaseStorage:
-    """Return a storage of which every call waits, but for the two that must be looked up first."""
+    """Return a storage of which every call waits, but for the one that must be looked up first."""
     return cast("BaseStorage", _Patient(storage))
 
 

@@ -12,7 +12,7 @@ from tune_vfl.ledger.campaign_parcel import CampaignParcel, PackedCampaign
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.parcel import PackedTrial, Parcel
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.writing import write_together
+from tune_vfl.ledger.writing import TrialWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,7 +171,7 @@ def _replace(
         ledger.set_baseline(head.baseline)
     if head.cost is not None:
         ledger.set_cost(head.cost)
-    write_together(place, study_id, trials, lease)
+    TrialWriter(opened, study_id, lease).make(trials)
     for number, seed, record in head.confirmed:
         kept.keep((number, seed), record)
     for number, found in head.tuned.items():

@@ -7,9 +7,8 @@ again, the database is asked; and before that it is waited for, since it may sti
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from tune_vfl.ledger.trials import session_of
 from tune_vfl.ledger.trouble import patiently
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial, TrialState
+    from sqlalchemy import Engine
 
-    from tune_vfl.ledger.database import LedgerStorage
     from tune_vfl.ledger.lease import Lease
 
 
@@ -36,20 +35,31 @@ class TrialWriter:
         self._storage, self._study_id, self._lease = storage, study_id, lease
         self._ids: dict[int, int] = {}
 
-    def make(self, template: FrozenTrial) -> int:
-        """Write a trial with everything that is known of it, in one transaction; return its number."""
-        session = session_of(template)
+    def make(self, trials: Sequence[FrozenTrial]) -> list[int]:
+        """Write new trials with everything that is known of them, all in one transaction; return their numbers.
 
-        def made() -> int | None:
+        Optuna's own way takes five times as long, and ever longer as a study grows: it asks for each row that it is
+        about to write, and counts the trials before each.
+        """
+        from optuna.storages._rdb import models
+        from sqlalchemy.orm import Session
+
+        first = patiently(self._count)
+        numbers = range(first, first + len(trials))
+
+        def attempt() -> dict[int, int]:
+            with Session(self._engine) as session, session.begin():
+                made = [_rows(models, self._study_id, n, trial) for n, trial in zip(numbers, trials, strict=True)]
+                session.add_all([row for rows in made for row in rows])
+                session.flush()
+                return {rows[0].number: rows[0].trial_id for rows in made}
+
+        def made() -> dict[int, int] | None:
             self._settle()
-            held = self._storage.get_all_trials(self._study_id, deepcopy=False)
-            unknown = (t for t in held if session_of(t) == session and t.number not in self._ids)
-            return next((t._trial_id for t in unknown), None)
+            return self._from(first) or None
 
-        trial_id = patiently(lambda: self._storage.create_new_trial(self._study_id, template), made)
-        number = self._storage.get_trial_number_from_id(trial_id)
-        self._ids[number] = trial_id
-        return number
+        self._ids |= patiently(attempt, made)
+        return list(numbers)
 
     def finish(self, number: int, state: TrialState, values: Sequence[float] | None) -> None:
         """Give a trial its state and values.
@@ -71,40 +81,34 @@ class TrialWriter:
             self._ids[number] = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         return self._ids[number]
 
+    @property
+    def _engine(self) -> Engine:
+        """That of Optuna's storage, which lets nobody write without the lease."""
+        engine: Engine = cast("Any", self._storage)._backend.engine
+        return engine
+
+    def _count(self) -> int:
+        """Return how many trials the study has, which is the next one's number."""
+        import sqlalchemy
+        from optuna.storages._rdb.models import TrialModel
+
+        wanted = sqlalchemy.select(sqlalchemy.func.count()).where(TrialModel.study_id == self._study_id)
+        with self._engine.connect() as connection:
+            return int(connection.execute(wanted).scalar_one())
+
+    def _from(self, number: int) -> dict[int, int]:
+        """Return the trials from a number on: their ids in the database, by number."""
+        import sqlalchemy
+        from optuna.storages._rdb.models import TrialModel
+
+        of_study = TrialModel.study_id == self._study_id
+        wanted = sqlalchemy.select(TrialModel.number, TrialModel.trial_id).where(of_study, TrialModel.number >= number)
+        with self._engine.connect() as connection:
+            return {row.number: row.trial_id for row in connection.execute(wanted)}
+
     def _settle(self) -> None:
         if self._lease is not None:
             self._lease.settle()
-
-
-def write_together(place: LedgerStorage, study_id: int, trials: Sequence[FrozenTrial], lease: Lease) -> None:
-    """Write all trials of a study that has none yet, in one transaction, which is seven times faster than one by one.
-
-    Args:
-        place: the database, Optuna's tables made.
-        study_id: the study's.
-        trials: by number, from 0 without a gap.
-        lease: what allows to write it.
-    """
-    import sqlalchemy
-    from optuna.storages._rdb import models
-    from sqlalchemy.orm import Session
-
-    engine = place.for_leases()
-    lease.guard(engine)
-
-    def attempt() -> int:
-        with Session(engine) as session, session.begin():
-            for number, trial in enumerate(trials):
-                session.add_all(_rows(models, study_id, number, trial))
-        return len(trials)
-
-    def written() -> int | None:
-        lease.settle()
-        held = sqlalchemy.select(sqlalchemy.func.count()).select_from(models.TrialModel)
-        with engine.connect() as connection:
-            return connection.execute(held.where(models.TrialModel.study_id == study_id)).scalar_one() or None
-
-    patiently(attempt, written)
 
 
 def _rows(models: Any, study_id: int, number: int, trial: FrozenTrial) -> list[Any]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tune_vfl.ledger.ledger import NewTrial
 from tune_vfl.ledger.trials import params_of, to_record
 from tune_vfl.samplers.base import SAMPLERS, listed_points, sampler_seed
 from tune_vfl.search.violations import violations
@@ -28,16 +28,24 @@ if TYPE_CHECKING:
 
 # Under this name Optuna's samplers keep a trial's constraints.
 _CONSTRAINTS_KEY = "constraints"
+# The number of a trial that is chosen and not written yet.
+_UNWRITTEN = -1
 # After so many repeated proposals in a row the sampler has nothing new to say about a finite space.
 _PATIENCE = 20
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """A trial that the ledger holds as running."""
 
     number: int
     params: dict[str, Any]
+
+
+class _Chosen(NamedTuple):
+    """A trial that is about to be written, and its place in the sampler's copy of the study."""
+
+    trial: NewTrial
+    position: int
 
 
 class _Lost(NamedTuple):
@@ -84,19 +92,20 @@ class Proposals:
         self._lost = self._owed()
 
     def ask(self, count: int, pack: str = "") -> list[Asked]:
-        """Ask for up to ``count`` trials and write them; fewer when the space runs out. The budget is the caller's.
+        """Ask for up to ``count`` trials and write them together; fewer when the space runs out.
 
+        The budget is the caller's.
         A lost trial whose worker died is asked again alone: if it kills its worker again, no other is lost. Half of a
         pack that did not fit into memory is asked again, and nothing with it.
         """
         again, full = self._again(count)
-        asked = [self._begin(self._lost.pop(number).params, pack, retry_of=number) for number in again]
-        while len(asked) < count and not full:
+        chosen = [self._chosen(self._lost.pop(number).params, retry_of=number) for number in again]
+        while len(chosen) < count and not full:
             params = self._next_new()
             if params is None:
                 break
-            asked.append(self._begin(params, pack))
-        return asked
+            chosen.append(self._chosen(params))
+        return self._begin(chosen, pack) if chosen else []
 
     def _again(self, count: int) -> tuple[list[int], bool]:
         """Return the lost trials that are asked again together, and whether nothing else may join them."""
@@ -129,19 +138,27 @@ class Proposals:
         elif position is not None:
             self._mirror.tell(position, state=optuna.trial.TrialState.FAIL)
 
-    def _begin(self, params: dict[str, Any], pack: str, retry_of: int | None = None) -> Asked:
-        """Write a trial; its copy in memory was made by the proposal, or is made here."""
-        position = self._pending.pop(point_key(params), None) if retry_of is None else None
+    def _chosen(self, params: dict[str, Any], retry_of: int | None = None) -> _Chosen:
+        """Remember a point that is to be asked; its copy in memory was made by the proposal, or is made here."""
+        key = point_key(params)
+        position = self._pending.pop(key, None) if retry_of is None else None
         if position is None:
             self._mirror.enqueue_trial(params)
             position = self._mirror.ask(self._distributions).number
         attrs = self._mirror.get_trials(deepcopy=False)[position].system_attrs
         kept = {k: v for k, v in attrs.items() if k != "fixed_params"}
-        number = self._ledger.begin(params, pack=pack, retry_of=retry_of, sampler_attrs=kept)
-        self._mirrored[number] = position
-        self._running[number] = params
-        self._known[point_key(params)] = number
-        return Asked(number, params)
+        self._known[key] = _UNWRITTEN
+        return _Chosen(NewTrial(params, retry_of, kept), position)
+
+    def _begin(self, chosen: Sequence[_Chosen], pack: str) -> list[Asked]:
+        """Write trials."""
+        numbers = self._ledger.begin_together([trial for trial, _ in chosen], pack)
+        asked = [Asked(number, trial.params) for number, (trial, _) in zip(numbers, chosen, strict=True)]
+        for (number, params), (_, position) in zip(asked, chosen, strict=True):
+            self._mirrored[number] = position
+            self._running[number] = params
+            self._known[point_key(params)] = number
+        return asked
 
     def _remember(self, trial: FrozenTrial) -> None:
         """Copy a trial that the ledger held at the start."""
