@@ -13,8 +13,6 @@ from contextlib import suppress
 from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol
 
-from tune_vfl.machine.runtime import keeping_everything
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -127,8 +125,7 @@ class Dispatcher:
                 self._tell(methodcaller("on_trials", study, tuple(waiting)))
             trials.clear()
             if event is None:
-                with keeping_everything():
-                    self._tell(methodcaller("on_end"))
+                self._tell(methodcaller("on_end"))
                 return
             if not isinstance(event, tuple):
                 self._tell(methodcaller("on_study", event))

@@ -36,7 +36,7 @@ def attach_settings(runs: Runs, whole: Whole) -> None:
     texts: dict[Key, str] = {}
     digests: dict[Key, str] = {}
     for key, text in _settings(whole):
-        digest = short_hash(text)
+        digest = short_hash([text])
         if runs.held[key].tags.get(payload.CONFIG) != digest:
             texts[key], digests[key] = text, digest
     runs.log_texts(texts, CONFIG_FILE)
