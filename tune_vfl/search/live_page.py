@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.machine.runtime import return_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +66,7 @@ class LivePage:
 
         if self._told:
             campaign = self._campaign()
-            self._say(campaign, place_report(self._latest.of(campaign), self._folder), "went")
+            self._written(campaign, place_report(self._latest.of(campaign), self._folder), "went")
 
     def left(self) -> str:
         """Nothing is left that another run would have to write."""
@@ -79,7 +80,7 @@ class LivePage:
         begun = self._now()
         campaign = self._campaign()
         page = write_report(campaign, self._folder, refreshing=True)
-        self._say(campaign, page, "goes")
+        self._written(campaign, page, "goes")
         self._next = self._now() + max(EVERY_SECONDS, _SHARE * (self._now() - begun))
 
     def _campaign(self) -> CampaignRecord:
@@ -90,7 +91,8 @@ class LivePage:
         now = replace(self._lone, trials=tuple(self._trials[n] for n in sorted(self._trials)), running=0)
         return CampaignRecord.of(replace(now, waiting=max(0, total - len(now.counted))))
 
-    def _say(self, campaign: CampaignRecord, page: Path, goes: str) -> None:
+    def _written(self, campaign: CampaignRecord, page: Path, goes: str) -> None:
+        return_memory()
         if not self._shown:
             sys.stderr.write(f"{campaign.name}: {page} shows how it {goes}\n")
         self._shown = True
