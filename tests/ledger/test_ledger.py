@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, UnreachableError
-from tune_vfl.ledger import reading
+from tune_vfl.ledger import reading, rows
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.finite import clean, read_outcome
 from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, NewTrial, study_names
@@ -65,6 +65,30 @@ def test_a_pack_is_written_whole_or_not_at_all(home):
     assert ledger.begin_together([]) == []
     assert [t.params["scale"] for t in ledger.trials()] == [0.01, 0.02, 0.03, 0.04]
     assert {t.user_attrs["pack"] for t in ledger.trials()} == {"p", ""}
+
+
+def test_what_was_told_here_is_not_read_again(monkeypatch):
+    ledger, asked = open_ledger(defense={"name": "laplace"}), []
+    real = rows._trials
+    monkeypatch.setattr(rows, "_trials", lambda reader, study, after: asked.append(after) or real(reader, study, after))
+    ledger.begin_together([NewTrial({"scale": 0.01 * (k + 1)}) for k in range(4)])
+
+    def tell(*numbers):
+        for number in numbers:
+            ledger.tell(number, ok_outcome(ledger, {"scale": 0.01 * (number + 1)}))
+        assert ledger.record() == Ledger.open("study").record()
+        return asked[-2]
+
+    ids = [t._trial_id for t in ledger.trials()]
+    assert tell(2) == -1, "0 and 1 still run"
+    assert tell(0) == ids[0]
+    assert tell(1) == ids[2]
+    assert ledger.begin({"scale": 0.05}) == 4
+    assert tell() == ids[2]
+    ledger.lose(3, "driver", "stopped")
+    assert ledger.begin({"scale": 0.04}, retry_of=3) == 5
+    assert tell(5, 4) == ledger.trials()[-1]._trial_id
+    assert len(ledger.record().ok) == 5
 
 
 def test_the_head_of_a_study_comes_back():

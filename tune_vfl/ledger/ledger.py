@@ -247,6 +247,7 @@ class Ledger(HeldStudy):
             self._writer.finish(number, state, values)
         except UpdateFinishedTrialError:
             return None
+        self._rows.ended(trial_id, number)
         return self._record(self._storage.get_trial(trial_id))
 
     def lose(

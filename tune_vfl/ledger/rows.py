@@ -77,20 +77,29 @@ class TrialRows:
     def read(self) -> list[ReadTrial]:
         """Return all trials, by number."""
         patiently(self._catch_up)
-        return sorted(self._trials.values(), key=lambda t: t.number)
+        return sorted(self._trials.values(), key=_number)
+
+    def ended(self, trial_id: int, number: int) -> None:
+        """Hear that a trial has ended, of which the caller knows all: it comes back without what is read of others."""
+        self._trials[trial_id] = ReadTrial(number, State.COMPLETE, None, None)
 
     def _catch_up(self) -> None:
-        """Read the trials after the last one before which all have ended, and everything of them."""
+        """Read the trials after the last one before which all are known to have ended, and everything of them."""
         settled = -1
-        for trial_id, trial in self._trials.items():
-            if not is_finished(trial):
+        known = sorted(self._trials.items(), key=lambda item: item[1].number)
+        for expected, (trial_id, trial) in enumerate(known):
+            if trial.number != expected or not is_finished(trial):
                 break
             settled = trial_id
         with self._place.reading() as reader:
             self._trials = {
-                **{trial_id: trial for trial_id, trial in self._trials.items() if trial_id <= settled},
+                **{trial_id: trial for trial_id, trial in known if trial_id <= settled},
                 **_trials(reader, self._study_id, settled),
             }
+
+
+def _number(trial: ReadTrial) -> int:
+    return trial.number
 
 
 def _trials(reader: Reader, study_id: int, after: int) -> dict[int, ReadTrial]:
