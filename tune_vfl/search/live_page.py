@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FIRST_AFTER_SECONDS = 30.0
 EVERY_SECONDS = 15.0
 # Writing takes at most one part in this many of the time.
-_SHARE = 20
+_SHARE = 50
 
 
 class LivePage:
