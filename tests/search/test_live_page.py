@@ -60,6 +60,28 @@ def test_a_lone_study_is_shown_as_it_was_told_without_a_look_at_the_ledger(tmp_p
     assert shown[-1] == CampaignRecord.of(confirmed)
 
 
+def test_shortly_before_the_end_no_page_is_begun(tmp_path, monkeypatch):
+    """A page takes ten seconds here, a trial one: of the last fifty seconds, or trials, the last page tells."""
+    clock, shown, whole = [0.0], [], made_up_study(200, failures=())
+
+    def slow(campaign, **_):
+        clock[0] += 10.0
+        shown.append(len(campaign.studies[0].trials))
+        return {"index.html": b""}
+
+    monkeypatch.setattr(reports.page, "report_files", slow)
+    monkeypatch.setattr("tune_vfl.search.live_page._SHARE", 1)
+    page = LivePage(pytest.fail, tmp_path / whole.name, LatestReport(), lambda: clock[0])
+    page.on_study(replace(whole, trials=(), waiting=200))
+    for trial in whole.trials:
+        clock[0] += 1.0
+        page.on_trials(whole.name, [trial])
+    assert shown[0] == 30
+    assert 120 < shown[-1] <= 165
+    page.on_end()
+    assert shown[-1] == 200
+
+
 def test_a_search_that_was_over_soon_has_its_page_at_the_end(tmp_path, made, capsys):
     study = made_up_study(8)
     page = LivePage(lambda: CampaignRecord.of(study), tmp_path / "out", LatestReport())

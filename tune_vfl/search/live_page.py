@@ -22,6 +22,8 @@ FIRST_AFTER_SECONDS = 30.0
 EVERY_SECONDS = 15.0
 # Writing takes at most one part in this many of the time.
 _SHARE = 50
+# Not if the search is expected to end within so many times what a page takes.
+_SOON = 5
 
 
 class LivePage:
@@ -42,7 +44,8 @@ class LivePage:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._look, self._folder, self._latest, self._now = look, folder, latest, now
-        self._next = now() + FIRST_AFTER_SECONDS
+        self._begun, self._took = now(), 0.0
+        self._next = self._begun + FIRST_AFTER_SECONDS
         self._told = self._shown = False
         self._lone: StudyRecord | None = None
         self._trials: dict[int, TrialRecord] = {}
@@ -52,7 +55,7 @@ class LivePage:
         self._told = True
         if study == self._folder.name:
             self._trials |= {record.number: record for record in records}
-        if self._now() >= self._next:
+        if self._now() >= self._next and not self._nearly_over():
             self._write()
 
     def on_study(self, record: StudyRecord) -> None:
@@ -81,7 +84,16 @@ class LivePage:
         campaign = self._campaign()
         page = write_report(campaign, self._folder, refreshing=True)
         self._written(campaign, page, "goes")
-        self._next = self._now() + max(EVERY_SECONDS, _SHARE * (self._now() - begun))
+        self._took = self._now() - begun
+        self._next = self._now() + max(EVERY_SECONDS, _SHARE * self._took)
+
+    def _nearly_over(self) -> bool:
+        """Whether the last page comes soon, as far as is known: another one would only put it off."""
+        if self._lone is None:
+            return False
+        new = len(self._trials) - len(self._lone.trials)
+        left = self._lone.running + self._lone.waiting - new
+        return left * (self._now() - self._begun) < _SOON * self._took * new
 
     def _campaign(self) -> CampaignRecord:
         """Return what is searched as it stands."""
