@@ -34,6 +34,7 @@ import optuna
 from benchmarks.allocation import opened
 from benchmarks.allocation_tables import DATASETS, PACK, SEEDS, Row, part
 from benchmarks.surrogates import GUESSES, Surrogate, best_together, front_settings, surrogates
+from tune_vfl.ledger.ledger import NewTrial
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.metrics.pareto import front, hypervolume
 from tune_vfl.search.proposals import Proposals
@@ -62,9 +63,9 @@ class Ledger:
     def owed_retries(self) -> list[Any]:
         return []
 
-    def begin(self, params: Mapping[str, Any], **_: Any) -> int:
-        self._begun += 1
-        return self._begun - 1
+    def begin_together(self, trials: Sequence[NewTrial], _pack: str) -> list[int]:
+        self._begun += len(trials)
+        return list(range(self._begun - len(trials), self._begun))
 
 
 Answers: TypeAlias = Callable[[Sequence[dict[str, Any]]], list[list[float]]]
