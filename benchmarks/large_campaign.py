@@ -27,7 +27,8 @@ from tune_vfl.evaluation.coverage import coverage_of
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.search.planning import shared_out
-from tune_vfl.search.runner import Work, run_campaign
+from tune_vfl.search.runner import run_campaign
+from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import load_space, space_files, space_of
 from tune_vfl.spec import Named
 

@@ -39,7 +39,8 @@ from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.standing import standing
 from tune_vfl.search.projections import projections
-from tune_vfl.search.runner import Work, run_study
+from tune_vfl.search.runner import run_study
+from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
 
 if TYPE_CHECKING:

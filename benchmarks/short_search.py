@@ -27,9 +27,8 @@ budget: {{trials: {trials}, seeds: 1}}
 # By what a process calls itself at last, the first that fits.
 KINDS = (
     ("ray::measured", "references"),
-    ("ray::costed", "cost of the defense"),
-    ("CellTrainable", "trials"),
-    ("ResourceTrainable", "trials"),
+    ("CellTrainable", "trials and the defense's cost"),
+    ("ResourceTrainable", "trials and the defense's cost"),
     ("forked.py", "starting workers"),
     ("ray::IDLE", "starting workers"),
     ("default_worker", "starting workers"),

@@ -43,7 +43,10 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         """Evaluate the pack."""
         wait_at_gate(self._pack.get("gate"))
-        return {"outcomes": evaluated(type(self), self._pack), "done": True}
+        return {"outcomes": self._answers(), "done": True}
+
+    def _answers(self) -> list[dict[str, Any]]:
+        return evaluated(type(self), self._pack)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Keep nothing: the ledger is the only record."""
@@ -105,7 +108,22 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
 
 
 class TrainingTrainable(PackTrainable):
-    """Trains what it evaluates, so that a defense's training can cost more than an undefended one."""
+    """Trains what it evaluates, so that a defense's training can cost more than an undefended one.
+
+    A pack with an ``undefended`` cell, as JSON, and one setting asks what that costs: its one outcome is
+    ``{"cost": ...}``, or ``{"reason": ...}`` where it cannot be measured.
+    """
+
+    def _answers(self) -> list[dict[str, Any]]:
+        return [self._cost()] if "undefended" in self._pack else super()._answers()
+
+    def _cost(self) -> dict[str, Any]:
+        cell, undefended = (Cell.model_validate_json(self._pack[name]) for name in ("cell", "undefended"))
+        (params,) = self._pack["params"]
+        try:
+            return {"cost": self.cost(cell, params, undefended, self._pack["options"])}
+        except Exception as error:  # whatever a training may meet: the search goes on without the cost
+            return {"reason": (str(error).strip() or type(error).__name__).splitlines()[0]}
 
     @classmethod
     @abstractmethod
@@ -138,18 +156,6 @@ def tuned(
     """Tune attackers against one setting, and return the best one as plain data; ``cell`` is JSON."""
     found = trainable.tuned(Cell.model_validate_json(cell), params, minutes, options)
     return None if found is None else found.model_dump(mode="json")
-
-
-def costed(
-    trainable: type[TrainingTrainable],
-    cell: str,
-    params: Mapping[str, Any],
-    undefended: str,
-    options: Mapping[str, Any],
-) -> float:
-    """Measure what a defense costs; both cells are JSON."""
-    beside = Cell.model_validate_json(undefended)
-    return trainable.cost(Cell.model_validate_json(cell), params, beside, options)
 
 
 def nap(seconds: float) -> None:

@@ -43,7 +43,8 @@ TARGETS: dict[str, dict[str, Stage]] = {
         "CellTrainable.cost": "cost of each defense",
         "CellTrainable.evaluate": of_cell,
     },
-    "tune_vfl.evaluation.measuring": {"train_pack": "training", "score_attack": of_attack},
+    # A training is `train` since there are horizontal federations, `train_pack` before.
+    "tune_vfl.evaluation.measuring": {"train": "training", "train_pack": "training", "score_attack": of_attack},
 }
 
 

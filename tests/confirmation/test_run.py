@@ -26,7 +26,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.search import load_study
-from tune_vfl.search.runner import Work
+from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,7 +58,7 @@ DRIVER = """
     import sys
     from trainables.simulated import SimulatedTrainable
     from tune_vfl.confirmation import confirm
-    from tune_vfl.search.runner import Work
+    from tune_vfl.search.work import Work
 
     options = {"noise": 0.02, "sleep": 0.3, "journal": sys.argv[1]}
     ended = confirm("study", seeds=3, work=Work(SimulatedTrainable, options))

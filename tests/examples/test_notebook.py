@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.examples import EXAMPLES
 from trainables.simulated import SimulatedTrainable
 from tune_vfl import load_config
-from tune_vfl.search.runner import Work
+from tune_vfl.search.work import Work
 from tune_vfl.service import confirming
 
 CELL_KEYS = {"markdown": {"cell_type", "id", "metadata", "source"}}

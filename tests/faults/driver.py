@@ -22,7 +22,8 @@ from tune_vfl.ledger.study import Study
 from tune_vfl.ledger.writing import TrialWriter
 from tune_vfl.machine.signals import Left
 from tune_vfl.search import ray_session
-from tune_vfl.search.runner import Work, run_study
+from tune_vfl.search.runner import run_study
+from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
 from tune_vfl.tracking.mlflow import Recorder
 

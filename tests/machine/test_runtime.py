@@ -1,6 +1,8 @@
 """The collector rests while much is made, and does not look through it afterwards."""
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
@@ -75,3 +77,14 @@ def test_what_was_frozen_stays_frozen():
         assert gc.get_freeze_count() >= before
     finally:
         gc.unfreeze()
+
+
+def test_at_the_end_of_a_verb_nothing_is_looked_through():
+    code = """
+import atexit, gc
+atexit.register(lambda: print("frozen", gc.get_freeze_count() > 1000))
+from tune_vfl.cli.main import main
+main(["--version"])
+"""
+    ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, encoding="utf-8")
+    assert ended.stdout.splitlines()[-1] == "frozen True"

@@ -19,7 +19,8 @@ from tune_vfl.ledger.storage import storage_at
 from tune_vfl.search import load_study, resume
 from tune_vfl.search.planning import shared_out
 from tune_vfl.search.projections import projections
-from tune_vfl.search.runner import Work, run_campaign, run_study
+from tune_vfl.search.runner import run_campaign, run_study
+from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
 
 pytestmark = pytest.mark.usefixtures("home")

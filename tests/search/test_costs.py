@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,8 @@ from trainables.simulated import SimulatedTrainable
 from tune_vfl.campaign.select import select
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.search import resume
-from tune_vfl.search.runner import Work, run_campaign
+from tune_vfl.search.runner import run_campaign
+from tune_vfl.search.work import Work
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -39,13 +42,26 @@ class Breaking(Costly):
         return COSTS[cell.defense]
 
 
-class Slow(Costly):
-    """Takes its time with the second defense."""
+class Meeting(Costly):
+    """Waits for another one that is measured at the same time: costs 2 where it meets one."""
+
+    patience = 60.0
 
     @classmethod
     def cost(cls, cell, params, undefended, options):
-        nap(60 if cell.defense == "gaussian" else 0)
-        return COSTS[cell.defense]
+        (place := Path(options["journal"]).with_name(f"cost of {cell.defense}")).touch()
+        end = time.monotonic() + cls.patience
+        while not (met := len(list(place.parent.glob("cost of *"))) > 1) and time.monotonic() < end:
+            nap(0.05)
+        nap(0.2 if met else 0.0)  # the other one looks too
+        place.unlink()
+        return 2.0 if met else 1.0
+
+
+class Hurried(Meeting):
+    """Does not wait long."""
+
+    patience = 0.5
 
 
 def go(trainable, **how):
@@ -63,6 +79,13 @@ def test_a_search_ends_with_its_costs_and_a_constraint_on_them_decides(capfd):
     assert select(open_campaign("c").record(), "cost<=1.5").study.name == "c-laplace"
     resume("c", progress=True, listeners=(), work=Work(Breaking, {}))
     assert costs() == COSTS, "what was measured is not measured again"
+
+
+@pytest.mark.parametrize(("concurrency", "trainable", "cost"), [(2, Meeting, 2.0), (1, Hurried, 1.0)])
+def test_as_many_are_measured_at_once_as_there_is_room_for(tmp_path, concurrency, trainable, cost):
+    plan = planned(resources={"concurrency": concurrency})
+    run_campaign(plan, work=Work(trainable, {"journal": str(tmp_path / "journal")}), progress=False)
+    assert costs() == {"laplace": cost, "gaussian": cost}
 
 
 def test_in_a_race_a_defense_that_costs_too_much_is_retired(capfd):
@@ -87,7 +110,7 @@ def test_what_is_missing_is_measured_by_a_later_run(capfd):
     assert {record.cell.defense: record.cost for record in told} == COSTS, "whoever shows the campaign is told"
 
 
-def test_ctrl_c_while_costs_are_measured_loses_nothing(ctrl_c, monkeypatch):
+def test_ctrl_c_while_costs_are_measured_leaves_the_rest_to_the_next_run(ctrl_c, monkeypatch, capfd):
     from tune_vfl.ledger.ledger import Ledger
 
     keep = Ledger.set_cost
@@ -97,11 +120,30 @@ def test_ctrl_c_while_costs_are_measured_loses_nothing(ctrl_c, monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Ledger, "set_cost", kept_and_left)
-    ended = go(Slow)
-    assert not any(study.stopped for study in ended)
+    ended = run_campaign(planned(resources={"concurrency": 1}), work=Work(Costly, {}), progress=True)
+    assert not any(study.stopped for study in ended), "no trial is owed"
     assert costs() == {"laplace": 1.1, "gaussian": None}
-    assert [len(s.ok) for s in open_campaign("c").record().studies] == [3, 3]
-    monkeypatch.undo()
+    assert "stopping: 6 of 6 trials are kept, what is measured beside them ends first" in capfd.readouterr().err
+    monkeypatch.setattr(Ledger, "set_cost", keep)
+    resume("c", progress=False, listeners=(), work=Work(Costly, {}))
+    assert costs() == COSTS
+
+
+class Crashing(Costly):
+    """Takes its worker with it when it measures one of its defenses."""
+
+    @classmethod
+    def cost(cls, cell, params, undefended, options):
+        if cell.defense == "laplace":
+            os._exit(1)
+        return COSTS[cell.defense]
+
+
+def test_a_worker_that_dies_with_a_cost_costs_no_trial(capfd):
+    go(Crashing, progress=True)
+    assert costs() == {**COSTS, "laplace": None}
+    assert "the cost of laplace was not measured: its worker process died" in capfd.readouterr().err
+    assert [[t.outcome.outcome for t in s.trials] for s in open_campaign("c").record().studies] == [["ok"] * 3] * 2
 
 
 def test_a_search_that_is_stopped_measures_none(ctrl_c):

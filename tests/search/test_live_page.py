@@ -10,6 +10,8 @@ from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.search.live_page import EVERY_SECONDS, FIRST_AFTER_SECONDS, LivePage
 from tune_vfl.testing.studies import made_up_study
 
+STUDIES = (made_up_study(8, failures=()), made_up_study(9, failures=()))
+
 
 @pytest.fixture
 def made(monkeypatch):
@@ -26,7 +28,7 @@ def made(monkeypatch):
 def test_it_is_written_now_and_then_and_at_the_end(tmp_path, made, capsys):
     study, clock = made_up_study(8), [0.0]
     held = [CampaignRecord.of(replace(study, running=2))]
-    page = LivePage(lambda: held[0], tmp_path / "out", LatestReport(), lambda: clock[0])
+    page = LivePage("s", lambda: held[0], tmp_path / "out", LatestReport(), lambda: clock[0])
     page.on_trials("s", study.trials[:1])
     assert made == [], "a short search does not pay for it"
     clock[0] = FIRST_AFTER_SECONDS
@@ -46,14 +48,14 @@ def test_it_is_written_now_and_then_and_at_the_end(tmp_path, made, capsys):
 def test_a_lone_study_is_shown_as_it_was_told_without_a_look_at_the_ledger(tmp_path, monkeypatch):
     shown, clock, whole = [], [0.0], made_up_study(8, failures=())
     monkeypatch.setattr(reports.page, "report_files", lambda c, **_: shown.append(c) or {"index.html": b""})
-    page = LivePage(pytest.fail, tmp_path / whole.name, LatestReport(), lambda: clock[0])
+    page = LivePage(whole.name, pytest.fail, tmp_path / whole.name, LatestReport(), lambda: clock[0])
     page.on_study(replace(whole, trials=whole.trials[:2], waiting=5, running=1))
     for trial in reversed(whole.trials[2:]):
         page.on_trials(whole.name, [trial])
         clock[0] += 1000 * EVERY_SECONDS
-    assert [len(c.studies[0].trials) for c in shown] == [4, 5, 6, 7, 8]
-    assert [c.owed for c in shown] == [4, 3, 2, 1, 0], "of eight in all"
-    assert shown[-1].studies[0].trials == whole.trials, "in their order"
+    assert [len(c.studies[0].trials) for c in shown] == [4, 5, 6, 7], "the last page comes when nothing is left"
+    assert [c.owed for c in shown] == [4, 3, 2, 1], "of eight in all"
+    assert shown[-1].studies[0].trials == tuple(t for t in whole.trials if t.number != 2), "in their order"
     confirmed = replace(whole, cost=1.5)
     page.on_study(confirmed)
     page.on_end()
@@ -71,7 +73,7 @@ def test_shortly_before_the_end_no_page_is_begun(tmp_path, monkeypatch):
 
     monkeypatch.setattr(reports.page, "report_files", slow)
     monkeypatch.setattr("tune_vfl.search.live_page._SHARE", 1)
-    page = LivePage(pytest.fail, tmp_path / whole.name, LatestReport(), lambda: clock[0])
+    page = LivePage(whole.name, pytest.fail, tmp_path / whole.name, LatestReport(), lambda: clock[0])
     page.on_study(replace(whole, trials=(), waiting=200))
     for trial in whole.trials:
         clock[0] += 1.0
@@ -82,9 +84,25 @@ def test_shortly_before_the_end_no_page_is_begun(tmp_path, monkeypatch):
     assert shown[-1] == 200
 
 
+def test_when_nothing_is_left_of_any_study_the_last_page_is_waited_for(tmp_path, made):
+    clock = [FIRST_AFTER_SECONDS]
+    one, other = (replace(s, spec=s.spec.model_copy(update={"study": n})) for s, n in zip(STUDIES, "ab", strict=True))
+    page = LivePage("c", lambda: CampaignRecord.of(one), tmp_path / "out", LatestReport(), lambda: clock[0])
+    clock[0] *= 2
+    for study in (one, other):
+        page.on_study(replace(study, trials=study.trials[:2], waiting=len(study.counted) - 2))
+    page.on_trials("a", one.trials[2:])
+    assert made == [True]
+    clock[0] += 2 * EVERY_SECONDS
+    page.on_trials("b", other.trials[2:])
+    assert made == [True], "only what the defenses cost is still measured"
+    page.on_end()
+    assert made == [True, False]
+
+
 def test_a_search_that_was_over_soon_has_its_page_at_the_end(tmp_path, made, capsys):
     study = made_up_study(8)
-    page = LivePage(lambda: CampaignRecord.of(study), tmp_path / "out", LatestReport())
+    page = LivePage("s", lambda: CampaignRecord.of(study), tmp_path / "out", LatestReport())
     page.on_trials("s", study.trials)
     page.on_end()
     assert (tmp_path / "out" / "index.html").read_text() == f"{len(study.trials)} trials"
@@ -92,7 +110,7 @@ def test_a_search_that_was_over_soon_has_its_page_at_the_end(tmp_path, made, cap
 
 
 def test_a_search_that_brought_nothing_new_writes_no_page(tmp_path, made):
-    LivePage(lambda: CampaignRecord.of(made_up_study(8)), tmp_path / "out", LatestReport()).on_end()
+    LivePage("s", lambda: CampaignRecord.of(made_up_study(8)), tmp_path / "out", LatestReport()).on_end()
     assert made == []
     assert not (tmp_path / "out").exists()
 

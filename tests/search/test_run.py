@@ -11,7 +11,8 @@ from tune_vfl.errors import StudyError, TuneVflError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.search import load_study, resume
-from tune_vfl.search.runner import Work, run_study
+from tune_vfl.search.runner import run_study
+from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spaces.space import point_key
 

@@ -16,7 +16,8 @@ from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
-from tune_vfl.search.runner import Work, _Run
+from tune_vfl.search.runner import _Run
+from tune_vfl.search.work import Work
 from tune_vfl.service.repair import repair
 from tune_vfl.spaces.named import space_of
 from tune_vfl.tracking import attached, payload, store

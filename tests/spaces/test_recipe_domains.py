@@ -27,7 +27,8 @@ from tune_vfl.models.mlp import MlpOptions
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study, resume, search
 from tune_vfl.search.proposals import Proposals
-from tune_vfl.search.runner import Work, _Run
+from tune_vfl.search.runner import _Run
+from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec import json_schema, parse
 from tune_vfl.spec.cell import References, as_text, from_text

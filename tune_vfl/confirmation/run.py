@@ -23,7 +23,7 @@ from tune_vfl.machine.signals import answered
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.room import room_of
-from tune_vfl.search.runner import Work
+from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

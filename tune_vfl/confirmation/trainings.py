@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.joint import Setting
     from tune_vfl.search.room import Room
-    from tune_vfl.search.runner import Work
+    from tune_vfl.search.work import Work
 
 # What ends so says nothing about a setting. It is not kept, so that the next confirmation tries it again.
 _TRY_AGAIN = ("error", "oom", "timeout", "preempted")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.ledger.trials import is_finished
@@ -77,7 +78,7 @@ class TrialRows:
     def read(self) -> list[ReadTrial]:
         """Return all trials, by number."""
         patiently(self._catch_up)
-        return sorted(self._trials.values(), key=_number)
+        return sorted(self._trials.values(), key=attrgetter("number"))
 
     def ended(self, trial_id: int, number: int) -> None:
         """Hear that a trial has ended, of which the caller knows all: it comes back without what is read of others."""
@@ -96,10 +97,6 @@ class TrialRows:
                 **{trial_id: trial for trial_id, trial in known if trial_id <= settled},
                 **_trials(reader, self._study_id, settled),
             }
-
-
-def _number(trial: ReadTrial) -> int:
-    return trial.number
 
 
 def _trials(reader: Reader, study_id: int, after: int) -> dict[int, ReadTrial]:

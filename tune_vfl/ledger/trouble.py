@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 120.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 # What may have been done when no answer comes, and must be looked up before it is done again.
-_NOT_REPEATED = ("set_trial_state_values",)
+_NOT_REPEATED = "set_trial_state_values"
 
 
 class Trouble(NamedTuple):
@@ -186,6 +186,6 @@ class _Patient:
 
     def __getattr__(self, name: str) -> Any:
         asked = getattr(self._storage, name)
-        if name in _NOT_REPEATED or not callable(asked):
+        if name == _NOT_REPEATED or not callable(asked):
             return asked
         return lambda *args, **kwargs: patiently(lambda: asked(*args, **kwargs))

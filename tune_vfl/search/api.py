@@ -12,7 +12,8 @@ from tune_vfl.ledger.reading import open_campaign, study_names
 from tune_vfl.ledger.study import Study
 from tune_vfl.search.planning import changed, planned_again, planned_campaign
 from tune_vfl.search.projections import projections
-from tune_vfl.search.runner import Work, run_campaign
+from tune_vfl.search.runner import run_campaign
+from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,83 +1,97 @@
-"""What the defenses of a search cost in training: measured once a study, after everything else."""
+"""What the defenses of a search cost in training: measured once a study, by the workers that ran its trials."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.machine.signals import answered
-from tune_vfl.search import ray_session as cluster
+from tune_vfl.search.part import DIED, HUNG, NO_MEMORY
 from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from trainables.base import PackTrainable
     from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.spec import Resources
+    from tune_vfl.search.losses import Cause
+    from tune_vfl.search.work import Work
+    from tune_vfl.spec.cell import Cell
 
-_LOOK_SECONDS = 0.2
 
-
-def measure_costs(
-    ledgers: Sequence[Ledger],
-    trainable: type[PackTrainable],
-    options: Mapping[str, Any],
-    resources: Resources,
-    say: Callable[[str], None],
-) -> None:
-    """Measure the cost of each study that has none yet, and keep each as it comes.
-
-    As many at once as there are workers: a cost is a ratio of CPU times taken in turns, which neighbours hardly move.
-    That is after the trials, of studies that have a result; before them where a constraint on the cost may decide to
-    which studies trials go.
-
-    The first Ctrl-C leaves off, and what cannot be measured is said and left: the next run measures what is missing.
+def owed_costs(ledgers: Sequence[Ledger], work: Work, say: Callable[[str], None]) -> list[Cost]:
+    """Return the costs that are to be measured; none where the trainable trains nothing.
 
     Args:
-        ledgers: of the studies.
-        trainable: measures, in workers; what trains nothing is not asked.
-        options: the trainable's.
-        resources: of a worker.
+        ledgers: of the studies of a search.
+        work: what is run.
         say: is told what a person should know.
     """
-    from trainables.base import TrainingTrainable, costed
+    from trainables.base import TrainingTrainable
 
-    if not issubclass(trainable, TrainingTrainable):
-        return
-    owed = [ledger for ledger in ledgers if ledger.cost is None and (steers(ledger) or ledger.record().ok)]
-    if not owed:
-        return
-    say("measuring what the defenses cost in training; Ctrl-C leaves it to the next run")
-    left = threading.Event()
-    with answered(lambda: "left; the trials are kept, and the next run measures the costs", stop=left.set):
-        cluster.connect(trainable)
-        import ray
-
-        task = ray.remote(num_cpus=resources.cpu, num_gpus=resources.gpu, max_retries=0)(costed)
-        calls = {}
-        for ledger in owed:
-            cell, params = ledger.cell.with_params(ledger.space.typical)
-            plain = undefended(cell).model_dump_json()
-            calls[task.remote(trainable, cell.model_dump_json(), params, plain, dict(options))] = ledger
-        while calls:
-            for call in ray.wait(list(calls), timeout=_LOOK_SECONDS)[0]:
-                _keep(calls.pop(call), call, say)
-            if left.is_set():
-                for call in calls:
-                    ray.cancel(call, force=True)
-                return
+    if not issubclass(work.trainable, TrainingTrainable):
+        return []
+    return [Cost(ledger, say) for ledger in ledgers if ledger.cost is None]
 
 
-def _keep(ledger: Ledger, call: Any, say: Callable[[str], None]) -> None:
-    """Keep the cost that a call has come to, or say why it is not known."""
-    import ray
+class Cost:
+    """What the defense of one study costs, a pack of its own: a ratio of CPU times, which neighbours hardly move.
 
-    try:
-        ledger.set_cost(ray.get(call))
-    except ray.exceptions.RayError as error:
-        why = str(getattr(error, "cause", None) or error).strip().splitlines()[0]
-        say(f"the cost of {ledger.cell.defense} was not measured: {why}")
+    It is measured when no trial is left to ask and the study has a result; before all trials where a constraint on the
+    cost may decide to which studies they go. What cannot be measured is said and left: the next run measures it.
+
+    Args:
+        ledger: of the study.
+        say: is told what a person should know.
+
+    Attributes:
+        steers: where trials go depends on it.
+        taken: it was handed out.
+        over: it has come to an end, whether it is known or not.
+    """
+
+    def __init__(self, ledger: Ledger, say: Callable[[str], None]) -> None:
+        self._ledger, self._say = ledger, say
+        self.steers = steers(ledger)
+        self.taken = self.over = False
+
+    @property
+    def owed(self) -> bool:
+        """Whether it can be measured now."""
+        return not self.taken and (self.steers or bool(self._ledger.record().ok))
+
+    def announce(self) -> None:
+        """Say that costs are measured from now on."""
+        self._say("measuring what the defenses cost in training; Ctrl-C leaves the rest to the next run")
+
+    def take(self) -> tuple[Cell, dict[str, Any], Cell]:
+        """Hand it out: a cell, the setting that stands for its defense, and the cell without the defense."""
+        self.taken = True
+        cell, params = self._ledger.cell.with_params(self._ledger.space.typical)
+        return cell, params, undefended(cell)
+
+    def seconds_allowed(self, _: Sequence[int], /) -> float | None:
+        """Return how long it may take, which is two trainings; None without a limit."""
+        minutes = self._ledger.cell.trial_minutes
+        return None if minutes is None else 2 * minutes * 60
+
+    def end(self, _: Sequence[int], sent: Sequence[Any], /) -> None:
+        """Keep what came back."""
+        (answer,) = sent
+        self.over = True
+        if "cost" in answer:
+            self._ledger.set_cost(answer["cost"])
+        else:
+            self._unknown(answer["reason"])
+
+    def lose(self, _: Sequence[int], cause: Cause, /) -> None:
+        """Hear that it was lost with its worker."""
+        self._unknown(NO_MEMORY if cause == "memory" else DIED)
+
+    def give_up(self, _: Sequence[int], /) -> None:
+        """Hear that it does not come back."""
+        self._unknown(HUNG)
+
+    def _unknown(self, why: str) -> None:
+        self.over = True
+        self._say(f"the cost of {self._ledger.cell.defense} was not measured: {why}")
 
 
 def steers(ledger: Ledger) -> bool:

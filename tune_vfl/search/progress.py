@@ -93,10 +93,11 @@ class RunProgress:
 
     def stopping(self) -> str:
         """Say what a search that asks nothing more keeps, what it waits for, and how to go on."""
-        return (
-            f"stopping: {self.done} of {self.total} trials are kept, {self.running} are running and end first; press "
-            "Ctrl-C again to leave at once, they are asked again then"
-        )
+        kept = f"stopping: {self.done} of {self.total} trials are kept"
+        leave = "press Ctrl-C again to leave at once"
+        if not self.running:
+            return f"{kept}, what is measured beside them ends first; {leave}, the next run measures it again then"
+        return f"{kept}, {self.running} are running and end first; {leave}, they are asked again then"
 
     def line(self) -> str:
         """Return it in one line."""

@@ -29,7 +29,7 @@ def projections(campaign: PlannedCampaign, storage: str | None = None) -> list[L
         return CampaignRecord.of(named(name, storage or spec.storage).record())
 
     latest = LatestReport()
-    page = LivePage(look, home() / "reports" / name, latest)
+    page = LivePage(name, look, home() / "reports" / name, latest)
     try:
         from tune_vfl.tracking.mlflow import Recorder
 

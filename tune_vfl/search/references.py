@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import TuneVflError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from trainables.base import PackTrainable
+    from tune_vfl.search.room import Room
     from tune_vfl.search.undefended import Undefended
+    from tune_vfl.search.work import Work
     from tune_vfl.spec import Resources
 
 _TRIES = 3
@@ -18,26 +20,24 @@ _TRIES = 3
 
 def measure_references(
     models: Sequence[Undefended],
-    trainable: type[PackTrainable],
-    options: Mapping[str, Any],
+    work: Work,
     resources: Resources,
+    room: Room,
     name: str,
 ) -> None:
     """Measure what attacks are compared with, once for all studies that share it, and keep it.
 
     Args:
         models: those of which it is not known yet.
-        trainable: measures, each in a worker of its own.
-        options: the trainable's.
+        work: its trainable measures, each in a worker of its own.
         resources: of a worker.
+        room: for how many at once.
         name: what is run, for messages.
 
     Raises:
         TuneVflError: that the worker met, such as data that are not on its machine.
         UnreachableError: when its workers died again and again.
     """
-    if not models:
-        return
     import ray
 
     from trainables.base import measured
@@ -45,25 +45,30 @@ def measure_references(
     # Ray itself would ask one that its memory monitor ends for ever.
     task = ray.remote(num_cpus=resources.cpu, num_gpus=resources.gpu, max_retries=0)(measured)
 
-    def call(model: Undefended) -> Any:
-        return task.remote(trainable, model.first.cell.model_dump_json(), dict(options))
+    def start(model: Undefended) -> Any:
+        return task.remote(work.trainable, model.first.cell.model_dump_json(), dict(work.options))
 
-    calls = [call(model) for model in models]
-    for model, first in zip(models, calls, strict=True):
-        running = first
-        for left in reversed(range(_TRIES)):
-            try:
-                references, guess = ray.get(running)
-                break
-            except ray.exceptions.RayTaskError as error:
-                if isinstance(error.cause, TuneVflError):
-                    raise error.cause from None
-                raise
-            except ray.exceptions.RayError as error:
-                if not left:
-                    raise UnreachableError(_advice(name, error)) from error
-                running = call(model)
-        model.set_references(references, (guess, 1.0))
+    deaths: Counter[Undefended] = Counter()
+    waiting, running = deque(models), dict[Any, "Undefended"]()
+    while waiting or running:
+        while waiting and len(running) < room.packs():
+            model = waiting.popleft()
+            running[start(model)] = model
+        ((call,), _) = ray.wait(list(running))
+        model = running.pop(call)
+        try:
+            references, guess = ray.get(call)
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, TuneVflError):
+                raise error.cause from None
+            raise
+        except ray.exceptions.RayError as error:
+            deaths[model] += 1
+            if deaths[model] == _TRIES:
+                raise UnreachableError(_advice(name, error)) from error
+            waiting.append(model)
+        else:
+            model.set_references(references, (guess, 1.0))
 
 
 def _advice(name: str, error: Exception) -> str:

@@ -6,7 +6,6 @@ import math
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.campaign.shares import Demand, even_shares
@@ -19,7 +18,7 @@ from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
 from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.costs import measure_costs, steers
+from tune_vfl.search.costs import owed_costs
 from tune_vfl.search.listeners import Dispatcher, Listener, Tee
 from tune_vfl.search.packs import BLIND_LANES, pack_size
 from tune_vfl.search.part import Part
@@ -29,33 +28,19 @@ from tune_vfl.search.room import room_of
 from tune_vfl.search.tuning import tuned
 from tune_vfl.search.turns import Evenly, Racing
 from tune_vfl.search.undefended import shared
+from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from trainables.base import PackTrainable
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.search.costs import Cost
     from tune_vfl.search.part import Watcher
     from tune_vfl.search.room import Room
     from tune_vfl.search.searcher import LedgerSearcher
     from tune_vfl.search.turns import Turns
     from tune_vfl.search.undefended import Undefended
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a study runs: the real trainable by default, another one for tests and benchmarks."""
-
-    trainable: type[PackTrainable]
-    options: Mapping[str, Any]
-
-    @classmethod
-    def real(cls) -> Work:
-        """Return the real thing."""
-        from trainables.cell import CellTrainable
-
-        return cls(CellTrainable, {})
 
 
 def run_study(study: PlannedStudy, **how: Any) -> Study:
@@ -136,8 +121,8 @@ class _Run:
         lost = sum(len(ledger.recover()) for ledger in self._ledgers)
         models = shared(self._ledgers)
         with Dispatcher(listeners) as dispatcher:
-            if not self._waiting() and not any(model.owed for model in models):
-                self._cost(progress=progress)
+            measured = [*(m.owed for m in models), *(c.owed for c in owed_costs(self._ledgers, self._work, _silent))]
+            if not self._waiting() and not any(measured):
                 self._tell_all(dispatcher)
                 return False
             return self._search(models, dispatcher, lost, progress=progress)
@@ -180,11 +165,9 @@ class _Run:
         room = cluster.room_for(self._resources, self._lease)
         room.packs()  # says that there is none, before anything waits for it
         unknown = [model for model in models if model.references is None]
-        measure_references(unknown, self._work.trainable, self._work.options, self._resources, self._name)
+        measure_references(unknown, self._work, self._resources, room, self._name)
         self._tell_all(dispatcher)
         records = [ledger.record() for ledger in self._ledgers]
-        if any(map(steers, self._ledgers)):
-            self._cost(progress=progress)
         raced = None if self._total is None else self._waiting() + sum(len(record.counted) for record in records)
         report = ProgressReport(self._name, records, raced) if progress else None
         if report and lost:
@@ -192,19 +175,25 @@ class _Run:
         watchers: tuple[Watcher, ...] = (Tee(self._ledgers, dispatcher), *([report] if report else []))
         for model in models:
             model.watchers = watchers
-        stopped = self._fit(self._searcher(models, room, begun, watchers), report)
+        costs = owed_costs(self._ledgers, self._work, report.say if report else _silent)
+        deadline = begun + self._minutes * 60 if self._minutes else None
+        stopped = self._fit(self._searcher(models, costs, room, deadline, watchers), report)
         if report:
             report.close()
-        if not stopped:
-            self._cost(progress=progress)
         self._tell_all(dispatcher)
-        if report and (owed := self._waiting()):
+        owed = self._waiting()
+        if report and owed:
             why = "stopped" if stopped else "out of time"
             report.say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
-        return stopped
+        return stopped and owed > 0
 
     def _searcher(
-        self, models: Sequence[Undefended], room: Room, begun: float, watchers: Sequence[Watcher]
+        self,
+        models: Sequence[Undefended],
+        costs: Sequence[Cost],
+        room: Room,
+        deadline: float | None,
+        watchers: Sequence[Watcher],
     ) -> LedgerSearcher:
         from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 
@@ -217,9 +206,8 @@ class _Run:
             own = max(1, math.ceil(workers * waiting / max(1, everything)))
             pack, blind_pack = self._packs(ledger, waiting, own)
             parts.append(Part(ledger, pack, watchers, blind_pack))
-        deadline = begun + self._minutes * 60 if self._minutes else None
         settings = RunSettings(workers, room.packs, deadline, self._work.options)
-        return LedgerSearcher(self._turns(parts, watchers), models, settings)
+        return LedgerSearcher(self._turns(parts, watchers), models, costs, settings)
 
     def _packs(self, ledger: Ledger, trials: int, workers: int) -> tuple[int, int]:
         """Return how many trials a pack of a study holds, and how many while its sampler does not look at results.
@@ -237,13 +225,6 @@ class _Run:
             pack_size(self._resources, trials=trials, **how),
             pack_size(self._resources, trials=blind, lanes=BLIND_LANES, **how),
         )
-
-    def _cost(self, *, progress: bool) -> None:
-        work, say = self._work, self._say if progress else _silent
-        measure_costs(self._ledgers, work.trainable, work.options, self._resources, say)
-
-    def _say(self, text: str) -> None:
-        sys.stderr.write(f"{self._name}: {text}\n")
 
     def _fit(self, searcher: LedgerSearcher, report: ProgressReport | None) -> bool:
         def stop() -> None:

@@ -21,6 +21,7 @@ from tune_vfl.spec.cell import References
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from tune_vfl.search.costs import Cost
     from tune_vfl.search.losses import Cause
     from tune_vfl.search.turns import Turns
     from tune_vfl.search.undefended import Undefended
@@ -47,7 +48,7 @@ class RunSettings:
 
 
 class Source(Protocol):
-    """What packs come from: a study, or an undefended model, whose packs have no numbers."""
+    """What packs come from: a study; an undefended model or a defense's cost, whose packs have no numbers."""
 
     def seconds_allowed(self, numbers: Sequence[int], /) -> float | None:
         """Return how long a pack may take; None without a limit."""
@@ -75,12 +76,15 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     Args:
         turns: says which study asks next.
         undefended: the models that they are compared with.
+        costs: of their defenses.
         settings: how the run is carried out.
     """
 
-    def __init__(self, turns: Turns, undefended: Sequence[Undefended], settings: RunSettings) -> None:
+    def __init__(
+        self, turns: Turns, undefended: Sequence[Undefended], costs: Sequence[Cost], settings: RunSettings
+    ) -> None:
         super().__init__(metric=None, mode=None)
-        self._turns, self._undefended, self._settings = turns, undefended, settings
+        self._turns, self._undefended, self._costs, self._settings = turns, undefended, costs, settings
         self._flying: dict[str, _Flight] = {}
         self._losses_in_a_row = 0
         self._causes: dict[str, Cause] = {}
@@ -104,9 +108,10 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         """Whether workers die one after the other."""
         return self._losses_in_a_row >= _MAX_LOSSES_IN_A_ROW
 
-    def _over(self) -> bool:
-        late = self._settings.deadline is not None and time.monotonic() > self._settings.deadline
-        return self.stopped or late or self.hopeless
+    @property
+    def _late(self) -> bool:
+        """Whether no more trials are to be asked; what they cost is still measured."""
+        return self._settings.deadline is not None and time.monotonic() > self._settings.deadline
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
@@ -122,11 +127,14 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             return self._suggest(trial_id)
 
     def _suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        if self._over():
+        if self.stopped or self.hopeless:
             return str(Searcher.FINISHED)
         if len(self._flying) >= self._settings.room():
             return None
-        return self._suggest_undefended(trial_id) or self._suggest_trials(trial_id)
+        asked = None if self._late else self._suggest_undefended(trial_id) or self._suggest_trials(trial_id)
+        pack = asked or self._suggest_cost(trial_id)
+        # A running pack may still be lost and asked again: the search is finished only when none is running.
+        return pack or (None if self._flying else str(Searcher.FINISHED))
 
     def _suggest_undefended(self, trial_id: str) -> dict[str, Any] | None:
         model = next((u for u in self._undefended if u.owed), None)
@@ -136,15 +144,26 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         self._flying[trial_id] = _Flight(model, [])
         return self._config([{}], model.cell.model_dump_json(), model.references)
 
-    def _suggest_trials(self, trial_id: str) -> dict[str, Any] | str | None:
+    def _suggest_trials(self, trial_id: str) -> dict[str, Any] | None:
+        if any(cost.steers and not cost.over for cost in self._costs):
+            return None
         while turn := self._turns.next():
             part = turn.part
             numbers, params = part.ask(trial_id, turn.trials)
             if numbers:
                 self._flying[trial_id] = _Flight(part, numbers)
                 return self._config(params, part.cell, part.references)
-        # A running pack may still be lost and asked again: the search is finished only when none is running.
-        return None if self._flying else str(Searcher.FINISHED)
+        return None
+
+    def _suggest_cost(self, trial_id: str) -> dict[str, Any] | None:
+        cost = next((c for c in self._costs if c.owed), None)
+        if cost is None:
+            return None
+        if not any(c.taken for c in self._costs):
+            cost.announce()
+        cell, params, plain = cost.take()
+        self._flying[trial_id] = _Flight(cost, [])
+        return {**self._config([params], cell.model_dump_json(), None), "undefended": plain.model_dump_json()}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Tell a pack's outcomes."""

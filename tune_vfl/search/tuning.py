@@ -41,6 +41,7 @@ def tuned(
     import ray
     from ray import tune
 
+    from tune_vfl.search.forgetting import Forgetting
     from tune_vfl.search.losses import LossReader, surviving
     from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
 
@@ -60,7 +61,7 @@ def tuned(
                 name="search",
                 storage_path=folder,
                 verbose=0,
-                callbacks=[NodeWatch(), LeaseWatch(lease), PackWatch(searcher, say)],
+                callbacks=[NodeWatch(), LeaseWatch(lease), PackWatch(searcher, say), Forgetting()],
                 failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             ),

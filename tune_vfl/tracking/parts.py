@@ -10,6 +10,7 @@ from tune_vfl.campaign.compromise import knee_of
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.side_by_side import SideBySide
 from tune_vfl.ledger.standing import Standing, standing
+from tune_vfl.ledger.told import ToldStudy
 from tune_vfl.metrics import pareto
 
 if TYPE_CHECKING:
@@ -31,56 +32,47 @@ class Part:
 
     def __init__(self) -> None:
         self.unsent: dict[int, TrialRecord] = {}
-        self._record: StudyRecord | None = None
-        self._trials: dict[int, TrialRecord] = {}
+        self._study = ToldStudy()
         self._now: tuple[StudyRecord, Standing] | None = None
 
     @property
     def told(self) -> bool:
         """Whether it was ever told whole; until then its trials are only remembered."""
-        return self._record is not None
+        return self._study.known
 
     @property
     def cell(self) -> Cell:
         """How it is evaluated; only once it was told whole."""
-        return self._known.cell
+        return self._study.whole.cell
 
     @property
     def trials(self) -> Collection[TrialRecord]:
         """All its trials, preempted ones included."""
-        return self._trials.values()
+        return self._study.trials
 
     def learn(self, record: StudyRecord) -> None:
         """Learn the study as it stands; trials that it does not have yet were finished since."""
-        self._record = record
-        self.add(record.trials)
+        self._study.learn(record)
+        self._now = None
         self.send_anew()
 
-    def add(self, trials: Iterable[TrialRecord]) -> None:
+    def add(self, trials: Collection[TrialRecord]) -> None:
         """Add finished trials."""
-        new = {t.number: t for t in trials}
-        self._trials.update(new)
-        self.unsent.update(new)
+        self._study.add(trials)
         self._now = None
+        self.unsent |= {t.number: t for t in trials}
 
     def send_anew(self) -> None:
         """Let every trial be looked at again."""
-        self.unsent = dict(self._trials)
+        self.unsent = {t.number: t for t in self._study.trials}
 
     @property
     def now(self) -> tuple[StudyRecord, Standing]:
         """The study with all its trials, and where they stand; only once it was told whole."""
         if self._now is None:
-            trials = tuple(self._trials[n] for n in sorted(self._trials))
-            study = replace(self._known, trials=trials)
+            study = self._study.now
             self._now = study, standing(study)
         return self._now
-
-    @property
-    def _known(self) -> StudyRecord:
-        if self._record is None:
-            raise ValueError("the recorder does not know this study yet; call on_study or sync first")
-        return self._record
 
 
 @dataclass(frozen=True)
