@@ -26,7 +26,6 @@ budget: {{trials: {trials}, seeds: 1}}
 """
 # By what a process calls itself at last, the first that fits.
 KINDS = (
-    ("ray::measured", "references"),
     ("CellTrainable", "trials and the defense's cost"),
     ("ResourceTrainable", "trials and the defense's cost"),
     ("forked.py", "starting workers"),

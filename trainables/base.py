@@ -2,11 +2,13 @@
 
 A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``params`` (one mapping per trial),
 ``options`` of the trainable, and ``gate`` (a key and how many workers start together). The result is
-``{"outcomes": [...], "done": True}``.
+``{"outcomes": [...], "done": True}``. A pack that ``asks`` for ``references`` has one outcome: ``references`` and the
+``guess``, or the exception that the worker met.
 """
 
 from __future__ import annotations
 
+import pickle
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,6 +17,7 @@ from typing import Any, ClassVar
 from ray import tune
 
 from trainables.gate import wait_at_gate
+from tune_vfl.errors import TuneVflError
 from tune_vfl.evaluation.attempts import time_limit, together_or_alone
 from tune_vfl.outcome import Outcome, TunedAttack
 from tune_vfl.spec.cell import Cell, References
@@ -45,8 +48,18 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
         wait_at_gate(self._pack.get("gate"))
         return {"outcomes": self._answers(), "done": True}
 
-    def _answers(self) -> list[dict[str, Any]]:
+    def _answers(self) -> list[Any]:
+        if self._pack.get("asks") == "references":
+            return [self._measured()]
         return evaluated(type(self), self._pack)
+
+    def _measured(self) -> dict[str, Any] | Exception:
+        try:
+            cell = Cell.model_validate_json(self._pack["cell"])
+            references, guess = self.measure(cell, self._pack["options"])
+        except Exception as error:  # it ends the search, and is raised where a person sees it
+            return _sendable(error)
+        return {"references": references.model_dump(mode="json"), "guess": guess}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Keep nothing: the ledger is the only record."""
@@ -110,12 +123,12 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
 class TrainingTrainable(PackTrainable):
     """Trains what it evaluates, so that a defense's training can cost more than an undefended one.
 
-    A pack with an ``undefended`` cell, as JSON, and one setting asks what that costs: its one outcome is
+    A pack that ``asks`` for a ``cost`` has one setting, and the ``undefended`` cell as JSON: its one outcome is
     ``{"cost": ...}``, or ``{"reason": ...}`` where it cannot be measured.
     """
 
-    def _answers(self) -> list[dict[str, Any]]:
-        return [self._cost()] if "undefended" in self._pack else super()._answers()
+    def _answers(self) -> list[Any]:
+        return [self._cost()] if self._pack.get("asks") == "cost" else super()._answers()
 
     def _cost(self) -> dict[str, Any]:
         cell, undefended = (Cell.model_validate_json(self._pack[name]) for name in ("cell", "undefended"))
@@ -135,11 +148,6 @@ class TrainingTrainable(PackTrainable):
 # that only the driver of a search or a confirmation needs.
 
 
-def measured(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> tuple[References, float]:
-    """Measure what belongs to a study and not to a trial; ``cell`` is JSON."""
-    return trainable.measure(Cell.model_validate_json(cell), options)
-
-
 def referenced(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> References:
     """Measure what attacks are compared with; ``cell`` is JSON."""
     return trainable.references(Cell.model_validate_json(cell), options)
@@ -156,6 +164,15 @@ def tuned(
     """Tune attackers against one setting, and return the best one as plain data; ``cell`` is JSON."""
     found = trainable.tuned(Cell.model_validate_json(cell), params, minutes, options)
     return None if found is None else found.model_dump(mode="json")
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error as another process can read it: itself, or its message."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own, of this moment
+    except Exception:
+        return TuneVflError(str(error))
+    return error
 
 
 def nap(seconds: float) -> None:

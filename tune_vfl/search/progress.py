@@ -39,12 +39,16 @@ class RunProgress:
         self.running = 0
         # Settings of one data set compete with each other, those of several do not.
         self.dataset_of = {r.name: r.cell.dataset.name for r in records}
+        self._begun = time.monotonic()
+        self._done_now = 0
+        self.follow(records)
+
+    def follow(self, records: Sequence[StudyRecord]) -> None:
+        """Follow the fronts of the studies from where these stand."""
         self._fronts = {r.cell.dataset.name: GrowingFront(r.reference_point) for r in records}
         for record in records:
             for trial in record.ok:
                 self._fronts[record.cell.dataset.name].add(*trial.outcome.objectives)
-        self._begun = time.monotonic()
-        self._done_now = 0
         self.hypervolume = self._area
         self.grew_at = self.done
 

@@ -19,11 +19,12 @@ from tune_vfl.machine.signals import answered
 from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.costs import owed_costs
+from tune_vfl.search.errands import Errands
 from tune_vfl.search.listeners import Dispatcher, Listener, Tee
 from tune_vfl.search.packs import BLIND_LANES, pack_size
 from tune_vfl.search.part import Part
 from tune_vfl.search.progress import ProgressReport
-from tune_vfl.search.references import measure_references
+from tune_vfl.search.references import Measurement
 from tune_vfl.search.room import room_of
 from tune_vfl.search.tuning import tuned
 from tune_vfl.search.turns import Evenly, Racing
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.ledger.planned import PlannedStudy
-    from tune_vfl.search.costs import Cost
     from tune_vfl.search.part import Watcher
     from tune_vfl.search.room import Room
     from tune_vfl.search.searcher import LedgerSearcher
@@ -164,9 +164,6 @@ class _Run:
         cluster.connect(self._work.trainable)
         room = cluster.room_for(self._resources, self._lease)
         room.packs()  # says that there is none, before anything waits for it
-        unknown = [model for model in models if model.references is None]
-        measure_references(unknown, self._work, self._resources, room, self._name)
-        self._tell_all(dispatcher)
         records = [ledger.record() for ledger in self._ledgers]
         raced = None if self._total is None else self._waiting() + sum(len(record.counted) for record in records)
         report = ProgressReport(self._name, records, raced) if progress else None
@@ -175,9 +172,20 @@ class _Run:
         watchers: tuple[Watcher, ...] = (Tee(self._ledgers, dispatcher), *([report] if report else []))
         for model in models:
             model.watchers = watchers
+
+        def begin() -> None:
+            """Tell everybody how things stand, once it is known what attacks are compared with."""
+            if all(measurement.over for measurement in measurements):
+                self._tell_all(dispatcher)
+                if report:
+                    report.progress.follow([ledger.record() for ledger in self._ledgers])
+
+        measurements = [Measurement(model, self._name, begin) for model in models]
+        begin()
         costs = owed_costs(self._ledgers, self._work, report.say if report else _silent)
         deadline = begun + self._minutes * 60 if self._minutes else None
-        stopped = self._fit(self._searcher(models, costs, room, deadline, watchers), report)
+        searcher = self._searcher(Errands(measurements, models, costs), room, deadline, watchers)
+        stopped = self._fit(searcher, report)
         if report:
             report.close()
         self._tell_all(dispatcher)
@@ -188,17 +196,12 @@ class _Run:
         return stopped and owed > 0
 
     def _searcher(
-        self,
-        models: Sequence[Undefended],
-        costs: Sequence[Cost],
-        room: Room,
-        deadline: float | None,
-        watchers: Sequence[Watcher],
+        self, errands: Errands, room: Room, deadline: float | None, watchers: Sequence[Watcher]
     ) -> LedgerSearcher:
         from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 
         owed = {ledger.study.name: ledger.record().waiting for ledger in self._ledgers}
-        everything = self._waiting() + sum(model.owed for model in models)
+        everything = self._waiting() + sum(model.owed for model in errands.undefended)
         workers = min(room.packs(), everything)
         parts = []
         for ledger in self._ledgers:
@@ -207,7 +210,7 @@ class _Run:
             pack, blind_pack = self._packs(ledger, waiting, own)
             parts.append(Part(ledger, pack, watchers, blind_pack))
         settings = RunSettings(workers, room.packs, deadline, self._work.options)
-        return LedgerSearcher(self._turns(parts, watchers), models, costs, settings)
+        return LedgerSearcher(self._turns(parts, watchers), errands, settings)
 
     def _packs(self, ledger: Ledger, trials: int, workers: int) -> tuple[int, int]:
         """Return how many trials a pack of a study holds, and how many while its sampler does not look at results.

@@ -21,10 +21,9 @@ from tune_vfl.spec.cell import References
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tune_vfl.search.costs import Cost
+    from tune_vfl.search.errands import Errands
     from tune_vfl.search.losses import Cause
     from tune_vfl.search.turns import Turns
-    from tune_vfl.search.undefended import Undefended
 
 # After so many lost packs in a row, without one that answered, the search gives up: workers cannot run here.
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
@@ -48,7 +47,7 @@ class RunSettings:
 
 
 class Source(Protocol):
-    """What packs come from: a study; an undefended model or a defense's cost, whose packs have no numbers."""
+    """What packs come from: a study; or a measurement beside the trials, whose packs have no numbers."""
 
     def seconds_allowed(self, numbers: Sequence[int], /) -> float | None:
         """Return how long a pack may take; None without a limit."""
@@ -75,21 +74,18 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
 
     Args:
         turns: says which study asks next.
-        undefended: the models that they are compared with.
-        costs: of their defenses.
+        errands: what is measured beside the trials.
         settings: how the run is carried out.
     """
 
-    def __init__(
-        self, turns: Turns, undefended: Sequence[Undefended], costs: Sequence[Cost], settings: RunSettings
-    ) -> None:
+    def __init__(self, turns: Turns, errands: Errands, settings: RunSettings) -> None:
         super().__init__(metric=None, mode=None)
-        self._turns, self._undefended, self._costs, self._settings = turns, undefended, costs, settings
+        self._turns, self._errands, self._settings = turns, errands, settings
         self._flying: dict[str, _Flight] = {}
         self._losses_in_a_row = 0
         self._causes: dict[str, Cause] = {}
         self._session = uuid4().hex
-        packs = turns.packs + sum(u.owed for u in undefended)
+        packs = turns.packs + sum(model.owed for model in errands.undefended)
         self._together = min(settings.workers, packs)
         self.stopped = False
         self.failure: Exception | None = None
@@ -131,13 +127,24 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             return str(Searcher.FINISHED)
         if len(self._flying) >= self._settings.room():
             return None
-        asked = None if self._late else self._suggest_undefended(trial_id) or self._suggest_trials(trial_id)
+        asked = None if self._late else self._suggest_work(trial_id)
         pack = asked or self._suggest_cost(trial_id)
         # A running pack may still be lost and asked again: the search is finished only when none is running.
         return pack or (None if self._flying else str(Searcher.FINISHED))
 
+    def _suggest_work(self, trial_id: str) -> dict[str, Any] | None:
+        if all(measurement.over for measurement in self._errands.measurements):
+            return self._suggest_undefended(trial_id) or self._suggest_trials(trial_id)
+        measurement = next((m for m in self._errands.measurements if m.owed), None)
+        if measurement is None:
+            return None
+        cell = measurement.take()
+        self._flying[trial_id] = _Flight(measurement, [])
+        # Nothing else starts beside it, so nobody is waited for.
+        return {**self._config([], cell.model_dump_json(), None), "asks": "references", "gate": None}
+
     def _suggest_undefended(self, trial_id: str) -> dict[str, Any] | None:
-        model = next((u for u in self._undefended if u.owed), None)
+        model = next((u for u in self._errands.undefended if u.owed), None)
         if model is None:
             return None
         model.take()
@@ -145,7 +152,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         return self._config([{}], model.cell.model_dump_json(), model.references)
 
     def _suggest_trials(self, trial_id: str) -> dict[str, Any] | None:
-        if any(cost.steers and not cost.over for cost in self._costs):
+        if any(cost.steers and not cost.over for cost in self._errands.costs):
             return None
         while turn := self._turns.next():
             part = turn.part
@@ -156,14 +163,18 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         return None
 
     def _suggest_cost(self, trial_id: str) -> dict[str, Any] | None:
-        cost = next((c for c in self._costs if c.owed), None)
+        cost = next((c for c in self._errands.costs if c.owed), None)
         if cost is None:
             return None
-        if not any(c.taken for c in self._costs):
+        if not any(c.taken for c in self._errands.costs):
             cost.announce()
         cell, params, plain = cost.take()
         self._flying[trial_id] = _Flight(cost, [])
-        return {**self._config([params], cell.model_dump_json(), None), "undefended": plain.model_dump_json()}
+        return {
+            **self._config([params], cell.model_dump_json(), None),
+            "asks": "cost",
+            "undefended": plain.model_dump_json(),
+        }
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Tell a pack's outcomes."""
