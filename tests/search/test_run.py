@@ -1,5 +1,7 @@
 """Whole searches over Ray Tune with the simulated trainable: outcomes, faults, Ctrl-C, kill -9 and resume."""
 
+import os
+import signal
 import time
 from collections import Counter
 from types import SimpleNamespace
@@ -7,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
-from tune_vfl.errors import StudyError, TuneVflError
+from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.search import load_study, resume
+from tune_vfl.search.part import Part
 from tune_vfl.search.runner import run_study
 from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
@@ -87,6 +90,23 @@ def test_workers_that_all_die_end_the_search(monkeypatch):
     with pytest.raises(TuneVflError, match="workers die"):
         go({"exit_above": -1.0}, defense=WIDE, budget={"trials": 40}, resources={**ALONE, "pack": 1})
     assert Ledger.open("study").record().running == 0
+
+
+def test_a_ledger_that_is_gone_when_the_last_pack_of_a_stopped_search_is_told_is_an_error(ctrl_c, monkeypatch):
+    end, told = Part.end, []
+
+    def gone(part, numbers, sent):
+        told.append(numbers)
+        if len(told) == 3:
+            raise UnreachableError("the ledger is gone")
+        if len(told) == 2:  # of the first two packs one is the undefended model
+            os.kill(os.getpid(), signal.SIGINT)
+        end(part, numbers, sent)
+
+    monkeypatch.setattr(Part, "end", gone)
+    with pytest.raises(UnreachableError, match="the ledger is gone"):
+        go({"sleep": 0.5}, budget={"trials": 8}, resources={"concurrency": 2, "pack": 1})
+    assert len(told) == 3
 
 
 class Broken:

@@ -82,8 +82,11 @@ class Cost:
             self._unknown(answer["reason"])
 
     def lose(self, _: Sequence[int], cause: Cause, /) -> None:
-        """Hear that it was lost with its worker."""
-        self._unknown(NO_MEMORY if cause == "memory" else DIED)
+        """Hear that it was lost with its worker; a machine that went away says nothing of it."""
+        if cause == "node":
+            self.taken = False
+        else:
+            self._unknown(NO_MEMORY if cause == "memory" else DIED)
 
     def give_up(self, _: Sequence[int], /) -> None:
         """Hear that it does not come back."""

@@ -123,6 +123,8 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             return self._suggest(trial_id)
 
     def _suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        if self.failure is not None:  # met as a pack was told, which Tune takes for the pack's own
+            raise self.failure
         if self.stopped or self.hopeless:
             return str(Searcher.FINISHED)
         if len(self._flying) >= self._settings.room():

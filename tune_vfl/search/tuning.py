@@ -75,6 +75,9 @@ def tuned(
         if searcher.failure is None:
             raise
         raise searcher.failure from error  # Tune tells what its searcher raised as a text alone
+    else:
+        if searcher.failure is not None:  # met as the last packs of a stopped search were told
+            raise searcher.failure
     finally:
         shutil.rmtree(Path(folder), ignore_errors=True)
 

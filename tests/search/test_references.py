@@ -1,0 +1,98 @@
+"""What attacks are compared with is measured by a worker before anything else; a worker's error is the search's."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.packing import planned
+from trainables.simulated import SimulatedTrainable
+from tune_vfl.errors import DataError, TuneVflError, UnknownNameError, UnreachableError
+from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.search.references import Measurement
+from tune_vfl.search.runner import run_campaign
+from tune_vfl.search.work import Work
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+class Lacking(SimulatedTrainable):
+    """Does not find its data."""
+
+    @classmethod
+    def measure(cls, cell, options):
+        raise DataError("no spambase on this machine")
+
+
+class Unknowing(SimulatedTrainable):
+    """Meets an error that another process cannot read as it is."""
+
+    @classmethod
+    def measure(cls, cell, options):
+        raise UnknownNameError("attack", "norn", ["norm"])
+
+
+class Dying(SimulatedTrainable):
+    """Takes its worker with it twice, as files beside its journal count."""
+
+    deaths = 2
+
+    @classmethod
+    def measure(cls, cell, options):
+        for death in range(cls.deaths):
+            if not (seen := Path(options["journal"]).with_name(f"death {death}")).exists():
+                seen.touch()
+                os._exit(1)
+        return super().measure(cell, options)
+
+
+class Doomed(Dying):
+    """Dies whenever it is asked."""
+
+    deaths = 100
+
+
+def go(trainable, tmp_path, **how):
+    work = Work(trainable, {"journal": str(tmp_path / "journal")})
+    return run_campaign(planned(), work=work, **{"progress": False, **how})
+
+
+@pytest.mark.parametrize(
+    ("trainable", "error", "message"),
+    [
+        (Lacking, DataError, "no spambase on this machine"),
+        (Unknowing, TuneVflError, "unknown attack 'norn'. Did you mean 'norm'?"),
+        (Doomed, UnreachableError, "died 3 times; give it more room, or run 'tune-vfl doctor'"),
+    ],
+)
+def test_what_goes_wrong_ends_the_search_before_any_trial(tmp_path, trainable, error, message):
+    with pytest.raises(error) as met:
+        go(trainable, tmp_path)
+    assert message in str(met.value)
+    studies = open_campaign("c").record().studies
+    assert [s.by_outcome() for s in studies] == [{"running": 0, "waiting": 3}] * 2
+    assert all(study.baseline is None for study in studies)
+
+
+def test_a_worker_that_dies_twice_is_asked_again(tmp_path):
+    go(Dying, tmp_path)
+    assert [len(study.ok) for study in open_campaign("c").record().studies] == [3, 3]
+
+
+def test_ctrl_c_lets_it_end_and_the_next_run_has_it(tmp_path, ctrl_c, monkeypatch, capfd):
+    take, taken = Measurement.take, []
+
+    def taken_and_left(measurement):
+        taken.append(measurement)
+        if len(taken) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return take(measurement)
+
+    monkeypatch.setattr(Measurement, "take", taken_and_left)
+    ended = go(SimulatedTrainable, tmp_path, progress=True)
+    assert all(study.stopped for study in ended)
+    assert "stopping: 0 of 6 trials are kept, what is measured beside them ends first" in capfd.readouterr().err
+    go(SimulatedTrainable, tmp_path)
+    assert len(taken) == 1, "it was kept"
+    assert [len(study.ok) for study in open_campaign("c").record().studies] == [3, 3]
