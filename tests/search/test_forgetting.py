@@ -28,3 +28,9 @@ def test_of_a_pack_that_has_ended_nothing_is_held_that_the_ledger_has(pack, endi
     assert ASKED not in after
     assert TOLD not in after
     assert "0.25" not in after
+
+
+def test_whoever_looks_at_such_a_pack_does_not_ask_its_worker(pack, monkeypatch):
+    monkeypatch.setattr(Trial, "_get_default_result_or_future", lambda _trial: pytest.fail("its worker may be dead"))
+    Forgetting().on_trial_error(1, [pack], pack)
+    assert "outcomes" not in pack.last_result

@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,6 +74,17 @@ def test_what_goes_wrong_ends_the_search_before_any_trial(tmp_path, trainable, e
     studies = open_campaign("c").record().studies
     assert [s.by_outcome() for s in studies] == [{"running": 0, "waiting": 3}] * 2
     assert all(study.baseline is None for study in studies)
+
+
+def test_only_what_says_something_of_the_machine_counts_as_a_try():
+    measurement = Measurement(SimpleNamespace(references=None, first=SimpleNamespace(cell="cell")), "c", pytest.fail)
+    for cause in ("node", "memory", "node", "memory", "node"):
+        assert measurement.take() == "cell"
+        assert not measurement.owed
+        measurement.lose([], cause)
+        assert measurement.owed
+    with pytest.raises(UnreachableError, match="ran out of memory while a worker measured what attacks"):
+        measurement.lose([], "memory")
 
 
 def test_a_worker_that_dies_twice_is_asked_again(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ray.tune import Callback
+from ray.tune.result import TIME_TOTAL_S, TRAINING_ITERATION
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,6 +28,7 @@ def _empty(trial: Any) -> None:
     trial.evaluated_params.clear()
     trial.experiment_tag = ""
     metadata = trial.run_metadata
-    metadata.last_result = {}
+    # For one without these Tune asks the pack's worker, which may be dead.
+    metadata.last_result = {TRAINING_ITERATION: 0, TIME_TOTAL_S: 0.0}
     metadata.metric_analysis = {}
     metadata.metric_n_steps = {}
