@@ -85,6 +85,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         self._losses_in_a_row = 0
         self._causes: dict[str, Cause] = {}
         self._session = uuid4().hex
+        # Of these so many start together; where trials wait for a measurement, nothing may wait for them.
         packs = turns.packs + sum(model.owed for model in errands.undefended)
         self._together = min(settings.workers, packs)
         self.stopped = False
@@ -142,7 +143,6 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             return None
         cell = measurement.take()
         self._flying[trial_id] = _Flight(measurement, [])
-        # Nothing else starts beside it, so nobody is waited for.
         return {**self._config([], cell.model_dump_json(), None), "asks": "references", "gate": None}
 
     def _suggest_undefended(self, trial_id: str) -> dict[str, Any] | None:
@@ -172,11 +172,8 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             cost.announce()
         cell, params, plain = cost.take()
         self._flying[trial_id] = _Flight(cost, [])
-        return {
-            **self._config([params], cell.model_dump_json(), None),
-            "asks": "cost",
-            "undefended": plain.model_dump_json(),
-        }
+        asked = {"asks": "cost", "undefended": plain.model_dump_json(), "gate": None}
+        return {**self._config([params], cell.model_dump_json(), None), **asked}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Tell a pack's outcomes."""
