@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.search import ray_session as cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from ray.tune import Callback, Tuner
 
     from trainables.base import PackTrainable
     from tune_vfl.ledger.lease import Lease
@@ -39,35 +41,15 @@ def tuned(
         Exception: what the searcher met, as it was.
     """
     import ray
-    from ray import tune
 
-    from tune_vfl.search.forgetting import Forgetting
-    from tune_vfl.search.losses import LossReader, surviving
+    from tune_vfl.search.losses import surviving
     from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
 
     folder = tempfile.mkdtemp(prefix="tune-vfl-")
     try:
-        tuner = tune.Tuner(
-            tune.with_resources(trainable, {"cpu": resources.cpu, "gpu": resources.gpu}),
-            tune_config=tune.TuneConfig(
-                search_alg=searcher,
-                scheduler=LossReader(searcher.lost_because),
-                num_samples=-1,
-                reuse_actors=True,
-                trial_dirname_creator=_trial_id,
-                trial_name_creator=_trial_id,
-            ),
-            run_config=tune.RunConfig(
-                name="search",
-                storage_path=folder,
-                verbose=0,
-                callbacks=[NodeWatch(), LeaseWatch(lease), PackWatch(searcher, say), Forgetting()],
-                failure_config=tune.FailureConfig(max_failures=0),
-                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            ),
-        )
+        watches = [NodeWatch(), LeaseWatch(lease), PackWatch(searcher, say)]
         with cluster.uncounted(), surviving():
-            tuner.fit()
+            _tuner(searcher, trainable, resources, watches, folder).fit()
     except RayDiedError:
         ray.shutdown()  # the next study of this process starts a Ray of its own
         raise
@@ -80,6 +62,39 @@ def tuned(
             raise searcher.failure
     finally:
         shutil.rmtree(Path(folder), ignore_errors=True)
+
+
+def _tuner(
+    searcher: LedgerSearcher,
+    trainable: type[PackTrainable],
+    resources: Resources,
+    watches: Sequence[Callback],
+    folder: str,
+) -> Tuner:
+    from ray import tune
+
+    from tune_vfl.search.forgetting import Forgetting
+    from tune_vfl.search.losses import LossReader
+
+    return tune.Tuner(
+        tune.with_resources(trainable, {"cpu": resources.cpu, "gpu": resources.gpu}),
+        tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            scheduler=LossReader(searcher.lost_because),
+            num_samples=-1,
+            reuse_actors=True,
+            trial_dirname_creator=_trial_id,
+            trial_name_creator=_trial_id,
+        ),
+        run_config=tune.RunConfig(
+            name="search",
+            storage_path=folder,
+            verbose=0,
+            callbacks=[*watches, Forgetting()],
+            failure_config=tune.FailureConfig(max_failures=0),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+        ),
+    )
 
 
 def _trial_id(trial: Any) -> str:
