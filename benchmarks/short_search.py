@@ -26,8 +26,8 @@ budget: {{trials: {trials}, seeds: 1}}
 """
 # By what a process calls itself at last, the first that fits.
 KINDS = (
-    ("CellTrainable", "trials and the defense's cost"),
-    ("ResourceTrainable", "trials and the defense's cost"),
+    ("CellTrainable", "trials, references and the defense's cost"),
+    ("ResourceTrainable", "trials, references and the defense's cost"),
     ("forked.py", "starting workers"),
     ("ray::IDLE", "starting workers"),
     ("default_worker", "starting workers"),

@@ -123,6 +123,7 @@ def test_ctrl_c_while_costs_are_measured_leaves_the_rest_to_the_next_run(ctrl_c,
     ended = run_campaign(planned(resources={"concurrency": 1}), work=Work(Costly, {}), progress=True)
     assert not any(study.stopped for study in ended), "no trial is owed"
     assert costs() == {"laplace": 1.1, "gaussian": None}
+    assert [len(s.ok) for s in open_campaign("c").record().studies] == [3, 3]
     assert "stopping: 6 of 6 trials are kept, what is measured beside them ends first" in capfd.readouterr().err
     monkeypatch.setattr(Ledger, "set_cost", keep)
     resume("c", progress=False, listeners=(), work=Work(Costly, {}))
