@@ -10,10 +10,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from trainables.base import nap
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.ledger import Ledger
@@ -25,6 +26,7 @@ from tune_vfl.search import ray_session
 from tune_vfl.search.runner import run_study
 from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
+from tune_vfl.spec.cell import Cell, References
 from tune_vfl.tracking.mlflow import Recorder
 
 # What the driver is about to do when it is met: "tell" lies between the two writes of one outcome.
@@ -74,6 +76,16 @@ def arm(at: str, do: str, call: int = 1) -> None:
     setattr(owner, name, faulted)
 
 
+class SlowToBegin(SimulatedTrainable):
+    """Takes a while for what comes before the first trial."""
+
+    @classmethod
+    def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:
+        """Take it."""
+        nap(30.0)
+        return super().measure(cell, options)
+
+
 def search(
     spec: dict[str, Any],
     options: dict[str, Any],
@@ -81,13 +93,14 @@ def search(
     name: str = "study",
     mlflow: bool = False,
     take_over: bool = False,
+    slow: bool = False,
 ) -> Study:
     """Run the study, or go on with it."""
     asked = simulated_spec(name, **spec)
     cell = simulated_cell(asked)
     study = PlannedStudy(asked, cell, space_of(asked, cell))
     listeners = [Recorder(name, asked.tracking)] if mlflow else []
-    work = Work(SimulatedTrainable, options)
+    work = Work(SlowToBegin if slow else SimulatedTrainable, options)
     return run_study(study, listeners=listeners, work=work, take_over=take_over)
 
 
@@ -99,7 +112,7 @@ def main(given: dict[str, Any]) -> int:
     if fault := given.get("fault"):
         arm(**fault)
     try:
-        known = {key: given[key] for key in ("name", "mlflow") if key in given}
+        known = {key: given[key] for key in ("name", "mlflow", "slow") if key in given}
         ended = search(given["spec"], given["options"], **known)
     except TuneVflError as error:
         sys.stderr.write(f"{error}\n")

@@ -141,6 +141,19 @@ def test_a_trial_that_the_memory_monitor_ends_each_time_ends_as_oom(
 
 
 @pytest.mark.slow
+def test_a_machine_without_memory_for_a_worker_ends_the_search_with_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes before the first trial takes longer here than the monitor takes to look."""
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "250")
+    with Driver(tmp_path, None, slow=True) as driver:
+        code, err = driver.ends()
+    assert code == 4, err
+    assert "ran out of memory while a worker measured" in err
+
+
+@pytest.mark.slow
 def test_a_machine_without_memory_for_workers_ends_the_search_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
