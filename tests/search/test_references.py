@@ -11,7 +11,7 @@ from tests.helpers.packing import planned
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.errors import DataError, TuneVflError, UnknownNameError, UnreachableError
 from tune_vfl.ledger.reading import open_campaign
-from tune_vfl.search.references import Measurement
+from tune_vfl.search.references import ReferencesErrand
 from tune_vfl.search.runner import run_campaign
 from tune_vfl.search.work import Work
 
@@ -76,15 +76,14 @@ def test_what_goes_wrong_ends_the_search_before_any_trial(tmp_path, trainable, e
     assert all(study.baseline is None for study in studies)
 
 
-def test_only_what_says_something_of_the_machine_counts_as_a_try():
-    measurement = Measurement(SimpleNamespace(references=None, first=SimpleNamespace(cell="cell")), "c", pytest.fail)
-    for cause in ("node", "memory", "node", "memory", "node"):
-        assert measurement.take() == "cell"
-        assert not measurement.owed
-        measurement.lose([], cause)
-        assert measurement.owed
+def test_who_runs_out_of_memory_is_told_what_to_do():
+    cell = SimpleNamespace(model_dump_json=lambda: "{}")
+    model = SimpleNamespace(references=None, first=SimpleNamespace(cell=cell))
+    errand = ReferencesErrand(model, "c", pytest.fail)
+    for cause in ("node", "memory", "node", "memory"):
+        errand.lose(cause)
     with pytest.raises(UnreachableError, match="ran out of memory while a worker measured what attacks"):
-        measurement.lose([], "memory")
+        errand.lose("memory")
 
 
 def test_a_worker_that_dies_twice_is_asked_again(tmp_path):
@@ -93,18 +92,18 @@ def test_a_worker_that_dies_twice_is_asked_again(tmp_path):
 
 
 def test_ctrl_c_lets_it_end_and_the_next_run_has_it(tmp_path, ctrl_c, monkeypatch, capfd):
-    take, taken = Measurement.take, []
+    ask, asked = ReferencesErrand.ask, []
 
-    def taken_and_left(measurement):
-        taken.append(measurement)
-        if len(taken) == 1:
+    def asked_and_left(errand):
+        asked.append(errand)
+        if len(asked) == 1:
             os.kill(os.getpid(), signal.SIGINT)
-        return take(measurement)
+        return ask(errand)
 
-    monkeypatch.setattr(Measurement, "take", taken_and_left)
+    monkeypatch.setattr(ReferencesErrand, "ask", asked_and_left)
     ended = go(SimulatedTrainable, tmp_path, progress=True)
     assert all(study.stopped for study in ended)
     assert "stopping: 0 of 6 trials are kept, what is measured beside them ends first" in capfd.readouterr().err
     go(SimulatedTrainable, tmp_path)
-    assert len(taken) == 1, "it was kept"
+    assert len(asked) == 1, "it was kept"
     assert [len(study.ok) for study in open_campaign("c").record().studies] == [3, 3]

@@ -1,28 +1,124 @@
-"""What a search has measured by its workers beside the trials."""
+"""What a search has its workers measure beside the trials, each a pack of its own."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.search.costs import Cost
-    from tune_vfl.search.references import Measurement
-    from tune_vfl.search.undefended import Undefended
+    from tune_vfl.search.losses import Cause
+
+# How a worker can fail to answer, in the end.
+Failure = Literal["crash", "memory", "hang"]
+
+
+class Errand(ABC):
+    """A measurement that is handed out once, and again when its worker was lost.
+
+    Attributes:
+        trials: how many trials its pack holds.
+        tries: so many of its workers may die until it has failed.
+        blocks: trials wait until it is over.
+        gated: its worker may wait for others to start with it, see :mod:`trainables.gate`.
+        over: it has come to an end, one way or the other.
+    """
+
+    trials: ClassVar[int] = 0
+    tries: ClassVar[int] = 3
+    blocks: bool = False
+    gated: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.over = False
+        self._running, self._deaths = False, 0
+
+    @property
+    def owed(self) -> bool:
+        """Whether it is to be made, and is not being made now."""
+        return not self.over and not self._running
+
+    def ask(self) -> dict[str, Any]:
+        """Hand it out.
+
+        Returns:
+            Its pack, in so far as it is not what all packs are, see :mod:`trainables.base`.
+        """
+        self._running = True
+        return self._pack()
+
+    def end(self, sent: Sequence[Any], /) -> None:
+        """Keep what came back."""
+        (answer,) = sent
+        self.over = True
+        self._keep(answer)
+
+    def lose(self, cause: Cause, /) -> None:
+        """Hear that it was lost with its worker. A machine that went away says nothing of it."""
+        self._running = False
+        if cause == "node":
+            return
+        self._deaths += 1
+        if self._deaths >= self.tries:
+            self.over = True
+            self._fail(cause)
+
+    def give_up(self) -> None:
+        """Hear that it does not come back."""
+        self.over = True
+        self._fail("hang")
+
+    @property
+    @abstractmethod
+    def seconds_allowed(self) -> float | None:
+        """How long it may take; None without a limit."""
+
+    @abstractmethod
+    def _pack(self) -> dict[str, Any]:
+        """Return what is asked of a worker."""
+
+    @abstractmethod
+    def _keep(self, answer: Any, /) -> None:
+        """Keep a worker's answer."""
+
+    @abstractmethod
+    def _fail(self, why: Failure, /) -> None:
+        """Tell that there is no answer."""
 
 
 @dataclass(frozen=True)
 class Errands:
-    """What a search has measured beside its trials.
+    """What a search has measured, in the order in which it is asked.
 
     Attributes:
-        measurements: of what attacks are compared with; nothing else is asked before they are over.
+        references: what attacks are compared with; no other training is asked before they are over.
         undefended: the models that the studies are compared with.
-        costs: of their defenses, when no trial is left to ask.
+        costs: of their defenses: beside the others where trials wait for them, and else when no trial is left to ask.
     """
 
-    measurements: Sequence[Measurement]
-    undefended: Sequence[Undefended]
-    costs: Sequence[Cost]
+    references: Sequence[Errand]
+    undefended: Sequence[Errand]
+    costs: Sequence[Errand]
+
+    @property
+    def before_trials(self) -> Errand | None:
+        """What is asked before the next trial; None where nothing is or where others must end first."""
+        if all(errand.over for errand in self.references):
+            return _first_owed(self.undefended)
+        return _first_owed(self.references)
+
+    @property
+    def after_trials(self) -> Errand | None:
+        """What is asked while no trial can be."""
+        return _first_owed(self.costs)
+
+    @property
+    def block_trials(self) -> bool:
+        """Whether trials must wait."""
+        return any(errand.blocks and not errand.over for errand in (*self.references, *self.costs))
+
+
+def _first_owed(errands: Sequence[Errand]) -> Errand | None:
+    return next((errand for errand in errands if errand.owed), None)

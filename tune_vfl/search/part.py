@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search.packs import shortened
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.violations import violations
+from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.ledger import Ledger, Lost
     from tune_vfl.ledger.records import TrialRecord
     from tune_vfl.search.losses import Cause
-    from tune_vfl.spec.cell import References
 
 DIED = "its worker process died"
 HUNG = "its worker did not come back, stuck in compiled code, and was killed"
@@ -43,6 +43,42 @@ class Watcher(Protocol):
 
     def on_retired(self, why: Mapping[str, str]) -> None:
         """No more trials go to these studies for now, for these reasons; whom it does not name gets some again."""
+
+
+class TrialPack(NamedTuple):
+    """Some trials of a study, which one worker evaluates.
+
+    Attributes:
+        part: the study.
+        numbers: of the trials.
+        gated: their worker may wait for others to start with it, see :mod:`trainables.gate`.
+    """
+
+    part: Part
+    numbers: Sequence[int]
+    gated: bool = True
+
+    @property
+    def trials(self) -> int:
+        """How many they are."""
+        return len(self.numbers)
+
+    @property
+    def seconds_allowed(self) -> float | None:
+        """How long they may take; None without a limit."""
+        return self.part.seconds_allowed(self.numbers)
+
+    def end(self, sent: Sequence[Any], /) -> None:
+        """Tell what came back."""
+        self.part.end(self.numbers, sent)
+
+    def lose(self, cause: Cause, /) -> None:
+        """Tell that they were lost with their worker."""
+        self.part.lose(self.numbers, cause)
+
+    def give_up(self) -> None:
+        """Tell that they do not come back."""
+        self.part.give_up(self.numbers)
 
 
 class Part:
@@ -92,16 +128,6 @@ class Part:
     def owes(self) -> bool:
         """Whether it has trials to ask for now."""
         return self._owed > 0 and not self.dry
-
-    @property
-    def cell(self) -> str:
-        """What its trials are evaluated with, as JSON."""
-        return self._ledger.cell.model_dump_json()
-
-    @property
-    def references(self) -> References | None:
-        """What its attacks are compared with."""
-        return self._ledger.references
 
     @property
     def dataset(self) -> str:
@@ -154,6 +180,12 @@ class Part:
         for watcher in self._watchers if asked else ():
             watcher.on_ask(self.name, len(asked))
         return [a.number for a in asked], [a.params for a in asked]
+
+    def pack(self, params: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the pack of settings as a worker is asked it, see :mod:`trainables.base`."""
+        references = self._ledger.references or References()
+        cell = self._ledger.cell.model_dump_json()
+        return {"cell": cell, "params": params, "references": references.model_dump_json()}
 
     def seconds_allowed(self, numbers: Sequence[int]) -> float | None:
         """Return how long a pack may take by its trials' limits; None without a limit.

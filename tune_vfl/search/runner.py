@@ -24,7 +24,7 @@ from tune_vfl.search.listeners import Dispatcher, Listener, Tee
 from tune_vfl.search.packs import BLIND_LANES, pack_size
 from tune_vfl.search.part import Part
 from tune_vfl.search.progress import ProgressReport
-from tune_vfl.search.references import Measurement
+from tune_vfl.search.references import ReferencesErrand
 from tune_vfl.search.room import room_of
 from tune_vfl.search.tuning import tuned
 from tune_vfl.search.turns import Evenly, Racing
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from tune_vfl.search.room import Room
     from tune_vfl.search.searcher import LedgerSearcher
     from tune_vfl.search.turns import Turns
-    from tune_vfl.search.undefended import Undefended
 
 
 def run_study(study: PlannedStudy, **how: Any) -> Study:
@@ -115,17 +114,23 @@ class _Run:
         spec = campaign.studies[0].spec
         self._resources, self._minutes = spec.resources, spec.budget.minutes
         self._total = campaign.trials if spec.allocation == "race" and not campaign.lone else None
+        self._models = shared(ledgers)
+        self._costs = owed_costs(ledgers, self._work, self._say)
+        self._report: ProgressReport | None = None
 
     def run(self, listeners: Sequence[Listener], *, progress: bool) -> bool:
         """Run it and say whether it was stopped."""
         lost = sum(len(ledger.recover()) for ledger in self._ledgers)
-        models = shared(self._ledgers)
         with Dispatcher(listeners) as dispatcher:
-            measured = [*(m.owed for m in models), *(c.owed for c in owed_costs(self._ledgers, self._work, _silent))]
-            if not self._waiting() and not any(measured):
+            if not self._waiting() and not any(errand.owed for errand in (*self._models, *self._costs)):
                 self._tell_all(dispatcher)
                 return False
-            return self._search(models, dispatcher, lost, progress=progress)
+            return self._search(dispatcher, lost, progress=progress)
+
+    def _say(self, message: str) -> None:
+        """Tell a person something, where progress is shown."""
+        if self._report:
+            self._report.say(message)
 
     def _waiting(self) -> int:
         records = [ledger.record() for ledger in self._ledgers]
@@ -159,41 +164,51 @@ class _Run:
         for name in {**held, **run}:
             dispatcher.on_study((run.get(name) or held[name]).record())
 
-    def _search(self, models: Sequence[Undefended], dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
+    def _search(self, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
         cluster.connect(self._work.trainable)
         room = cluster.room_for(self._resources, self._lease)
         room.packs()  # says that there is none, before anything waits for it
-        records = [ledger.record() for ledger in self._ledgers]
-        raced = None if self._total is None else self._waiting() + sum(len(record.counted) for record in records)
-        report = ProgressReport(self._name, records, raced) if progress else None
-        if report and lost:
-            report.say(f"{lost} trials were running when the search was last stopped; they are asked again")
-        watchers: tuple[Watcher, ...] = (Tee(self._ledgers, dispatcher), *([report] if report else []))
-        for model in models:
+        if progress:
+            self._report = self._progress()
+        if lost:
+            self._say(f"{lost} trials were running when the search was last stopped; they are asked again")
+        watchers: tuple[Watcher, ...] = (Tee(self._ledgers, dispatcher), *([self._report] if self._report else []))
+        for model in self._models:
             model.watchers = watchers
-
-        def begin() -> None:
-            """Tell everybody how things stand, once it is known what attacks are compared with."""
-            if all(measurement.over for measurement in measurements):
-                self._tell_all(dispatcher)
-                if report:
-                    report.progress.follow([ledger.record() for ledger in self._ledgers])
-
-        measurements = [Measurement(model, self._name, begin) for model in models]
-        begin()
-        costs = owed_costs(self._ledgers, self._work, report.say if report else _silent)
         deadline = begun + self._minutes * 60 if self._minutes else None
-        searcher = self._searcher(Errands(measurements, models, costs), room, deadline, watchers)
-        stopped = self._fit(searcher, report)
-        if report:
-            report.close()
+        searcher = self._searcher(self._errands(dispatcher), room, deadline, watchers)
+        stopped = self._fit(searcher)
+        if self._report:
+            self._report.close()
         self._tell_all(dispatcher)
         owed = self._waiting()
-        if report and owed:
+        if owed:
             why = "stopped" if stopped else "out of time"
-            report.say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
+            self._say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
         return stopped and owed > 0
+
+    def _progress(self) -> ProgressReport:
+        records = [ledger.record() for ledger in self._ledgers]
+        raced = None if self._total is None else self._waiting() + sum(len(record.counted) for record in records)
+        return ProgressReport(self._name, records, raced)
+
+    def _errands(self, dispatcher: Dispatcher) -> Errands:
+        """Return what is measured beside the trials.
+
+        How things stand is told once it is known what attacks are compared with: now, or when the last of that is.
+        """
+
+        def known() -> None:
+            if all(errand.over for errand in references):
+                self._tell_all(dispatcher)
+                if self._report:
+                    self._report.progress.follow([ledger.record() for ledger in self._ledgers])
+
+        references = [ReferencesErrand(model, self._name, known) for model in self._models]
+        if all(errand.over for errand in references):
+            self._tell_all(dispatcher)
+        return Errands(references, self._models, self._costs)
 
     def _searcher(
         self, errands: Errands, room: Room, deadline: float | None, watchers: Sequence[Watcher]
@@ -201,7 +216,7 @@ class _Run:
         from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 
         owed = {ledger.study.name: ledger.record().waiting for ledger in self._ledgers}
-        everything = self._waiting() + sum(model.owed for model in errands.undefended)
+        everything = self._waiting() + sum(model.owed for model in self._models)
         workers = min(room.packs(), everything)
         parts = []
         for ledger in self._ledgers:
@@ -229,21 +244,17 @@ class _Run:
             pack_size(self._resources, trials=blind, lanes=BLIND_LANES, **how),
         )
 
-    def _fit(self, searcher: LedgerSearcher, report: ProgressReport | None) -> bool:
+    def _fit(self, searcher: LedgerSearcher) -> bool:
         def stop() -> None:
             searcher.stop()
-            if report:
-                report.say(report.progress.stopping())
+            if self._report:
+                self._report.say(self._report.progress.stopping())
 
         with answered(lambda: f"{self._name}: left at once; {kept_and_owed(self._name)}", stop=stop):
-            tuned(searcher, self._work.trainable, self._resources, self._lease, report.say if report else _silent)
+            tuned(searcher, self._work.trainable, self._resources, self._lease, self._say)
         if searcher.hopeless:
             raise TuneVflError(
                 f"{self._name!r}: workers die one after the other before they answer; "
                 "run 'tune-vfl doctor', or give each more room (resources.concurrency: 1, resources.pack: 1)"
             )
         return searcher.stopped
-
-
-def _silent(_text: str) -> None:
-    """Say nothing, where no progress is shown."""

@@ -9,19 +9,19 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from ray.tune.search.searcher import Searcher
 
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
-from tune_vfl.spec.cell import References
+from tune_vfl.search.part import TrialPack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tune_vfl.search.errands import Errands
+    from tune_vfl.search.errands import Errand, Errands
     from tune_vfl.search.losses import Cause
     from tune_vfl.search.turns import Turns
 
@@ -46,27 +46,29 @@ class RunSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Source(Protocol):
-    """What packs come from: a study; or a measurement beside the trials, whose packs have no numbers."""
+class Flight(Protocol):
+    """What a pack that runs is of: some trials of a study, or an errand."""
 
-    def seconds_allowed(self, numbers: Sequence[int], /) -> float | None:
-        """Return how long a pack may take; None without a limit."""
+    @property
+    def trials(self) -> int:
+        """How many trials it holds."""
 
-    def end(self, numbers: Sequence[int], sent: Sequence[Any], /) -> None:
-        """Tell what came back of a pack."""
+    @property
+    def gated(self) -> bool:
+        """Whether its worker may wait for others to start with it, see :mod:`trainables.gate`."""
 
-    def lose(self, numbers: Sequence[int], cause: Cause, /) -> None:
-        """Tell that a pack was lost."""
+    @property
+    def seconds_allowed(self) -> float | None:
+        """How long it may take; None without a limit."""
 
-    def give_up(self, numbers: Sequence[int], /) -> None:
-        """Tell that a pack does not come back."""
+    def end(self, sent: Sequence[Any], /) -> None:
+        """Tell what came back."""
 
+    def lose(self, cause: Cause, /) -> None:
+        """Tell that it was lost with its worker."""
 
-class _Flight(NamedTuple):
-    """A pack that runs, where it comes from, and its trials' numbers."""
-
-    source: Source
-    numbers: list[int]
+    def give_up(self) -> None:
+        """Tell that it does not come back."""
 
 
 class LedgerSearcher(Searcher):  # type: ignore[misc]
@@ -81,7 +83,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     def __init__(self, turns: Turns, errands: Errands, settings: RunSettings) -> None:
         super().__init__(metric=None, mode=None)
         self._turns, self._errands, self._settings = turns, errands, settings
-        self._flying: dict[str, _Flight] = {}
+        self._flying: dict[str, Flight] = {}
         self._losses_in_a_row = 0
         self._causes: dict[str, Cause] = {}
         self._session = uuid4().hex
@@ -130,50 +132,28 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
             return str(Searcher.FINISHED)
         if len(self._flying) >= self._settings.room():
             return None
-        asked = None if self._late else self._suggest_work(trial_id)
-        pack = asked or self._suggest_cost(trial_id)
+        errands, pack = self._errands, None
+        if not self._late:
+            pack = self._errand(trial_id, errands.before_trials) or self._trials(trial_id)
+        pack = pack or self._errand(trial_id, errands.after_trials)
         # A running pack may still be lost and asked again: the search is finished only when none is running.
         return pack or (None if self._flying else str(Searcher.FINISHED))
 
-    def _suggest_work(self, trial_id: str) -> dict[str, Any] | None:
-        if all(measurement.over for measurement in self._errands.measurements):
-            return self._suggest_undefended(trial_id) or self._suggest_trials(trial_id)
-        measurement = next((m for m in self._errands.measurements if m.owed), None)
-        if measurement is None:
-            return None
-        cell = measurement.take()
-        self._flying[trial_id] = _Flight(measurement, [])
-        return {**self._config([], cell.model_dump_json(), None), "asks": "references", "gate": None}
+    def _errand(self, trial_id: str, errand: Errand | None) -> dict[str, Any] | None:
+        return None if errand is None else self._sent(trial_id, errand, errand.ask())
 
-    def _suggest_undefended(self, trial_id: str) -> dict[str, Any] | None:
-        model = next((u for u in self._errands.undefended if u.owed), None)
-        if model is None:
-            return None
-        model.take()
-        self._flying[trial_id] = _Flight(model, [])
-        return self._config([{}], model.cell.model_dump_json(), model.references)
-
-    def _suggest_trials(self, trial_id: str) -> dict[str, Any] | None:
-        if any(cost.steers and not cost.over for cost in self._errands.costs):
-            return None
-        while turn := self._turns.next():
-            part = turn.part
-            numbers, params = part.ask(trial_id, turn.trials)
+    def _trials(self, trial_id: str) -> dict[str, Any] | None:
+        while not self._errands.block_trials and (turn := self._turns.next()):
+            numbers, params = turn.part.ask(trial_id, turn.trials)
             if numbers:
-                self._flying[trial_id] = _Flight(part, numbers)
-                return self._config(params, part.cell, part.references)
+                return self._sent(trial_id, TrialPack(turn.part, numbers), turn.part.pack(params))
         return None
 
-    def _suggest_cost(self, trial_id: str) -> dict[str, Any] | None:
-        cost = next((c for c in self._errands.costs if c.owed), None)
-        if cost is None:
-            return None
-        if not any(c.taken for c in self._errands.costs):
-            cost.announce()
-        cell, params, plain = cost.take()
-        self._flying[trial_id] = _Flight(cost, [])
-        asked = {"asks": "cost", "undefended": plain.model_dump_json(), "gate": None}
-        return {**self._config([params], cell.model_dump_json(), None), **asked}
+    def _sent(self, trial_id: str, flight: Flight, pack: dict[str, Any]) -> dict[str, Any]:
+        """Note that a pack is handed out, and return it as its worker gets it."""
+        self._flying[trial_id] = flight
+        gate = {"key": f"gate/{self._session}", "count": self._together} if flight.gated else None
+        return {**pack, "gate": gate, "options": dict(self._settings.options)}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Tell a pack's outcomes."""
@@ -190,7 +170,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
                 self._lost(flight, self._causes.pop(trial_id, "crash"))
             else:
                 self._losses_in_a_row = 0
-                flight.source.end(flight.numbers, sent)
+                flight.end(sent)
 
     def lost_because(self, trial_id: str, cause: Cause) -> None:
         """Hear why a pack is about to be told as lost."""
@@ -199,34 +179,25 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     def seconds_allowed(self, trial_id: str) -> float | None:
         """Return how long a pack that runs may take by its trials' limits; None without a limit."""
         flight = self._flying.get(trial_id)
-        return None if flight is None else flight.source.seconds_allowed(flight.numbers)
+        return None if flight is None else flight.seconds_allowed
 
     def give_up(self, trial_id: str) -> int:
         """Tell the ledger of a pack that does not come back.
 
         Returns:
-            How many trials it had; an undefended model counts as one.
+            How many trials it had; an errand counts as one.
         """
         flight = self._flying.pop(trial_id, None)
         if flight is None:
             return 0
         with self._noted():
-            flight.source.give_up(flight.numbers)
-        return max(1, len(flight.numbers))
+            flight.give_up()
+        return max(1, flight.trials)
 
-    def _lost(self, flight: _Flight, cause: Cause) -> None:
+    def _lost(self, flight: Flight, cause: Cause) -> None:
         """Tell of a lost pack. Only a node that went away says nothing of what ran on it, and is not counted."""
         self._losses_in_a_row += cause != "node"
-        flight.source.lose(flight.numbers, cause)
-
-    def _config(self, params: list[dict[str, Any]], cell: str, references: References | None) -> dict[str, Any]:
-        return {
-            "references": (references or References()).model_dump_json(),
-            "options": dict(self._settings.options),
-            "gate": {"key": f"gate/{self._session}", "count": self._together},
-            "cell": cell,
-            "params": params,
-        }
+        flight.lose(cause)
 
     def save(self, checkpoint_path: str) -> None:
         """Keep nothing: the ledger is the only record."""

@@ -8,15 +8,17 @@ from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
 from tune_vfl.outcome import Outcome
+from tune_vfl.search.errands import Errand
 from tune_vfl.search.part import DIED, HUNG, NO_MEMORY
+from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.search.losses import Cause
+    from tune_vfl.search.errands import Failure
     from tune_vfl.search.part import Watcher
-    from tune_vfl.spec.cell import Cell, References
+    from tune_vfl.spec.cell import Cell
 
 # An outcome of one of these says nothing about the model: the next run measures it again.
 _MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
@@ -30,7 +32,7 @@ def undefended(cell: Cell) -> Cell:
     return cell.model_copy(update=changes)
 
 
-class Undefended:
+class Undefended(Errand):
     """The undefended model of studies that have the same one, with what all of their attacks are compared with.
 
     Args:
@@ -38,18 +40,20 @@ class Undefended:
 
     Attributes:
         cell: what it is evaluated with.
-        owed: it is to be measured, and is not being measured now.
         watchers: who is told when it was measured.
     """
 
+    tries = MAX_WORKER_LOSSES
+    gated = True
+
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
+        super().__init__()
         self._ledgers = ledgers
         self.watchers: Sequence[Watcher] = ()
         self.cell = undefended(ledgers[0].cell)
-        self._losses = 0
         known = next((b for one in ledgers if _stands(b := one.baseline)), None)
-        self.owed = known is None
         if known is not None:
+            self.over = True
             self._give(known)
         measured = next((one for one in ledgers if one.references is not None), None)
         if measured is not None and measured.references is not None and measured.reference_point is not None:
@@ -71,34 +75,28 @@ class Undefended:
             if ledger.references is None:
                 ledger.set_references_and_reference_point(references, reference_point)
 
-    def take(self) -> None:
-        """Hand it out."""
-        self.owed = False
-
-    def seconds_allowed(self, _: Sequence[int], /) -> float | None:
-        """Return how long it may take; None without a limit."""
+    @property
+    def seconds_allowed(self) -> float | None:
+        """How long it may take; None without a limit."""
         minutes = self.cell.trial_minutes
         return None if minutes is None else minutes * 60
 
-    def end(self, _: Sequence[int], sent: Sequence[Any], /) -> None:
-        """Keep what came back."""
-        self._keep(read_outcome(sent[0]))
+    def _pack(self) -> dict[str, Any]:
+        references = self.references or References()
+        return {"cell": self.cell.model_dump_json(), "params": [{}], "references": references.model_dump_json()}
 
-    def lose(self, _: Sequence[int], cause: Cause, /) -> None:
-        """Hear that it was lost with its worker: it is tried again some times."""
-        self._losses += cause != "node"
-        if self._losses < MAX_WORKER_LOSSES:
-            self.owed = True
-        elif cause == "memory":
-            self._keep(Outcome.failed("oom", f"{NO_MEMORY}, {self._losses} times"))
+    def _keep(self, answer: Any, /) -> None:
+        self._tell(read_outcome(answer))
+
+    def _fail(self, why: Failure, /) -> None:
+        if why == "hang":
+            self._tell(Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self.cell.trial_minutes}"))
+        elif why == "memory":
+            self._tell(Outcome.failed("oom", f"{NO_MEMORY}, {self.tries} times"))
         else:
-            self._keep(Outcome.failed("error", f"{DIED} {self._losses} times"))
+            self._tell(Outcome.failed("error", f"{DIED} {self.tries} times"))
 
-    def give_up(self, _: Sequence[int], /) -> None:
-        """Hear that it does not come back."""
-        self._keep(Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self.cell.trial_minutes}"))
-
-    def _keep(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: Outcome) -> None:
         self._give(outcome)
         for watcher in self.watchers:
             watcher.on_baseline([ledger.study.name for ledger in self._ledgers], outcome)
