@@ -13,6 +13,7 @@ import pytest
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.outcome import Outcome, Score
 
+COMPILER = ("torch._dynamo", "sympy")
 HEAVY = ("ray", "mlflow", "optuna", "transformers", "matplotlib", "plotly", "pandas", "sklearn")
 LIGHT = (
     "import tune_vfl",
@@ -34,7 +35,11 @@ EVALUATE = (
     "from tune_vfl import evaluate; "
     "evaluate('breast_cancer', attacks=['norm'], seeds=1, settings=['training.epochs=1'])"
 )
-WITHOUT_COMPILER = (STEP, EVALUATE)
+DEFENDED = (
+    "from tune_vfl import evaluate; "
+    "evaluate('breast_cancer', defense='laplace', seeds=1, settings=['training.epochs=1'])"
+)
+WITHOUT_COMPILER = (STEP, EVALUATE, DEFENDED)
 
 # Torch, which all of them need and which brings in none of these, is imported once; each statement then runs in a copy
 # of that process, as it would in a fresh one.
@@ -56,7 +61,7 @@ for statement in statements:
 def imported() -> dict[str, list[str]]:
     """Return which of the libraries each statement imports."""
     statements = list(dict.fromkeys(LIGHT + WITHOUT_SCIPY + WITHOUT_COMPILER))
-    asked = json.dumps([statements, [*HEAVY, "scipy", "torch._dynamo"]])
+    asked = json.dumps([statements, [*HEAVY, "scipy", *COMPILER]])
     done = subprocess.run([sys.executable, "-c", PROGRAM, asked], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return dict(json.loads(line) for line in done.stdout.splitlines())
@@ -72,9 +77,9 @@ def test_scipy_waits_for_what_needs_it(statement: str, imported: dict[str, list[
     assert "scipy" not in imported[statement]
 
 
-@pytest.mark.parametrize("statement", WITHOUT_COMPILER, ids=["optimizer", "evaluate"])
+@pytest.mark.parametrize("statement", WITHOUT_COMPILER, ids=["optimizer", "evaluate", "defended"])
 def test_no_process_waits_for_torchs_compiler(statement: str, imported: dict[str, list[str]]) -> None:
-    assert "torch._dynamo" not in imported[statement]
+    assert not set(imported[statement]) & set(COMPILER)
 
 
 # What each verb that only reads may import of what takes long: nothing that trains or searches. Tables for files are

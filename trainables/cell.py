@@ -17,21 +17,15 @@ if TYPE_CHECKING:
 class CellTrainable(TrainingTrainable):
     """Evaluates packs through :func:`tune_vfl.evaluation.packs.evaluate_task`, on one thread."""
 
-    imports = ("tune_vfl.evaluation.packs",)
+    imports = ("tune_vfl.evaluation.everything",)
 
     @classmethod
     def prepare_worker(cls) -> None:
         """Set this process up to train: one thread, memory that is kept between steps, and all imports done."""
         os.environ["OMP_NUM_THREADS"] = "1"
-        import tune_vfl.evaluation.packs  # noqa: F401
-        from tune_vfl.attacks.base import ATTACKS
-        from tune_vfl.data.base import DATASETS
-        from tune_vfl.defenses.base import DEFENSES
+        import tune_vfl.evaluation.everything  # noqa: F401
         from tune_vfl.machine.runtime import prepare_process
-        from tune_vfl.models.base import MODELS
 
-        for registry in (ATTACKS, DATASETS, DEFENSES, MODELS):
-            registry.names()
         prepare_process()
 
     @classmethod

@@ -4,10 +4,10 @@ A worker's own imports, torch and Ray above all, take some three seconds of a co
 more. Ray starts each with the command of :mod:`trainables.forked`, which asks here for a fork of its own, and imports
 all by itself where nobody answers. Linux only.
 
-``python -m trainables.fork_server HANDLE MODULE:CLASS MODULE...`` listens at the Unix socket that it was given, until
-its standard input ends, which is the driver's end too. The class is the :class:`trainables.base.PackTrainable` whose
-workers it forks. The modules are imported at once, Ray and the class when the first worker asks, in the environment of
-that one: Ray's core reads there, as it is imported, to whom it belongs.
+``python -m trainables.fork_server HANDLE MODULE...`` listens at the Unix socket that it was given, until its standard
+input ends, which is the driver's end too. The modules are imported at once. Ray, and the
+:class:`trainables.base.PackTrainable` that workers run, are imported when the first one asks, in its environment: it
+says which class it is, and Ray's core reads there, as it is imported, to whom it belongs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from trainables.forked import REFUSED
+from trainables.forked import REFUSED, TRAINABLE
 
 PR_SET_PDEATHSIG = 1
 # Arguments and environment of a worker, as JSON; the environment of a process is a few thousand bytes.
@@ -61,12 +61,13 @@ class Asked(NamedTuple):
 
 def main() -> None:
     """Import, listen, and fork whenever somebody asks."""
-    handle, trainable, *modules = sys.argv[1:]
+    handle, *modules = sys.argv[1:]
+    gc.disable()  # what is imported stays: there is nothing to collect before the first fork
     with socket.socket(fileno=int(handle)) as door:
         for module in modules:
             importlib.import_module(module)
         place = Path(door.getsockname())
-        asked = Server(door, trainable).serve()
+        asked = Server(door).serve()
     if asked is not None:
         _become(asked)
     shutil.rmtree(place.parent, ignore_errors=True)
@@ -77,11 +78,10 @@ class Server:
 
     Args:
         door: where workers ask.
-        trainable: ``module:class`` of what they run.
     """
 
-    def __init__(self, door: socket.socket, trainable: str) -> None:
-        self._door, self._trainable = door, trainable
+    def __init__(self, door: socket.socket) -> None:
+        self._door = door
         self._belongs_to: list[str | None] | None = None
         self._children: dict[int, tuple[int, socket.socket]] = {}
         self._waiting = selectors.DefaultSelector()
@@ -110,7 +110,7 @@ class Server:
         if self._belongs_to is None:
             self._belongs_to = asked.belongs_to
             _set_environment(asked)
-            prepare(self._trainable)
+            prepare(asked.environment[TRAINABLE])
         pid = os.fork() if asked.belongs_to == self._belongs_to else None
         if pid == 0:
             self._waiting.close()
@@ -141,7 +141,7 @@ class Server:
 
 
 def prepare(trainable: str) -> None:
-    """Import what Ray's workers and a trainable's need."""
+    """Import what Ray's workers need, and those of a trainable: ``module:class``."""
     importlib.import_module("ray._private.workers.default_worker")
 
     module, _, name = trainable.partition(":")
@@ -184,6 +184,7 @@ def _become(asked: Asked) -> None:
         os.dup2(handle, place)
         os.close(handle)
     _set_environment(asked)
+    gc.enable()
     with suppress(OSError):  # which process the kernel ends first when memory runs out is Ray's to say
         Path("/proc/self/oom_score_adj").write_text(asked.oom_score_adj, encoding="ascii")
     sys.argv = asked.arguments

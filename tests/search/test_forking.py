@@ -45,7 +45,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    server = ForkServer(None)
+    server = ForkServer(())
     yield server
     server.close()
 
@@ -54,7 +54,13 @@ def started(server: ForkServer, worker: Path, told: str, **environment: str) -> 
     """Start what Ray starts."""
     return subprocess.Popen(
         [sys.executable, server.worker_path, told],
-        env={**os.environ, **server.environment, "TUNE_VFL_RAY_WORKER": str(worker), "RAY_JOB_ID": "01", **environment},
+        env={
+            **os.environ,
+            **server.environment(None),
+            "TUNE_VFL_RAY_WORKER": str(worker),
+            "RAY_JOB_ID": "01",
+            **environment,
+        },
         cwd=worker.parent,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -115,10 +121,10 @@ def test_the_worker_of_another_ray_and_one_without_a_server_import_for_themselve
 
 
 def test_all_forks_end_with_their_server(worker: Path) -> None:
-    server = ForkServer(None)
+    server = ForkServer(())
     process = started(server, worker, "stay")
     fork = said(process)["pid"]
     server.close()
     assert process.wait(30) == 1
     assert gone(fork)
-    assert not Path(server.environment["TUNE_VFL_FORK_SERVER"]).exists()
+    assert not Path(server.environment(None)["TUNE_VFL_FORK_SERVER"]).exists()

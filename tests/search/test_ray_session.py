@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
+from trainables.cell import CellTrainable
 from tune_vfl.search import ray_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Forks:
     """A fork server that is none."""
 
-    def __init__(self, trainable: object) -> None:
-        self.environment, self.worker_path = {"TUNE_VFL_FORK_SERVER": "nowhere"}, "worker.py"
+    worker_path = "worker.py"
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self.modules, self.closed = modules, False
+
+    def environment(self, trainable: object) -> dict[str, str]:
+        return {"TUNE_VFL_FORK_SERVER": "nowhere"}
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def test_a_ray_of_ones_own_is_a_new_one_and_starts_no_more_than_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +58,51 @@ def test_a_ray_of_ones_own_is_a_new_one_and_starts_no_more_than_it_needs(monkeyp
     assert "RAY_prestart_worker_first_driver" not in os.environ
     assert (params.dashboard_agent_listen_port, params.include_log_monitor, params.no_monitor) == (0, False, True)
     assert parameter.RayParams is usual
+
+
+def test_workers_imports_begin_before_ray_and_the_one_that_did_them_serves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray_session, "ForkServer", Forks)
+    waiting: list[Forks] = []
+    running: list[Forks] = []
+    monkeypatch.setattr(ray_session, "_WAITING", waiting)
+    monkeypatch.setattr(ray_session, "_FORK_SERVERS", running)
+    ray_session.expect()
+    ray_session.expect()
+    (expected,) = waiting
+    assert expected.modules == CellTrainable.imports
+    failed = Forks(())
+    running.append(failed)
+    monkeypatch.setattr(ray, "init", lambda **_: None)
+    ray_session.connect(CellTrainable)
+    assert failed.closed, "the one of a Ray that is gone"
+    assert (waiting, running) == ([], [expected])
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    ray_session.expect()
+    assert waiting == [], "a Ray that runs has its own"
+
+
+def test_nobody_imports_for_workers_that_are_elsewhere_and_nothing_waits_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray_session, "ForkServer", Forks)
+    waiting: list[Forks] = []
+    monkeypatch.setattr(ray_session, "_WAITING", waiting)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    ray_session.expect()
+    assert waiting == []
+    monkeypatch.delenv("RAY_ADDRESS")
+    ray_session.expect()
+    (expected,) = waiting
+    ray_session._expect_no_more()
+    assert expected.closed
+    assert waiting == []
 
 
 def test_tune_counts_no_callbacks_and_so_imports_nothing_that_it_could_log_to(monkeypatch: pytest.MonkeyPatch) -> None:

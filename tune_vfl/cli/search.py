@@ -46,6 +46,9 @@ def search(
 
     Example: `tune-vfl search study.yaml --trials 100 --set sampler.name=nsga2`
     """
+    from tune_vfl.search.ray_session import expect
+
+    expect()
     from tune_vfl.cli.plan import read_plan
     from tune_vfl.cli.plan_shown import left_out
 
@@ -116,6 +119,9 @@ def resume(
 
     Example: `tune-vfl resume kdk-bank --trials 80`
     """
+    from tune_vfl.search.ray_session import expect
+
+    expect()
     from tune_vfl.search import resume as run
     from tune_vfl.service.studies import records_of
 

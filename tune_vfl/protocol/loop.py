@@ -15,6 +15,7 @@ from tune_vfl.kernels.chain import Steps
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.optimizers import Adam, Sgd
 from tune_vfl.protocol.hooks import Context, Hooks
+from tune_vfl.protocol.known import known
 from tune_vfl.protocol.losses import loss_gradient, task_gradient
 from tune_vfl.protocol.members import Batch, Rows
 from tune_vfl.spec import Training
@@ -177,7 +178,7 @@ class SplitTraining:
             for receive in self._received:  # H8
                 receive(released[party], party=party, ids=batch.ids, epoch=epoch, step=self._step)
         if self._cuts_graph:
-            torch.autograd.backward(outgoing, released)  # H9
+            known(outgoing, released).backward()  # type: ignore[no-untyped-call]  # H9
         for opt in self._optimizers:
             opt.step()
             opt.zero_grad()
@@ -188,10 +189,10 @@ class SplitTraining:
         """Take the gradient of the loss back to the embeddings; of cross-entropy, which nobody changes, it is known."""
         again = bool(self._cut)  # a defense may ask for gradients per class (H7): this pass's graph once more
         if not self._losses:
-            torch.autograd.backward(logits, task_gradient(logits.detach(), targets), retain_graph=again)
-            return
-        loss: Tensor = self._losses[-1](logits, targets, embeddings)
-        (loss.sum() if self.lead else loss).backward(retain_graph=again)  # type: ignore[no-untyped-call]
+            loss = known([logits], [task_gradient(logits.detach(), targets)])
+        else:
+            loss = self._losses[-1](logits, targets, embeddings).sum()
+        loss.backward(retain_graph=again)  # type: ignore[no-untyped-call]
 
     def _arrive(self, embedding: Tensor) -> Tensor:
         """Return what the label party computes with; its ``grad`` is the cut gradient after the backward pass."""
@@ -260,7 +261,7 @@ def class_gradient(logits: Tensor, embedding: Tensor, scale: int) -> Callable[[i
 
     def gradient(label: int | Tensor) -> Tensor:
         wanted = loss_gradient(logits.detach(), label) * scale
-        found: Tensor = torch.autograd.grad(logits, embedding, wanted, retain_graph=True)[0]
+        found: Tensor = torch.autograd.grad(known([logits], [wanted]), embedding, retain_graph=True)[0]
         return found
 
     return gradient

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING
 from trainables import forked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trainables.base import PackTrainable
 
 # How many workers may ask for a fork while it is still importing.
 _BACKLOG = 64
+# Workers use one thread each: two single-thread processes beat one with two threads.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _UNPREPARED = "trainables.base:PackTrainable"
 
 
@@ -25,32 +29,39 @@ class ForkServer:
     """A running :mod:`trainables.fork_server`; it ends with this process at the latest.
 
     Args:
-        trainable: what its forks are prepared for; others import what they need.
+        modules: what it imports at once.
 
     Attributes:
-        environment: what Ray's workers must have in their environment.
         worker_path: what Ray must run as its worker.
     """
 
-    def __init__(self, trainable: type[PackTrainable] | None) -> None:
-        from ray._private.workers import __path__ as workers
-
+    def __init__(self, modules: Sequence[str]) -> None:
         self._folder = tempfile.mkdtemp(prefix="tune-vfl-fork-")
-        place = str(Path(self._folder) / "door")
+        self._place = str(Path(self._folder) / "door")
         self.worker_path = forked.__file__
-        self.environment = {forked.SOCKET: place, forked.WORKER: str(Path(workers[0]) / "default_worker.py")}
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-            door.bind(place)
+            door.bind(self._place)
             door.listen(_BACKLOG)
             self._process = subprocess.Popen(  # noqa: S603 - our own words
-                [sys.executable, "-P", "-m", "trainables.fork_server", str(door.fileno()), *_named(trainable)],
+                [sys.executable, "-P", "-m", "trainables.fork_server", str(door.fileno()), *modules],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[door.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
                 start_new_session=True,  # Ctrl-C on a terminal is for the driver
             )
+
+    def environment(self, trainable: type[PackTrainable] | None) -> dict[str, str]:
+        """Return what Ray's workers must have in their environment.
+
+        Args:
+            trainable: what they run, where another process can import it; others import what they need.
+        """
+        from ray._private.workers import __path__ as workers
+
+        worker = str(Path(workers[0]) / "default_worker.py")
+        return {forked.SOCKET: self._place, forked.WORKER: worker, forked.TRAINABLE: _named(trainable)}
 
     def close(self) -> None:
         """End it, with all that it has forked."""
@@ -70,8 +81,8 @@ def can_fork() -> bool:
     return True
 
 
-def _named(trainable: type[PackTrainable] | None) -> list[str]:
-    """Return the trainable as another process finds it, and what it imports."""
+def _named(trainable: type[PackTrainable] | None) -> str:
+    """Return a trainable as another process finds it."""
     if trainable is None or trainable.__module__ == "__main__" or "<locals>" in trainable.__qualname__:
-        return [_UNPREPARED]
-    return [f"{trainable.__module__}:{trainable.__qualname__}", *trainable.imports]
+        return _UNPREPARED
+    return f"{trainable.__module__}:{trainable.__qualname__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import logging
 import os
@@ -15,7 +16,7 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import handlers_kept
-from tune_vfl.search.forking import ForkServer, can_fork
+from tune_vfl.search.forking import ONE_THREAD, ForkServer, can_fork
 from tune_vfl.search.room import Room
 
 if TYPE_CHECKING:
@@ -39,12 +40,12 @@ _QUIET = {
     # How many packs may wait for room is ours to say: an autoscaler starts nodes for those that wait.
     "TUNE_MAX_PENDING_TRIALS_PG": "10000",
 }
-# Workers use one thread each: two single-thread processes beat one with two threads.
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-
+# What workers import that evaluate cells, see CellTrainable.imports.
+_EXPECTED = ("tune_vfl.evaluation.everything",)
 _OBJECT_STORE_BYTES = 100 * 2**20
-# The one of the Ray that runs in this process, if any.
+# The one of the Ray that runs in this process, if any; and one that waits for a Ray to be started here.
 _FORK_SERVERS: list[ForkServer] = []
+_WAITING: list[ForkServer] = []
 STARTS = 2
 
 # What `ray.init` does not offer. Workers run as this process does: at Ray's own niceness of 15 other work
@@ -112,6 +113,23 @@ def uncounted() -> Iterator[None]:
         yield
     finally:
         usage.tag_callbacks = count
+
+
+def expect() -> None:
+    """Have what workers need imported from now on, beside what this process does before it connects.
+
+    Three seconds of a core. Nothing is done where Ray runs in this process, or ``RAY_ADDRESS`` names one.
+    """
+    ray = sys.modules.get("ray")
+    runs = ray is not None and ray.is_initialized()
+    if not runs and not os.environ.get("RAY_ADDRESS") and can_fork() and not _WAITING:
+        _WAITING.append(ForkServer(_EXPECTED))
+        atexit.register(_expect_no_more)
+
+
+def _expect_no_more() -> None:
+    while _WAITING:
+        _WAITING.pop().close()
 
 
 def connect(trainable: type[PackTrainable] | None = None) -> None:
@@ -198,14 +216,14 @@ def _start_here(trainable: type[PackTrainable] | None) -> None:
     import ray
 
     make_token_private()
-    settings = {**_ONE_THREAD, **{name: value for name, value in _SETTINGS.items() if name not in os.environ}}
+    settings = {**ONE_THREAD, **{name: value for name, value in _SETTINGS.items() if name not in os.environ}}
     while _FORK_SERVERS:  # of a Ray of this process that is gone
         _FORK_SERVERS.pop().close()
     with _environment(settings), ExitStack() as told:
         if can_fork():
-            server = ForkServer(trainable)
+            server = _WAITING.pop() if _WAITING else ForkServer(() if trainable is None else trainable.imports)
             _FORK_SERVERS.append(server)
-            told.enter_context(_environment(server.environment))
+            told.enter_context(_environment(server.environment(trainable)))
             told.enter_context(_lean(worker_path=server.worker_path))
         else:
             told.enter_context(_lean())

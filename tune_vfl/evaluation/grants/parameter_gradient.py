@@ -13,6 +13,7 @@ from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.granted import FirstBatch
+from tune_vfl.protocol.known import known
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack
@@ -72,7 +73,7 @@ def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tenso
     """
     used = copy.deepcopy(bottom).train()
     parameters = list(used.parameters())
-    found = torch.autograd.grad(used(x), parameters, cut, allow_unused=True)
+    found = torch.autograd.grad(known([used(x)], [cut]), parameters, allow_unused=True)
     return tuple(torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True))
 
 
