@@ -15,6 +15,7 @@ from torch import Tensor
 from tune_vfl.evaluation.table import Numbers
 from tune_vfl.metrics import leakage as metric
 from tune_vfl.metrics import reconstruction
+from tune_vfl.metrics.curves import Ends, ends_of
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.protocol.folds import folds_of
 from tune_vfl.seeds import numpy_rng
@@ -57,20 +58,20 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     folds = None if answer.folds is None else per_member(answer.folds, stacked)
     test_labels = y_test.reshape(members, -1).numpy()
     result = _validation(answer)
-    for i in range(members):
-        keep = slice(None) if counted is None else counted[i]
-        rows, y = scores[i][keep], labels[i][keep]
-        if not answer.named and num_classes > 2:
-            rows = named_by_folds(rows, y, numpy_rng(seeds[i], "scoring/names"))
-        measured = _measure(rows, y, num_classes, flip=not answer.oriented)
+    keep = [slice(None)] * members if counted is None else counted
+    rows, y = ([of_all[i][keep[i]] for i in range(members)] for of_all in (scores, labels))
+    if not answer.named and num_classes > 2:
+        rows = [named_by_folds(r, t, numpy_rng(s, "scoring/names")) for r, t, s in zip(rows, y, seeds, strict=True)]
+    ends = _ends(rows, y) if num_classes == 2 else [None] * members
+    held_out = None if tests is None else _successes(tests, list(test_labels), num_classes, flip=not answer.oriented)
+    for i, end in enumerate(ends):
+        measured = _measure(rows[i], y[i], num_classes, end, flip=not answer.oriented)
         if num_classes == 2 and not answer.oriented:
-            measured["leak_auc"] = cross_fitted_auc(metric.positive_score(rows), y, scoring_folds(y, seeds[i]))
+            measured["success"] = cross_fitted_auc(metric.positive_score(rows[i]), y[i], scoring_folds(y[i], seeds[i]))
         elif num_classes == 2 and folds is not None:
-            measured["leak_auc"] = auc_by_fold(metric.positive_score(rows), y, folds[i][keep])
-        if tests is not None:
-            held_out = _measure(tests[i], test_labels[i], num_classes, flip=not answer.oriented)
-            measured["test"] = held_out[success_metric(num_classes)]
-        measured["success"] = measured.pop(success_metric(num_classes))
+            measured["success"] = auc_by_fold(metric.positive_score(rows[i]), y[i], folds[i][keep[i]])
+        if held_out is not None:
+            measured["test"] = held_out[i]
         _append(result, measured)
     return result
 
@@ -175,21 +176,49 @@ def per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
     return list(array) if stacked else [array]
 
 
-def _measure(scores: Array, y: NDArray[np.int64], num_classes: int, *, flip: bool) -> dict[str, float]:
-    """Return every number that these scores give: the success metric and what is logged beside it."""
+def _ends(scores: Sequence[Array], y: Sequence[NDArray[np.int64]]) -> list[Ends]:
+    """Return what the ROC curves of binary scores tell."""
+    return ends_of([metric.positive_score(rows) for rows in scores], y)
+
+
+def _successes(scores: Sequence[Array], y: Sequence[NDArray[np.int64]], num_classes: int, *, flip: bool) -> list[float]:
+    """Return the success alone."""
+    if num_classes == 2:
+        return [_turned(end.area) if flip else end.area for end in _ends(scores, y)]
+    count = metric.top5 if num_classes > 50 else metric.top1
+    return [count(rows, labels) for rows, labels in zip(scores, y, strict=True)]
+
+
+def _turned(area: float) -> float:
+    """Return the larger of an AUC and that of the negated scores; NaN stays one."""
+    return max(area, 1 - area)
+
+
+def _measure(
+    scores: Array, y: NDArray[np.int64], num_classes: int, ends: Ends | None, *, flip: bool
+) -> dict[str, float]:
+    """Return every number that these scores give: the success and what is logged beside it.
+
+    Args:
+        scores: ``(M,)`` or ``(M, K)``.
+        y: ``(M,)`` true labels.
+        num_classes: K.
+        ends: of two classes what their ROC curve tells.
+        flip: it is not known which end of the scores is positive.
+    """
     measured: dict[str, float] = {}
     by_class = scores.ndim == 2
-    if num_classes == 2:
-        measured["leak_auc"] = metric.leak_auc(scores, y, flip=flip)
-        column = metric.positive_score(scores)
-        turned = flip and metric.leak_auc(column, y, flip=False) < 0.5
-        measured["at_1_percent_fpr"] = metric.success_at_one_percent(-column if turned else column, y)
-    if num_classes == 2 and (by_class or not flip):
-        measured["f1"] = metric.f1(scores, y)
+    if ends is not None:
+        measured["success"] = _turned(ends.area) if flip else ends.area
+        measured["at_1_percent_fpr"] = ends.turned_sure if flip and ends.area < 0.5 else ends.sure
+        if by_class or not flip:
+            measured["f1"] = metric.f1(scores, y)
     if by_class or not flip:
         measured["top1"] = metric.top1(scores, y)
     if by_class and num_classes > 5:
         measured["top5"] = metric.top5(scores, y)
+    if ends is None:
+        measured["success"] = measured.pop(success_metric(num_classes))
     return measured
 
 
