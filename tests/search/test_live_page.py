@@ -84,6 +84,21 @@ def test_shortly_before_the_end_no_page_is_begun(tmp_path, monkeypatch):
     assert shown[-1] == 200
 
 
+def test_a_search_that_is_soon_over_has_no_page_before_its_last(tmp_path, made):
+    clock, study = [0.0], made_up_study(8, failures=())
+    page = LivePage(study.name, pytest.fail, tmp_path / "out", LatestReport(), lambda: clock[0])
+    page.on_study(replace(study, trials=(), waiting=8))
+    page.on_trials(study.name, study.trials[:1])
+    clock[0] = FIRST_AFTER_SECONDS
+    page.on_trials(study.name, study.trials[1:7])
+    assert made == [], "the last trial takes four seconds, a first page three"
+    clock[0] *= 10
+    page.on_trials(study.name, study.trials[7:7])
+    assert made == [True], "it did not"
+    page.on_end()
+    assert made == [True, False]
+
+
 def test_when_nothing_is_left_of_any_study_the_last_page_is_waited_for(tmp_path, made):
     clock = [FIRST_AFTER_SECONDS]
     one, other = (replace(s, spec=s.spec.model_copy(update={"study": n})) for s, n in zip(STUDIES, "ab", strict=True))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # A search that is over before has its page at its end alone.
 FIRST_AFTER_SECONDS = 30.0
 EVERY_SECONDS = 15.0
+# What the first page takes, with all that it imports, as far as it is known before.
+_FIRST_TAKES_SECONDS = 3.0
 # Writing takes at most one part in this many of the time.
 _SHARE = 50
 # Not if the search is expected to end within so many times what a page takes.
@@ -47,7 +49,7 @@ class LivePage:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name, self._look, self._folder, self._latest, self._now = name, look, folder, latest, now
-        self._begun, self._took = now(), 0.0
+        self._begun, self._took = now(), _FIRST_TAKES_SECONDS
         self._next = self._begun + FIRST_AFTER_SECONDS
         self._told = self._shown = False
         self._studies: defaultdict[str, ToldStudy] = defaultdict(ToldStudy)
@@ -56,8 +58,11 @@ class LivePage:
         """Write the page, now and then."""
         self._told = True
         self._studies[study].add(records)
-        if self._now() >= self._next and not self._nearly_over():
-            self._write()
+        if self._now() >= self._next:
+            import optuna.importance  # noqa: F401 - the last page needs it; nobody waits for it while trials run
+
+            if not self._nearly_over():
+                self._write()
 
     def on_study(self, record: StudyRecord) -> None:
         """Remember it: the ledger need not be read for the page of a lone study, nor to know how much is left."""
@@ -75,8 +80,6 @@ class LivePage:
         return ""
 
     def _write(self) -> None:
-        import optuna.importance  # noqa: F401 - the last page needs it: imported while trials run, nobody waits for it
-
         from reports.page import write_report
 
         begun = self._now()
