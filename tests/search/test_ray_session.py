@@ -47,6 +47,7 @@ def test_a_ray_of_ones_own_is_a_new_one_and_starts_no_more_than_it_needs(monkeyp
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray_session, "ForkServer", Forks)
     monkeypatch.setattr(ray_session, "_FORK_SERVERS", [])
+    monkeypatch.setattr(ray_session, "_WAITING", [])
     monkeypatch.setenv("RAY_worker_niceness", "7")
     monkeypatch.delenv("RAY_prestart_worker_first_driver", raising=False)
     ray_session.connect()
