@@ -104,7 +104,11 @@ def memory_left_to_ray(monkeypatch: pytest.MonkeyPatch, mib: int) -> None:
     memory = psutil.virtual_memory()
     if memory.available < 2 * mib << 20:
         pytest.skip(f"needs {2 * mib} MiB of free memory")
-    threshold = (memory.total - memory.available + (mib << 20)) / memory.total
+    memory_monitor(monkeypatch, (memory.total - memory.available + (mib << 20)) / memory.total)
+
+
+def memory_monitor(monkeypatch: pytest.MonkeyPatch, threshold: float) -> None:
+    """Let Ray's memory monitor end workers while more than this share of the machine's memory is taken."""
     monkeypatch.setenv("RAY_memory_usage_threshold", f"{threshold:.4f}")
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "250")
 
@@ -145,8 +149,7 @@ def test_a_machine_without_memory_for_a_worker_ends_the_search_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes before the first trial takes longer here than the monitor takes to look."""
-    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
-    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "250")
+    memory_monitor(monkeypatch, 0.01)
     with Driver(tmp_path, None, slow=True) as driver:
         code, err = driver.ends()
     assert code == 4, err
@@ -158,8 +161,7 @@ def test_a_machine_without_memory_for_workers_ends_the_search_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The monitor ends whatever works when it looks, a worker that starts too: what is quick enough gets through."""
-    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
-    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "250")
+    memory_monitor(monkeypatch, 0.01)
     with Driver(tmp_path, None) as driver:
         code, err = driver.ends()
     assert "ran out of memory" in err
