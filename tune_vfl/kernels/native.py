@@ -25,7 +25,7 @@ from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import user_cache
 
 SOURCE = Path(__file__).with_name("passes.cpp")
-OPTIONS = ("-std=c++17", "-O3", "-funroll-loops", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+OPTIONS = ("-std=c++17", "-O2", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
 PATIENCE_SECONDS = 120.0
 FEW = 64
@@ -60,42 +60,40 @@ class NativePasses:
     def __init__(self, library: Path) -> None:
         loaded = ctypes.CDLL(str(library))
         try:
-            self._forward, self._backward, self._room = loaded.forward, loaded.backward, loaded.room
-            loaded.lanes.restype = loaded.room.restype = c_int64
+            self._forward, self._backward = loaded.forward, loaded.backward
+            self._kept_room, self._work_room = loaded.kept_room, loaded.work_room
+            loaded.lanes.restype = self._kept_room.restype = self._work_room.restype = c_int64
             self._lanes = int(loaded.lanes())
         except AttributeError as error:
             raise OSError(f"{library}: not the passes ({error})") from error
-        self._forward.argtypes = (c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)
-        self._backward.argtypes = (c_void_p,) * 7
-        self._room.argtypes = (c_void_p,)
+        self._forward.argtypes = (c_void_p,) * 3 + (c_int64,) * 2 + (c_void_p,) * 2
+        self._backward.argtypes = (c_void_p,) * 3 + (c_int64,) * 2 + (c_void_p,) * 4
+        self._kept_room.argtypes = self._work_room.argtypes = (c_void_p,)
         self._forward.restype = self._backward.restype = None
 
     def forward(self, form: Form, line: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Take rows through a chain; see :func:`tune_vfl.kernels.passes.forward`."""
-        if not x[0].is_contiguous():
-            x = x.contiguous()
+        x = _with_whole_rows(x)
         seeds, rows, _ = x.shape
         chain = self._chain(form, seeds, rows)
-        kept = torch.empty((seeds * form.widths[0] + form.members * sum(form.widths[1:])) * chain.stride)
-        result = torch.empty(form.members, rows, form.widths[-1])
-        self._forward(
-            ctypes.addressof(chain), line.data_ptr(), x.data_ptr(), x.stride(0), kept.data_ptr(), result.data_ptr()
-        )
+        address = ctypes.addressof(chain)
+        kept, result = torch.empty(self._kept_room(address)), torch.empty(form.members, rows, form.widths[-1])
+        self._forward(address, line.data_ptr(), *_placed(x), kept.data_ptr(), result.data_ptr())
         return result, [kept]
 
     def backward(
         self, form: Form, line: Tensor, x: Tensor, kept: list[Tensor], grad: Tensor, *, to_x: bool
     ) -> tuple[Tensor | None, Tensor]:
         """Take a gradient back through a chain; see :func:`tune_vfl.kernels.passes.backward`."""
-        grad = grad.contiguous()
+        grad = _with_whole_rows(grad)
         chain = self._chain(form, len(x), x.shape[-2])
         address, found = ctypes.addressof(chain), torch.empty_like(line)
-        work = torch.empty(self._room(address))
+        work = torch.empty(self._work_room(address))
         reached = torch.empty(form.members, *x.shape[1:]) if to_x else None
         self._backward(
             address,
             line.data_ptr(),
-            grad.data_ptr(),
+            *_placed(grad),
             kept[0].data_ptr(),
             work.data_ptr(),
             found.data_ptr(),
@@ -118,6 +116,16 @@ class NativePasses:
             form.memo[key] = _Chain(form.members, seeds, rows, padded, stride, len(layers), layers)
         chain: _Chain = form.memo[key]
         return chain
+
+
+def _with_whole_rows(x: Tensor) -> Tensor:
+    """Return matrices ``(N, B, d)`` whose rows' numbers lie side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _placed(x: Tensor) -> tuple[int, int, int]:
+    """Return where matrices begin, and how far apart they and their rows lie."""
+    return x.data_ptr(), x.stride(0), x.stride(-2)
 
 
 @cache

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #if defined(__AVX512F__)
@@ -15,7 +16,8 @@ constexpr int LANES = 8, DOWN = 6, ACROSS = 2;
 #else
 constexpr int LANES = 4, DOWN = 4, ACROSS = 2;
 #endif
-constexpr int SIDE = 4, SUMS = SIDE * SIDE;  // the tile of weights whose gradients are summed at once
+// The tile of weights whose gradients are summed at once: 16 registers would not hold one of 4 x 4 and what it reads.
+constexpr int SIDE = 4, NEXT = LANES == 8 ? 3 : 4, SUMS = SIDE * SIDE;
 
 typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -34,8 +36,33 @@ struct Chain {
     const Layer* layers;
 };
 
+#define INLINE __attribute__((always_inline))
+
 static inline Vector load(const float* at) { return *reinterpret_cast<const Unaligned*>(at); }
 static inline void store(float* at, Vector value) { *reinterpret_cast<Unaligned*>(at) = value; }
+static inline int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// What several products read, read once: GCC would read it from memory for each of them.
+static inline Vector load_once(const float* at) {
+    Vector value = load(at);
+#if defined(__AVX512F__)
+    asm("" : "+v"(value));
+#elif defined(__AVX__)
+    asm("" : "+x"(value));
+#endif
+    return value;
+}
+
+template <class Act, int... I>
+static inline INLINE void each_of(const Act& act, std::integer_sequence<int, I...>) {
+    (act(std::integral_constant<int, I>()), ...);
+}
+
+// Call `act` with 0 to COUNT - 1, as constants: GCC leaves an array of registers in memory where a loop counts them.
+template <int COUNT, class Act>
+static inline INLINE void each(const Act& act) {
+    each_of(act, std::make_integer_sequence<int, COUNT>());
+}
 
 // Lanes of a and b, counted from the first one of a, in the order of `Place`.
 template <class Place, size_t... Lane>
@@ -69,23 +96,24 @@ struct Turn {
 // Add up the lanes of each of LANES registers: lane i of the first one then is the sum of the i-th. Each step halves
 // their number and the sums that a register still has to add up; one by one takes eight times as long.
 template <int BLOCK>
-static inline void totals(Vector* registers) {
-    for (int i = 0; i < BLOCK; i++) {
+static inline INLINE void totals(Vector* registers) {
+    each<BLOCK>([&](auto i) INLINE {
         const Vector a = registers[2 * i], b = registers[2 * i + 1];
         registers[i] = chosen<Half<BLOCK, 0>>(a, b) + chosen<Half<BLOCK, 1>>(a, b);
-    }
+    });
     if constexpr (BLOCK > 1) totals<BLOCK / 2>(registers);
 }
 
 // Transpose LANES registers of LANES numbers.
 template <int BLOCK>
-static inline void transposed(Vector* registers) {
-    for (int i = 0; i < LANES; i++)
-        if (!(i & BLOCK)) {
+static inline INLINE void transposed(Vector* registers) {
+    each<LANES>([&](auto i) INLINE {
+        if constexpr (!(i & BLOCK)) {
             const Vector a = registers[i], b = registers[i + BLOCK];
             registers[i] = chosen<Turn<BLOCK, 0>>(a, b);
             registers[i + BLOCK] = chosen<Turn<BLOCK, 1>>(a, b);
         }
+    });
     if constexpr (BLOCK > 1) transposed<BLOCK / 2>(registers);
 }
 
@@ -109,17 +137,16 @@ static inline Vector before(Vector grad, Vector output, const Layer& layer) {
 template <int M, int N, class Done>
 static inline void tile(int64_t depth, const float* w, int64_t w_down, int64_t w_deep, const float* x, int64_t ld,
                         const Done& done) {
-    Vector sums[M][N] = {};
+    Vector sums[M * N] = {};
     for (int64_t k = 0; k < depth; k++) {
         Vector read[N];
-        for (int n = 0; n < N; n++) read[n] = load(x + k * ld + n * LANES);
-        for (int m = 0; m < M; m++) {
+        each<N>([&](auto n) INLINE { read[n] = load_once(x + k * ld + n * LANES); });
+        each<M>([&](auto m) INLINE {
             const float factor = w[m * w_down + k * w_deep];
-            for (int n = 0; n < N; n++) sums[m][n] += factor * read[n];
-        }
+            each<N>([&](auto n) INLINE { sums[m * N + n] += factor * read[n]; });
+        });
     }
-    for (int m = 0; m < M; m++)
-        for (int n = 0; n < N; n++) done(m, n * LANES, sums[m][n]);
+    each<M>([&](auto m) INLINE { each<N>([&](auto n) INLINE { done(m, n * LANES, sums[m * N + n]); }); });
 }
 
 template <int M, int N, class Done>
@@ -137,11 +164,11 @@ template <class Done>
 static void product(int64_t height, int64_t depth, int64_t width, const float* w, int64_t w_down, int64_t w_deep,
                     const float* x, int64_t ld, const Done& done) {
     for (int64_t at = 0; at < width; at += ACROSS * LANES) {
-        const int n = static_cast<int>((width - at < ACROSS * LANES ? width - at : ACROSS * LANES) / LANES);
+        const int n = static_cast<int>(less(width - at, ACROSS * LANES) / LANES);
         for (int64_t i = 0; i < height; i += DOWN) {
-            const int m = static_cast<int>(height - i < DOWN ? height - i : DOWN);
+            const int m = static_cast<int>(less(height - i, DOWN));
             tiles<DOWN, ACROSS>(m, n, depth, w + i * w_down, w_down, w_deep, x + at, ld,
-                                [&](int down, int across, Vector sum) { done(i + down, at + across, sum); });
+                                [&](int down, int across, Vector sum) INLINE { done(i + down, at + across, sum); });
         }
     }
 }
@@ -153,11 +180,11 @@ static inline void gradient_tile(int64_t rows, const float* g, const float* x, i
     Vector sums[SUMS] = {};
     for (int64_t at = 0; at < rows; at += LANES) {
         Vector read[N];
-        for (int n = 0; n < N; n++) read[n] = load(x + n * ld + at);
-        for (int m = 0; m < M; m++) {
-            const Vector grad = load(g + m * ld + at);
-            for (int n = 0; n < N; n++) sums[m * SIDE + n] += grad * read[n];
-        }
+        each<N>([&](auto n) INLINE { read[n] = load_once(x + n * ld + at); });
+        each<M>([&](auto m) INLINE {
+            const Vector grad = load_once(g + m * ld + at);
+            each<N>([&](auto n) INLINE { sums[m * SIDE + n] += grad * read[n]; });
+        });
     }
     float found[SUMS];
     for (int i = 0; i < SUMS; i += LANES) {
@@ -181,43 +208,50 @@ static void gradient_tiles(int m, int n, int64_t rows, const float* g, const flo
 static void weight_gradient(const Layer& layer, int64_t rows, const float* g, const float* x, int64_t ld,
                             float* into) {
     for (int64_t i = 0; i < layer.d_out; i += SIDE) {
-        const int m = static_cast<int>(layer.d_out - i < SIDE ? layer.d_out - i : SIDE);
-        for (int64_t k = 0; k < layer.d_in; k += SIDE) {
-            const int n = static_cast<int>(layer.d_in - k < SIDE ? layer.d_in - k : SIDE);
+        const int m = static_cast<int>(less(layer.d_out - i, SIDE));
+        for (int64_t k = 0; k < layer.d_in; k += NEXT) {
+            const int n = static_cast<int>(less(layer.d_in - k, NEXT));
             float* to = into + i * layer.d_in + k;
-            gradient_tiles<SIDE, SIDE>(m, n, rows, g + i * ld, x + k * ld, ld, to, layer.d_in);
+            gradient_tiles<SIDE, NEXT>(m, n, rows, g + i * ld, x + k * ld, ld, to, layer.d_in);
         }
     }
 }
 
 static void bias_gradient(const Layer& layer, int64_t rows, const float* g, int64_t ld, float* into) {
     for (int64_t i = 0; i < layer.d_out; i += LANES) {
-        const int64_t count = layer.d_out - i < LANES ? layer.d_out - i : LANES;
+        const int64_t count = less(layer.d_out - i, LANES);
         Vector sums[LANES] = {};
-        for (int64_t m = 0; m < count; m++)
-            for (int64_t at = 0; at < rows; at += LANES) sums[m] += load(g + (i + m) * ld + at);
+        each<LANES / SIDE>([&](auto block) INLINE {
+            if (block * SIDE >= count) return;
+            for (int64_t at = 0; at < rows; at += LANES)
+                each<SIDE>([&](auto m) INLINE {
+                    sums[block * SIDE + m] += load(g + (i + less(block * SIDE + m, count - 1)) * ld + at);
+                });
+        });
         totals<LANES / 2>(sums);
         for (int64_t m = 0; m < count; m++) into[i + m] = sums[0][m];
     }
 }
 
-static inline int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// rows x columns -> columns x stride, with zeros up to `padded` behind the rows.
-static void rows_last(const Chain& chain, const float* from, int64_t columns, float* to) {
+// rows x columns, of which one row begins `apart` floats behind the other -> columns x stride, with zeros up to `padded`
+// behind the rows.
+static void rows_last(const Chain& chain, const float* from, int64_t columns, int64_t apart, float* to) {
     const int64_t rows = chain.rows, stride = chain.stride;
     int64_t r = 0;
     // Whole registers are read, beyond a row's end too, as long as they are this matrix's.
-    for (; r + LANES <= rows && (r + LANES - 1) * columns + LANES <= rows * columns; r += LANES)
+    const int64_t beyond = columns < LANES ? LANES - columns : 0;
+    for (; r + LANES <= rows && (r + LANES - 1) * apart + beyond <= (rows - 1) * apart; r += LANES)
         for (int64_t c = 0; c < columns; c += LANES) {
             const int64_t begin = columns < LANES ? 0 : less(c, columns - LANES);
             Vector block[LANES];
-            for (int i = 0; i < LANES; i++) block[i] = load(from + (r + i) * columns + begin);
+            each<LANES>([&](auto i) INLINE { block[i] = load(from + (r + i) * apart + begin); });
             transposed<LANES / 2>(block);
-            for (int64_t i = 0; i < less(LANES, columns); i++) store(to + (begin + i) * stride + r, block[i]);
+            each<LANES>([&](auto i) INLINE {
+                if (i < columns) store(to + (begin + i) * stride + r, block[i]);
+            });
         }
     for (int64_t c = 0; c < columns; c++) {
-        for (int64_t rest = r; rest < rows; rest++) to[c * stride + rest] = from[rest * columns + c];
+        for (int64_t rest = r; rest < rows; rest++) to[c * stride + rest] = from[rest * apart + c];
         for (int64_t rest = rows; rest < chain.padded; rest++) to[c * stride + rest] = 0;
     }
 }
@@ -230,13 +264,22 @@ static void rows_first(const Chain& chain, const float* from, int64_t columns, f
     for (; r + LANES <= rows && (r + LANES - 1) * columns + LANES <= rows * columns; r += LANES)
         for (int64_t c = 0; c < columns; c += LANES) {
             const int64_t begin = columns < LANES ? 0 : less(c, columns - LANES);
-            Vector block[LANES] = {};
-            for (int64_t i = 0; i < less(LANES, columns); i++) block[i] = load(from + (begin + i) * stride + r);
+            Vector block[LANES];
+            each<LANES>([&](auto i) INLINE { block[i] = load(from + less(begin + i, columns - 1) * stride + r); });
             transposed<LANES / 2>(block);
-            for (int i = 0; i < LANES; i++) store(to + (r + i) * columns + begin, block[i]);
+            each<LANES>([&](auto i) INLINE { store(to + (r + i) * columns + begin, block[i]); });
         }
     for (; r < rows; r++)
         for (int64_t c = 0; c < columns; c++) to[r * columns + c] = from[c * stride + r];
+}
+
+static const Layer& last_of(const Chain& chain) { return chain.layers[chain.count - 1]; }
+
+// Columns that `forward` keeps of each member. What follows the last layer's output needs it only for an activation.
+static int64_t kept_columns(const Chain& chain) {
+    int64_t columns = 0;
+    for (int64_t l = 0; l < chain.count; l++) columns += chain.layers[l].d_out;
+    return last_of(chain).activation == NONE ? columns - last_of(chain).d_out : columns;
 }
 
 static int64_t widest(const Chain& chain) {
@@ -251,64 +294,76 @@ extern "C" {
 // How many rows fill a register.
 int64_t lanes() { return LANES; }
 
-// Floats that `backward` needs to work in.
-int64_t room(const Chain* chain) { return 2 * widest(*chain) * chain->stride; }
+// Floats that `forward` leaves for `backward`: of each seed what was read, then of each member, layer by layer, what
+// came out, columns by rows; then room for what need not be kept.
+int64_t kept_room(const Chain* chain) {
+    const int64_t read = chain->seeds * chain->layers[0].d_in;
+    return (read + chain->members * kept_columns(*chain) + last_of(*chain).d_out) * chain->stride;
+}
 
-// x: seeds matrices of rows x d_in, `apart` floats from one to the next; member i reads matrix i modulo seeds.
-// kept: seeds x d_in x stride of what was read, then for each member, layer by layer, d_out x stride.
+// Floats that `backward` needs to work in.
+int64_t work_room(const Chain* chain) { return 2 * widest(*chain) * chain->stride; }
+
+// x: seeds matrices of rows x d_in, one `apart` floats behind the other and their rows `x_apart`; member i reads matrix
+// i modulo seeds.
 // result: members x rows x d_out of the last layer.
-void forward(const Chain* chain, const float* line, const float* x, int64_t apart, float* kept, float* result) {
-    const int64_t stride = chain->stride, d_in = chain->layers[0].d_in;
-    for (int64_t s = 0; s < chain->seeds; s++) rows_last(*chain, x + s * apart, d_in, kept + s * d_in * stride);
+void forward(const Chain* chain, const float* line, const float* x, int64_t apart, int64_t x_apart, float* kept,
+             float* result) {
+    const int64_t stride = chain->stride, d_in = chain->layers[0].d_in, d_out = last_of(*chain).d_out;
+    for (int64_t s = 0; s < chain->seeds; s++) rows_last(*chain, x + s * apart, d_in, x_apart, kept + s * d_in * stride);
     float* into = kept + chain->seeds * d_in * stride;
+    float* const spare = into + chain->members * kept_columns(*chain) * stride;
     for (int64_t t = 0; t < chain->members; t++) {
         const float* read = kept + t % chain->seeds * d_in * stride;
         for (int64_t l = 0; l < chain->count; l++) {
             const Layer layer = chain->layers[l];
+            const bool keeps = l + 1 < chain->count || layer.activation != NONE;
+            float* const to = keeps ? into : spare;
             const float* w = line + layer.weight + t * layer.d_out * layer.d_in;
             const float* b = line + layer.bias + t * layer.d_out;
             product(layer.d_out, layer.d_in, chain->padded, w, layer.d_in, 1, read, stride,
-                    [&](int64_t i, int64_t at, Vector sum) { store(into + i * stride + at, activated(sum + b[i], layer)); });
-            read = into;
-            into += layer.d_out * stride;
+                    [&](int64_t i, int64_t at, Vector sum) INLINE {
+                        store(to + i * stride + at, activated(sum + b[i], layer));
+                    });
+            read = to;
+            if (keeps) into += layer.d_out * stride;
         }
-        const int64_t d_out = chain->layers[chain->count - 1].d_out;
         rows_first(*chain, read, d_out, result + t * chain->rows * d_out);
     }
 }
 
-// grad: members x rows x d_out, of the result; kept: as `forward` left it; found: the gradient of the line.
+// grad: members matrices of rows x d_out, of the result, one `apart` floats behind the other and their rows
+// `grad_apart`; kept: as `forward` left it; found: the gradient of the line.
 // to_x: members x rows x d_in of the gradient of x, or null where it is not wanted.
-void backward(const Chain* chain, const float* line, const float* grad, const float* kept, float* work, float* found,
-              float* to_x) {
+void backward(const Chain* chain, const float* line, const float* grad, int64_t apart, int64_t grad_apart,
+              const float* kept, float* work, float* found, float* to_x) {
     const int64_t rows = chain->rows, padded = chain->padded, stride = chain->stride, d_in = chain->layers[0].d_in;
-    const Layer last = chain->layers[chain->count - 1];
-    int64_t size = 0;
-    for (int64_t l = 0; l < chain->count; l++) size += chain->layers[l].d_out * stride;
+    const Layer last = last_of(*chain);
+    const float* const outputs = kept + chain->seeds * d_in * stride;
     for (int64_t t = 0; t < chain->members; t++) {
         float *g = work, *next = work + widest(*chain) * stride;
-        const float* output = kept + chain->seeds * d_in * stride + (t + 1) * size - last.d_out * stride;
-        rows_last(*chain, grad + t * rows * last.d_out, last.d_out, g);
+        const float* output = outputs + (t + 1) * kept_columns(*chain) * stride;  // where it ends, going down
+        rows_last(*chain, grad + t * apart, last.d_out, grad_apart, g);
+        if (last.activation != NONE) output -= last.d_out * stride;
         for (int64_t i = 0; last.activation != NONE && i < last.d_out; i++)
             for (int64_t at = i * stride; at < i * stride + padded; at += LANES)
                 store(g + at, before(load(g + at), load(output + at), last));
         for (int64_t l = chain->count - 1; l >= 0; l--) {
             const Layer layer = chain->layers[l], earlier = chain->layers[l ? l - 1 : 0];
             const float* w = line + layer.weight + t * layer.d_out * layer.d_in;
-            const float* read = l ? output - layer.d_in * stride : kept + t % chain->seeds * d_in * stride;
+            const float* read = l ? output -= layer.d_in * stride : kept + t % chain->seeds * d_in * stride;
             weight_gradient(layer, padded, g, read, stride, found + layer.weight + t * layer.d_out * layer.d_in);
             bias_gradient(layer, padded, g, stride, found + layer.bias + t * layer.d_out);
             if (l) {
                 product(layer.d_in, layer.d_out, padded, w, 1, layer.d_in, g, stride,
-                        [&](int64_t k, int64_t at, Vector sum) {
+                        [&](int64_t k, int64_t at, Vector sum) INLINE {
                             store(next + k * stride + at, before(sum, load(read + k * stride + at), earlier));
                         });
             } else if (to_x) {
                 product(layer.d_in, layer.d_out, padded, w, 1, layer.d_in, g, stride,
-                        [&](int64_t k, int64_t at, Vector sum) { store(next + k * stride + at, sum); });
+                        [&](int64_t k, int64_t at, Vector sum) INLINE { store(next + k * stride + at, sum); });
                 rows_first(*chain, next, d_in, to_x + t * rows * d_in);
             }
-            output = read;
             std::swap(g, next);
         }
     }
