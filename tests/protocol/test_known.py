@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tune_vfl.protocol.known import known
+from tune_vfl.protocol.known import take_back, taken_back
 
 
 def outputs():
@@ -17,7 +17,7 @@ def test_the_gradients_are_those_of_torchs_own_way():
     leaves, results = outputs()
     gradients = [torch.randn_like(result) for result in results]
     expected = torch.autograd.grad(results, leaves, gradients, retain_graph=True)
-    known(results, gradients).backward()
+    take_back(results, gradients)
     for leaf, wanted in zip(leaves, expected, strict=True):
         assert torch.equal(leaf.grad, wanted)
 
@@ -26,11 +26,18 @@ def test_a_graph_that_is_kept_takes_another_gradient():
     (first, _), (result, _) = outputs()
     for scale in (1.0, -2.0):
         given = torch.full_like(result, scale)
-        found = torch.autograd.grad(known([result], [given]), first, retain_graph=True)
+        found = taken_back([result], [given], [first], retain_graph=True)
         assert torch.equal(found[0], torch.autograd.grad(result, first, given, retain_graph=True)[0])
 
 
 def test_a_gradient_of_another_shape_is_refused():
     _, (result, _) = outputs()
     with pytest.raises(RuntimeError, match="invalid gradient"):
-        known([result], [torch.ones(7, 2)]).backward()
+        take_back([result], [torch.ones(7, 2)])
+
+
+def test_the_gradient_of_what_nothing_depends_on_is_zero():
+    (first, second), (_, mean) = outputs()
+    found = taken_back([mean], [torch.ones_like(mean)], [first, second])
+    assert torch.equal(found[0], torch.full_like(first, 0.2))
+    assert torch.equal(found[1], torch.zeros_like(second))

@@ -1,33 +1,39 @@
 """Gradients that are known, handed to autograd to take further back.
 
-``torch.autograd.backward`` takes such gradients too, and imports torch's compiler to compare shapes, which costs a
-process a second and a half of a core.
+``torch.autograd.backward`` and ``grad`` take such gradients too, and import torch's compiler to compare shapes, which
+costs a process a second and a half of a core. These hand them to the engine as those do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch.autograd.graph import _engine_run_backward as run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-def known(tensors: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
-    """Return a scalar, 0, with these gradients with respect to these tensors, each of its tensor's shape."""
-    result: Tensor = _Known.apply(tuple(gradients), *tensors)  # type: ignore[no-untyped-call]
-    return result
+    from torch import Tensor
 
 
-class _Known(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, gradients: tuple[Tensor, ...], *tensors: Tensor) -> Tensor:
-        ctx.gradients = gradients
-        return tensors[0].new_zeros(())
+def take_back(tensors: Sequence[Tensor], gradients: Sequence[Tensor], *, retain_graph: bool = False) -> None:
+    """Add to the leaves' ``grad`` what these gradients, each of its tensor's shape, come to.
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *_: Tensor) -> tuple[Tensor | None, ...]:
-        return (None, *ctx.gradients)
+    Raises:
+        RuntimeError: for a gradient of another shape.
+    """
+    run(tuple(tensors), tuple(gradients), retain_graph, False, (), allow_unreachable=True, accumulate_grad=True)
+
+
+def taken_back(
+    tensors: Sequence[Tensor], gradients: Sequence[Tensor], inputs: Sequence[Tensor], *, retain_graph: bool = False
+) -> list[Tensor]:
+    """Return what the gradients come to for each input: 0 for one that no tensor depends on.
+
+    Raises:
+        RuntimeError: for a gradient of another shape.
+    """
+    given = tuple(tensors), tuple(gradients), retain_graph, False, tuple(inputs)
+    found = run(*given, allow_unreachable=True, accumulate_grad=False)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]

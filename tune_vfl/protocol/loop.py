@@ -15,7 +15,7 @@ from tune_vfl.kernels.chain import Steps
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.optimizers import Adam, Sgd
 from tune_vfl.protocol.hooks import Context, Hooks
-from tune_vfl.protocol.known import known
+from tune_vfl.protocol.known import take_back, taken_back
 from tune_vfl.protocol.losses import loss_gradient, task_gradient
 from tune_vfl.protocol.members import Batch, Rows
 from tune_vfl.spec import Training
@@ -178,7 +178,7 @@ class SplitTraining:
             for receive in self._received:  # H8
                 receive(released[party], party=party, ids=batch.ids, epoch=epoch, step=self._step)
         if self._cuts_graph:
-            known(outgoing, released).backward()  # type: ignore[no-untyped-call]  # H9
+            take_back(outgoing, released)  # H9
         for opt in self._optimizers:
             opt.step()
             opt.zero_grad()
@@ -189,10 +189,10 @@ class SplitTraining:
         """Take the gradient of the loss back to the embeddings; of cross-entropy, which nobody changes, it is known."""
         again = bool(self._cut)  # a defense may ask for gradients per class (H7): this pass's graph once more
         if not self._losses:
-            loss = known([logits], [task_gradient(logits.detach(), targets)])
+            take_back([logits], [task_gradient(logits.detach(), targets)], retain_graph=again)
         else:
             loss = self._losses[-1](logits, targets, embeddings).sum()
-        loss.backward(retain_graph=again)  # type: ignore[no-untyped-call]
+            loss.backward(retain_graph=again)
 
     def _arrive(self, embedding: Tensor) -> Tensor:
         """Return what the label party computes with; its ``grad`` is the cut gradient after the backward pass."""
@@ -261,7 +261,6 @@ def class_gradient(logits: Tensor, embedding: Tensor, scale: int) -> Callable[[i
 
     def gradient(label: int | Tensor) -> Tensor:
         wanted = loss_gradient(logits.detach(), label) * scale
-        found: Tensor = torch.autograd.grad(known([logits], [wanted]), embedding, retain_graph=True)[0]
-        return found
+        return taken_back([logits], [wanted], [embedding], retain_graph=True)[0]
 
     return gradient

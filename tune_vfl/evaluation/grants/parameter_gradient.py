@@ -13,7 +13,7 @@ from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.granted import FirstBatch
-from tune_vfl.protocol.known import known
+from tune_vfl.protocol.known import taken_back
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack
@@ -72,9 +72,7 @@ def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tenso
     The model is used as in training; embeddings count as sent as they are.
     """
     used = copy.deepcopy(bottom).train()
-    parameters = list(used.parameters())
-    found = torch.autograd.grad(known([used(x)], [cut]), parameters, allow_unused=True)
-    return tuple(torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True))
+    return tuple(taken_back([used(x)], [cut], list(used.parameters())))
 
 
 @grant("parameter_gradient")
