@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Self
 
-import torch
 from torch import Tensor, nn
 
 from tune_vfl.evaluation.grants.base import Grant, grant
