@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import copy
-import platform
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +14,7 @@ from tests.helpers.problems import made_up_split, network_for, train
 from tune_vfl.data.base import Split
 from tune_vfl.kernels import chain as chains
 from tune_vfl.kernels import native, passes
-from tune_vfl.kernels.chain import Chain, Passes, Steps
+from tune_vfl.kernels.chain import Passes, Steps
 from tune_vfl.models.layers import Dropout, FlattenRows, Linear, stack_of
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import SplitTraining
@@ -249,55 +245,3 @@ def test_a_bottom_with_an_optimizer_of_its_own_keeps_its_parameters() -> None:
     assert isinstance(loop._bottoms[0], nn.Sequential)
     assert isinstance(loop._top, Steps)
     assert all(not torch.equal(a, b) for a, b in zip(before, loop.network.bottoms[0].parameters(), strict=True))
-
-
-def test_without_a_compiler_or_a_place_torch_does_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    find = native.native_passes.__wrapped__
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with monkeypatch.context() as without:
-        without.setattr(shutil, "which", lambda _name: None)
-        assert find() is None
-    (tmp_path / "tune-vfl").write_text("in the way")
-    assert find() is None
-    monkeypatch.setenv("TUNE_VFL_NATIVE", "0")
-    assert find() is None
-    monkeypatch.setattr(chains, "native_passes", find)
-    assert Chain([(Linear(3, 2, stream=fresh()), "none", 0.0)]).passes is passes
-
-
-@pytest.mark.parametrize("fails", [True, False], ids=["does not compile", "is no library"])
-def test_what_a_compiler_does_wrong_is_borne(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: bool) -> None:
-    compiler = tmp_path / "c++"
-    compiler.write_text("#!/bin/sh\n" + ("exit 1" if fails else 'while [ "$1" != -o ]; do shift; done; echo no > "$2"'))
-    compiler.chmod(0o755)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(shutil, "which", lambda name: str(compiler) if name == "c++" else None)
-    assert native.native_passes.__wrapped__() is None
-    assert bool(list((tmp_path / "cache").rglob("*.so"))) != fails
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["-march=native", "-mavx2 -mfma", "-mavx", "-msse2"])
-def test_other_processors_do_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
-    """Registers of all widths that this processor has."""
-    if native.native_passes() is None or platform.machine() not in {"x86_64", "AMD64"}:
-        pytest.skip("no compiler on this machine, or other registers")
-    options = [kind if option == "-march=native" else option for option in native.OPTIONS]
-    monkeypatch.setattr(native, "OPTIONS", " ".join(options).split())
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    found = native.native_passes.__wrapped__()
-    assert found is not None
-    monkeypatch.setattr(chains, "native_passes", lambda: found)
-    for name in NETS:
-        for rows in (1, 16, 37, 160):
-            test_a_chain_is_its_layers(found, name, rows, by_seed=False)
-
-
-def test_it_is_compiled_once_for_processors_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    if native.native_passes() is None:
-        pytest.skip("no compiler on this machine")
-    made = native.library()
-    monkeypatch.setattr(subprocess, "run", lambda *_a, **_k: pytest.fail("compiled again"))
-    assert native.library() == made
-    monkeypatch.setattr(native, "_processor", lambda: "another one")
-    assert native._key() not in made.name

@@ -1,33 +1,17 @@
-"""The passes in machine code: C++ that is compiled where there is a compiler, once a machine and kind of processor.
-
-Nothing needs it. Without a compiler, or a place for what it makes, the passes in torch do the same work.
-"""
+"""The passes in machine code, where there is a compiler; the passes in torch do the same work."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
 from ctypes import c_double, c_int64, c_void_p
 from functools import cache
-from pathlib import Path
 
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor
 
-from tune_vfl.errors import UnwritableError
+from tune_vfl.kernels.compiled import compiled
 from tune_vfl.kernels.form import Form
-from tune_vfl.machine.files import written_whole
-from tune_vfl.machine.places import user_cache
 
-SOURCE = Path(__file__).with_name("passes.cpp")
-OPTIONS = ("-std=c++17", "-O2", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
-COMPILERS = ("c++", "g++", "clang++")
-PATIENCE_SECONDS = 120.0
 FEW = 64
 """Rows that lie close enough together wherever they begin."""
 ACTIVATIONS = ("none", "relu", "leaky_relu")
@@ -51,21 +35,14 @@ class NativePasses:
     """What :mod:`tune_vfl.kernels.passes` does, with the same arguments.
 
     Args:
-        library: made of ``passes.cpp``.
-
-    Raises:
-        OSError: where it cannot be loaded, or is not that.
+        library: what was compiled.
     """
 
-    def __init__(self, library: Path) -> None:
-        loaded = ctypes.CDLL(str(library))
-        try:
-            self._forward, self._backward = loaded.forward, loaded.backward
-            self._kept_room, self._work_room = loaded.kept_room, loaded.work_room
-            loaded.lanes.restype = self._kept_room.restype = self._work_room.restype = c_int64
-            self._lanes = int(loaded.lanes())
-        except AttributeError as error:
-            raise OSError(f"{library}: not the passes ({error})") from error
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._forward, self._backward = library.forward, library.backward
+        self._kept_room, self._work_room = library.kept_room, library.work_room
+        library.lanes.restype = self._kept_room.restype = self._work_room.restype = c_int64
+        self._lanes = int(library.lanes())
         self._forward.argtypes = (c_void_p,) * 3 + (c_int64,) * 2 + (c_void_p,) * 2
         self._backward.argtypes = (c_void_p,) * 3 + (c_int64,) * 2 + (c_void_p,) * 4
         self._kept_room.argtypes = self._work_room.argtypes = (c_void_p,)
@@ -130,54 +107,6 @@ def _placed(x: Tensor) -> tuple[int, int, int]:
 
 @cache
 def native_passes() -> NativePasses | None:
-    """Return the native passes of this machine, compiled now if they never were; None where that cannot be.
-
-    ``TUNE_VFL_NATIVE=0`` does without them.
-    """
-    if os.environ.get("TUNE_VFL_NATIVE") == "0":
-        return None
-    try:
-        return NativePasses(library())
-    except (OSError, UnwritableError, Timeout, subprocess.SubprocessError):
-        return None
-
-
-def library() -> Path:
-    """Return the library, compiled where it was not yet; by one process at a time.
-
-    Raises:
-        OSError: without a compiler.
-        UnwritableError: without a place to keep it.
-        Timeout: where another process takes too long.
-        subprocess.SubprocessError: where it does not compile.
-    """
-    made = user_cache() / "kernels" / f"passes-{_key()}.so"
-    if made.exists():
-        return made
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
-        raise FileNotFoundError(f"no compiler: none of {', '.join(COMPILERS)}")
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{made}.lock", timeout=PATIENCE_SECONDS):
-        if not made.exists():
-            with written_whole(made) as draft:
-                command = [compiler, *OPTIONS, "-o", str(draft), str(SOURCE)]
-                subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_SECONDS)  # noqa: S603 - ours
-    return made
-
-
-def _key() -> str:
-    """Return what a library is good for: this source, on processors like this one."""
-    told = hashlib.sha256(SOURCE.read_bytes())
-    told.update("\n".join((*OPTIONS, platform.system(), platform.machine(), _processor())).encode())
-    return told.hexdigest()[:16]
-
-
-def _processor() -> str:
-    """Return model and instruction sets of the processor, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    kinds = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
-    return "\n".join(sorted({line for line in lines if line.split(":")[0].strip() in kinds}))
+    """Return the native passes of this machine; None without."""
+    library = compiled()
+    return None if library is None else NativePasses(library)
