@@ -7,12 +7,13 @@ import json
 import re
 import shutil
 import tempfile
-from importlib.resources import files
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from reports import kept
 from reports.confirmed import sections as confirmed_sections
 from reports.gathered import gather
 from reports.looks import COLORS, DARK, SIGNS
@@ -44,7 +45,12 @@ def write_report(
     refreshing: bool = False,
     pictures: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Write a report into a folder, see :func:`report_files` and :func:`place_report`; return the page."""
+    """Write a report into a folder, see :func:`report_files` and :func:`place_report`; return the page.
+
+    A folder that has it already is left as it is.
+    """
+    if not refreshing and kept.holds(Path(out), _made_of(*_laid(given), pictures)):
+        return Path(out) / "index.html"
     return place_report(report_files(given, refreshing=refreshing, pictures=pictures), out)
 
 
@@ -55,6 +61,8 @@ def report_files(
     pictures: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
     """Return a report: ``index.html``, ``figures/``, ``tables/`` and a spec per study, by their place in its folder.
+
+    ``report.json`` says what it was made of, unless it is to be made anew soon.
 
     Args:
         given: a campaign, several, or one or more studies to lay side by side; finished or not, with a front or
@@ -68,7 +76,12 @@ def report_files(
     """
     campaign, owners = _laid(given)
     with keeping_everything():
-        return _files(campaign, owners, pictures or {}, refreshing=refreshing)
+        found = _files(campaign, owners, pictures or {}, refreshing=refreshing)
+    return found if refreshing else {**found, kept.NAME: kept.manifest(_made_of(campaign, owners, pictures), found)}
+
+
+def _made_of(campaign: CampaignRecord, owners: Mapping[str, str], pictures: Mapping[str, bytes] | None) -> str:
+    return kept.made_of(campaign, owners, sorted((pictures or {}).items()))
 
 
 def place_report(report: Mapping[str, bytes], out: Path) -> Path:
@@ -247,4 +260,4 @@ def _coded(text: str) -> Any:
 
 
 def _own(name: str) -> str:
-    return files("reports").joinpath(name).read_text(encoding="utf-8")
+    return resources("reports").joinpath(name).read_text(encoding="utf-8")

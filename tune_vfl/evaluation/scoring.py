@@ -184,14 +184,9 @@ def _ends(scores: Sequence[Array], y: Sequence[NDArray[np.int64]]) -> list[Ends]
 def _successes(scores: Sequence[Array], y: Sequence[NDArray[np.int64]], num_classes: int, *, flip: bool) -> list[float]:
     """Return the success alone."""
     if num_classes == 2:
-        return [_turned(end.area) if flip else end.area for end in _ends(scores, y)]
-    count = metric.top5 if num_classes > 50 else metric.top1
+        return [metric.turned(end.area) if flip else end.area for end in _ends(scores, y)]
+    count = {"top1": metric.top1, "top5": metric.top5}[success_metric(num_classes)]
     return [count(rows, labels) for rows, labels in zip(scores, y, strict=True)]
-
-
-def _turned(area: float) -> float:
-    """Return the larger of an AUC and that of the negated scores; NaN stays one."""
-    return max(area, 1 - area)
 
 
 def _measure(
@@ -209,7 +204,7 @@ def _measure(
     measured: dict[str, float] = {}
     by_class = scores.ndim == 2
     if ends is not None:
-        measured["success"] = _turned(ends.area) if flip else ends.area
+        measured["success"] = metric.turned(ends.area) if flip else ends.area
         measured["at_1_percent_fpr"] = ends.turned_sure if flip and ends.area < 0.5 else ends.sure
         if by_class or not flip:
             measured["f1"] = metric.f1(scores, y)

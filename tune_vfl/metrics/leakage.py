@@ -68,7 +68,12 @@ def leak_auc(
 
 def _oriented(scores: Floats, y: Labels, flip: bool) -> float:
     area = utility.auc(scores, y)
-    return max(area, 1 - area) if flip else area
+    return turned(area) if flip else area
+
+
+def turned(area: float) -> float:
+    """Return the larger of an AUC and that of the negated scores; NaN stays one."""
+    return max(area, 1 - area)
 
 
 def success_at_one_percent(scores: Floats, y: Labels) -> float:
