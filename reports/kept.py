@@ -6,11 +6,10 @@ import hashlib
 import json
 from dataclasses import replace
 from functools import cache
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import reports
-import tune_vfl
 from tune_vfl.ledger.state import short_hash, state_of
 from tune_vfl.machine.version import VERSION
 
@@ -56,7 +55,7 @@ def _told(campaign: CampaignRecord) -> Iterator[str]:
 @cache
 def _code() -> str:
     """Return what tells one version of the program from another, also while somebody works on it."""
-    roots = (Path(package.__file__ or "").parent for package in (reports, tune_vfl))
+    roots = [Path(str(resources(package))) for package in ("reports", "tune_vfl")]
     told = [f"{path} {path.stat().st_mtime_ns}" for root in roots for path in sorted(root.rglob("*")) if path.suffix]
     return short_hash([VERSION, *told])
 
