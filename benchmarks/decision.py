@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -223,14 +224,28 @@ def compared(one: Run, other: Run) -> list[str]:
     # A version may leave attacks of a trial for later: what both have measured must agree.
     left = sum(set(one.trials[k]["attacks"]) != set(other.trials[k]["attacks"]) for k in one.trials)
     ends = sum(one.trials[k]["outcome"] != other.trials[k]["outcome"] for k in one.trials)
-    apart = {what: max(_apart(one.trials[k], other.trials[k], what) for k in one.trials) for what in WHAT}
-    numbers = ", ".join(f"{what} {largest:.2g}" for what, largest in apart.items())
+    numbers = _within(one, other, list(one.trials))
     lines.append(f"{len(one.trials)} trials: {ends} ended otherwise, {left} with other attacks; within: {numbers}")
+    for defense in sorted({_defense_of(key) for key in one.trials}):
+        lines.append(f"{defense}: {_within(one, other, [k for k in one.trials if _defense_of(k) == defense])}")
     if set(one.front) == set(other.front):
         lines.append(f"front: the same {len(one.front)} settings, within {difference(one.front, other.front):.2g}")
     else:
-        lines.append(f"front: DIFFERENT, {len(set(one.front) ^ set(other.front))} settings are on one of them only")
+        alone = Counter(map(_defense_of, set(one.front) ^ set(other.front)))
+        lines.append(
+            f"front: DIFFERENT, {alone.total()} of {len(one.front)} settings are on one of them only: {dict(alone)}"
+        )
     return lines
+
+
+def _defense_of(key: str) -> str:
+    defense: str = json.loads(key)[0]
+    return defense
+
+
+def _within(one: Run, other: Run, keys: Sequence[str]) -> str:
+    apart = {what: max(_apart(one.trials[k], other.trials[k], what) for k in keys) for what in WHAT}
+    return ", ".join(f"{what} {largest:.2g}" for what, largest in apart.items())
 
 
 def _apart(one: Mapping[str, Any], other: Mapping[str, Any], what: str) -> float:
