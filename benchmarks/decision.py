@@ -25,8 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -226,8 +225,8 @@ def compared(one: Run, other: Run) -> list[str]:
     ends = sum(one.trials[k]["outcome"] != other.trials[k]["outcome"] for k in one.trials)
     numbers = _within(one, other, list(one.trials))
     lines.append(f"{len(one.trials)} trials: {ends} ended otherwise, {left} with other attacks; within: {numbers}")
-    for defense in sorted({_defense_of(key) for key in one.trials}):
-        lines.append(f"{defense}: {_within(one, other, [k for k in one.trials if _defense_of(k) == defense])}")
+    by_defense = {defense: [k for k in one.trials if _defense_of(k) == defense] for defense in DEFENSES}
+    lines += [f"{defense}: {_within(one, other, keys)}" for defense, keys in by_defense.items() if keys]
     if set(one.front) == set(other.front):
         lines.append(f"front: the same {len(one.front)} settings, within {difference(one.front, other.front):.2g}")
     else:
