@@ -5,7 +5,7 @@ Run: python -m benchmarks.selection [--rows 256] [--dims 16 128] [--repeats 15]
 Largest magnitudes (``gradient_compression``, ``sparsification``): 75% of the entries of 60 steps, by
 :func:`~tune_vfl.defenses.parts.selection.keep_largest`, by ``torch.kthvalue`` and by ``torch.sort``.
 Sparse vectors (``ppdl`` at its defaults): by :func:`~tune_vfl.defenses.parts.sparse_vector.accepted_places`, by a loop
-over the entries, and by the operations that a device gets. Every way's answer is held against the first one's.
+over the entries in Python, and by what a device gets. Every way's answer is held against the first one's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks.problem import cpu_seconds
 from tune_vfl.defenses.parts.selection import keep_largest, top_magnitudes_on_device
-from tune_vfl.defenses.parts.sparse_vector import accepted_on_device, accepted_places
+from tune_vfl.defenses.parts.sparse_vector import accepted_by_links, accepted_places
 from tune_vfl.defenses.ppdl import CHOOSING, PpdlParams
 from tune_vfl.machine.runtime import prepare_process
 
@@ -78,9 +78,9 @@ def sparse_ways(size: int) -> dict[str, Way]:
     torch.manual_seed(0)
     scores, thresholds = 2 * law.sample((1, size)), law.sample((1, size))
     return {
-        "as it is: next acceptances": lambda: [accepted_places(scores, thresholds, [count])[0]],
-        "a walk over the entries": lambda: [walk(scores[0], thresholds[0], count).unsqueeze(0)],
-        "as on a device": lambda: [accepted_on_device(scores, thresholds, [count])[0]],
+        "as it is: a loop in machine code": lambda: [accepted_places(scores, thresholds, [count])[0]],
+        "a walk over the entries in Python": lambda: [walk(scores[0], thresholds[0], count).unsqueeze(0)],
+        "by links, as on a device": lambda: [accepted_by_links(scores, thresholds, [count])],
     }
 
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from tune_vfl.defenses.parts.sparse_vector import accepted_on_device, accepted_places, next_acceptances, next_on_host
+from tune_vfl.defenses.parts import sparse_vector
+from tune_vfl.defenses.parts.sparse_vector import accepted_by_links, accepted_places, next_acceptances
 from tune_vfl.defenses.ppdl import Ppdl, PpdlParams
 from tune_vfl.seeds import Streams
 from tune_vfl.testing.gradients import softmax_gradient
@@ -36,12 +37,12 @@ def test_the_choice_is_that_of_a_walk_over_the_entries(n, share, seed, spread):
     g = torch.Generator().manual_seed(seed)
     scores, thresholds = (torch.randn(3, n, generator=g) * s for s in (1, spread))
     counts = [int(share * n), n, 0]
-    for way in (accepted_places, accepted_on_device):
-        accepted, complete = way(scores, thresholds, counts)
-        for member, count in enumerate(counts):
-            expected = naive_choice(scores[member].tolist(), thresholds[member].tolist(), count)
-            assert accepted[member].nonzero().flatten().tolist() == expected
-            assert complete[member].item() == (len(expected) == count)
+    accepted, complete = accepted_places(scores, thresholds, counts)
+    for member, count in enumerate(counts):
+        expected = naive_choice(scores[member].tolist(), thresholds[member].tolist(), count)
+        assert accepted[member].nonzero().flatten().tolist() == expected
+        assert complete[member].item() == (len(expected) == count)
+    assert torch.equal(accepted_by_links(scores, thresholds, counts), accepted)
 
 
 @given(n=st.integers(1, 90), seed=st.integers(0, 99), high=st.integers(0, 4))
@@ -52,7 +53,6 @@ def test_the_next_acceptance_is_the_first_score_that_reaches_the_threshold(n, se
     thresholds += high  # so that some are reached far away only, or never
     expected = [next((t for t in range(s, n) if scores[0, t] >= thresholds[0, s]), n) for s in range(n)]
     assert next_acceptances(scores, thresholds)[0].tolist() == expected
-    assert next_on_host(scores[0].numpy(), thresholds[0].numpy()).tolist() == expected
 
 
 @pytest.mark.parametrize("rare", [-3.0, 0.0, 2.0, 3.5, 9.0])
@@ -64,6 +64,23 @@ def test_a_long_walk_is_the_naive_one_where_acceptances_are_near_far_and_nowhere
     expected = naive_choice(scores[0].tolist(), thresholds[0].tolist(), count)
     assert accepted[0].nonzero().flatten().tolist() == expected
     assert complete.item() == (len(expected) == count)
+    assert torch.equal(accepted_by_links(scores, thresholds, [count]), accepted)
+
+
+def test_the_choice_is_the_same_of_doubles_of_what_lies_apart_and_without_machine_code(monkeypatch):
+    g = torch.Generator().manual_seed(0)
+    scores, thresholds = torch.randn(40, 6, generator=g).T, torch.randn(12, 40, generator=g)[::2]
+    scores[0, 3] = thresholds[1, 0] = float("nan")
+    counts = [40, 40, 5, 0, 1, 20]
+    accepted, complete = accepted_places(scores, thresholds, counts)
+    assert not accepted[0, 3]
+    assert not accepted[1].any()
+    assert 0 < accepted.sum() < 106
+    monkeypatch.setattr(sparse_vector, "native_visit", lambda: None)
+    for ways in ((scores, thresholds), (scores.double(), thresholds.double())):
+        again = accepted_places(*ways, counts)
+        assert torch.equal(again[0], accepted)
+        assert torch.equal(again[1], complete)
 
 
 @pytest.mark.parametrize("rule", ["leave", "zero"])

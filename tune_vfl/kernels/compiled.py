@@ -21,7 +21,7 @@ from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import user_cache
 
 HERE = Path(__file__).parent
-SOURCES = (HERE / "passes.cpp", HERE / "rows.cpp")
+SOURCES = tuple(HERE / f"{name}.cpp" for name in ("passes", "rows", "visits"))
 READ = (*SOURCES, HERE / "registers.h")
 OPTIONS = ("-std=c++17", "-O2", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
