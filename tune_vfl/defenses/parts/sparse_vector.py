@@ -80,12 +80,13 @@ def next_acceptances(scores: Tensor, thresholds: Tensor) -> Tensor:
 
     Args:
         scores: ``(T, n)``; NaN is never accepted.
-        thresholds: ``(T, n)``.
+        thresholds: ``(T, n)``; no score reaches NaN.
 
     Returns:
         ``(T, n)`` int64.
     """
     n = scores.shape[-1]
+    thresholds = thresholds.masked_fill(thresholds.isnan(), torch.inf)
     maxima = [torch.nan_to_num(scores, nan=-torch.inf)]  # level j: the largest of the 2^j scores from a place on
     while 2 ** len(maxima) <= n:
         last, reach = maxima[-1], 2 ** (len(maxima) - 1)
