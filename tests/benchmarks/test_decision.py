@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.decision import PROBES, Run, by_stage, compared, difference
+from benchmarks.decision import PROBES, Run, by_stage, compared, difference, key_of
 
 PROGRAM = """
 from types import SimpleNamespace
@@ -41,31 +41,37 @@ def a_trial(utility: float, **attacks: float) -> dict[str, Any]:
 
 
 def a_run(*trials: dict[str, Any], front: tuple[int, ...] = (0,)) -> Run:
-    kept = {str(i): {"utility": trials[i]["utility"]["values"][0]} for i in front}
-    return Run(1.0, 2.0, {}, {str(i): t for i, t in enumerate(trials)}, kept)
+    keys = [key_of(("laplace", "mid")[i % 2], {"x": i}) for i in range(len(trials))]
+    kept = {keys[i]: {"utility": trials[i]["utility"]["values"][0]} for i in front}
+    return Run(1.0, 2.0, {}, dict(zip(keys, trials, strict=True)), kept)
 
 
 def test_equal_runs_differ_by_nothing() -> None:
     one = a_run(a_trial(0.9, norm=0.7), a_trial(0.8, norm=0.6))
-    trials, front = compared(one, one)
+    trials, *_, front = compared(one, one)
     assert "0 ended otherwise, 0 with other attacks" in trials
     assert front == "front: the same 1 settings, within 0"
 
 
 def test_numbers_that_moved_are_told() -> None:
-    trials, _ = compared(a_run(a_trial(0.9, norm=0.7)), a_run(a_trial(0.9, norm=0.7 + 1e-4)))
+    still = a_trial(0.8, norm=0.6)
+    one, other = a_run(a_trial(0.9, norm=0.7), still), a_run(a_trial(0.9, norm=0.7 + 1e-4), still)
+    trials, laplace, mid, _ = compared(one, other)
     assert "values 0.0001" in trials
+    assert laplace.startswith("laplace: utility 0, values 0.0001")
+    assert mid.startswith("mid: utility 0, values 0,")
 
 
 def test_an_attack_that_was_left_for_later_is_told_and_hides_no_difference() -> None:
-    trials, _ = compared(a_run(a_trial(0.9, norm=0.7, pmc=0.8)), a_run(a_trial(0.9, norm=0.75)))
+    trials, *_ = compared(a_run(a_trial(0.9, norm=0.7, pmc=0.8)), a_run(a_trial(0.9, norm=0.75)))
     assert "1 with other attacks" in trials
     assert "values 0.05" in trials
 
 
 def test_another_front_is_told() -> None:
     both = a_trial(0.9, norm=0.7), a_trial(0.8, norm=0.6)
-    assert "DIFFERENT" in compared(a_run(*both, front=(0,)), a_run(*both, front=(0, 1)))[1]
+    said = compared(a_run(*both, front=(0,)), a_run(*both, front=(0, 1)))[-1]
+    assert said == "front: DIFFERENT, 1 of 1 settings are on one of them only: {'mid': 1}"
 
 
 def test_other_trials_are_told() -> None:
