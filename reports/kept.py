@@ -55,9 +55,14 @@ def _told(campaign: CampaignRecord) -> Iterator[str]:
 @cache
 def _code() -> str:
     """Return what tells one version of the program from another, also while somebody works on it."""
+    return short_hash([VERSION, *(f"{path} {path.stat().st_mtime_ns}" for path in _sources())])
+
+
+def _sources() -> list[Path]:
+    """Return the program's own files; what Python compiles of them comes and goes while it runs."""
     roots = [Path(str(resources(package))) for package in ("reports", "tune_vfl")]
-    told = [f"{path} {path.stat().st_mtime_ns}" for root in roots for path in sorted(root.rglob("*")) if path.suffix]
-    return short_hash([VERSION, *told])
+    found = (path for root in roots for path in root.rglob("*") if path.suffix)
+    return sorted(path for path in found if "__pycache__" not in path.parts)
 
 
 def _digest(content: bytes) -> str:
