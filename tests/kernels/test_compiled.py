@@ -61,8 +61,8 @@ def test_other_processors_do_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path:
     for name in test_chain.NETS:
         for count in (1, 16, 37, 160):
             test_chain.test_a_chain_is_its_layers(found, name, count, by_seed=False)
-    monkeypatch.setattr(rows, "compiled", lambda: library)
-    monkeypatch.setattr(rows, "native_adder", rows.native_adder.__wrapped__)
+    monkeypatch.setattr(kernels, "compiled", lambda: library)
+    monkeypatch.setattr(rows, "routine", kernels.routine.__wrapped__)
     for columns in (1, 10, 16, 37):
         test_rows.test_rows_are_added_in_their_order(None, (2, 3), columns)
 
@@ -78,7 +78,8 @@ def test_it_is_compiled_once_for_processors_that_are_alike(monkeypatch: pytest.M
 
 
 def test_without_it_nothing_is_native(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "compiled", lambda: None)
+    monkeypatch.setattr(kernels, "compiled", lambda: None)
     monkeypatch.setattr("tune_vfl.kernels.native.compiled", lambda: None)
-    assert rows.native_adder.__wrapped__() is None
+    monkeypatch.setattr(rows, "routine", kernels.routine.__wrapped__)
+    assert rows.native_adder() is None
     assert native_passes.__wrapped__() is None

@@ -13,12 +13,16 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from tune_vfl.errors import UnwritableError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import user_cache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).parent
 SOURCES = tuple(HERE / f"{name}.cpp" for name in ("passes", "rows", "visits"))
@@ -40,6 +44,17 @@ def compiled() -> ctypes.CDLL | None:
         return ctypes.CDLL(str(library()))
     except (OSError, UnwritableError, Timeout, subprocess.SubprocessError):
         return None
+
+
+@cache
+def routine(name: str, *arguments: Any, returns: Any = None) -> Callable[..., Any] | None:
+    """Return a routine of the library, told the C types of what it takes and returns; None without the library."""
+    loaded = compiled()
+    if loaded is None:
+        return None
+    found: Callable[..., Any] = getattr(loaded, name)
+    found.argtypes, found.restype = arguments, returns  # type: ignore[attr-defined]
+    return found
 
 
 def library() -> Path:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ctypes import c_int64, c_void_p
-from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
 
-from tune_vfl.kernels.compiled import compiled
+from tune_vfl.kernels.compiled import routine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,16 +43,10 @@ def add_rows(sums: Tensor, ids: Tensor, rows: Tensor) -> None:
         sums.view(-1, columns).index_add_(0, at, rows.flatten(0, -2))
 
 
-@cache
 def native_adder() -> Callable[..., int] | None:
     """Return what does it in machine code; None without.
 
     It is given where sums and ids lie, how far apart two members' ids are, where rows lie, and T, B, N and d.
     """
-    library = compiled()
-    if library is None:
-        return None
-    library.add_rows.argtypes = (c_void_p, c_void_p, c_int64, c_void_p) + (c_int64,) * 4
-    library.add_rows.restype = c_int64
-    natively: Callable[..., int] = library.add_rows
-    return natively
+    sizes = (c_int64,) * 4
+    return routine("add_rows", c_void_p, c_void_p, c_int64, c_void_p, *sizes, returns=c_int64)

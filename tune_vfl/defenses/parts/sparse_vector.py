@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from ctypes import c_int64, c_void_p
-from functools import cache
 
 import torch
 from torch import Tensor
 
-from tune_vfl.kernels.compiled import compiled
+from tune_vfl.kernels.compiled import routine
 
 
 def accepted_places(scores: Tensor, thresholds: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -45,16 +44,9 @@ def accepted_places(scores: Tensor, thresholds: Tensor, counts: Sequence[int]) -
     return accepted, (accepted.sum(-1) == wanted).unsqueeze(-1)
 
 
-@cache
 def native_visit() -> Callable[..., None] | None:
     """Return the loop in machine code; None without. Its arguments are those of ``visit`` in ``visits.cpp``."""
-    library = compiled()
-    if library is None:
-        return None
-    library.visit.argtypes = (c_void_p, c_void_p, c_void_p, c_int64, c_int64, c_void_p)
-    library.visit.restype = None
-    visit: Callable[..., None] = library.visit
-    return visit
+    return routine("visit", c_void_p, c_void_p, c_void_p, c_int64, c_int64, c_void_p)
 
 
 def accepted_by_links(scores: Tensor, thresholds: Tensor, counts: Sequence[int]) -> Tensor:
