@@ -8,7 +8,7 @@ from tests.helpers.cells import cells
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.defenses.parts import teachers
 from tune_vfl.evaluation import cost, pace, timed
-from tune_vfl.evaluation.cost import ROUNDS, training_cost
+from tune_vfl.evaluation.cost import FEWEST_STEPS, training_cost
 from tune_vfl.evaluation.pace import seconds_per_epoch
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.timed import TimedTraining
@@ -47,28 +47,41 @@ class Ticks:
 
 @pytest.mark.parametrize("ticks", [50, 10_000], ids=["some steps", "all steps"])
 def test_twice_the_work_costs_two_and_what_comes_before_it_counts_once(monkeypatch, ticks):
-    monkeypatch.setattr(cost, "ROUND_SECONDS", ticks)
+    monkeypatch.setattr(cost, "SECONDS", ticks)
     clock = Ticks(monkeypatch, setup=80)
     whole = 20 * STEPS
     assert training_cost(cell_of("norm"), {"scale": 0.1}, UNDEFENDED) == pytest.approx((80 + 2 * whole) / whole)
-    assert (clock.steps < 2 * ROUNDS * whole) == (ticks == 50)
+    assert (clock.steps < 2 * whole) == (ticks == 50)
 
 
 def test_a_first_epoch_that_is_another_counts_as_one_epoch(monkeypatch):
-    monkeypatch.setattr(cost, "ROUND_SECONDS", 100)
+    monkeypatch.setattr(cost, "SECONDS", 100)
     Ticks(monkeypatch, first_epoch=9)
     assert training_cost(cell_of("norm"), {"scale": 0.1}, UNDEFENDED) == pytest.approx((9 + 19 * 2) / 20)
 
 
-def test_a_long_training_is_timed_fewer_times(monkeypatch):
-    monkeypatch.setattr(cost, "ROUND_SECONDS", 5)
+def test_a_few_steps_are_taken_of_each_however_long_they_take(monkeypatch):
+    monkeypatch.setattr(cost, "SECONDS", 5)
+    clock = Ticks(monkeypatch, setup=80)
+    assert training_cost(cell_of("norm"), {"scale": 0.1}, UNDEFENDED) == pytest.approx(3.0)
+    assert clock.steps == 2 * FEWEST_STEPS
+
+
+def test_of_a_very_long_training_one_step_says_enough(monkeypatch):
+    monkeypatch.setattr(cost, "SECONDS", 5)
     clock = Ticks(monkeypatch, setup=80, enough=50)
     assert training_cost(cell_of("norm"), {"scale": 0.1}, UNDEFENDED) == pytest.approx(3.0)
-    assert clock.steps < 6, "one round said enough"
+    assert clock.steps == 2
+
+
+def test_what_grows_dearer_as_the_model_learns_is_seen_growing(monkeypatch):
+    monkeypatch.setattr(cost, "SECONDS", 10_000)
+    Ticks(monkeypatch, first_epoch=1, step=3)
+    assert training_cost(cell_of("norm"), {"scale": 0.1}, UNDEFENDED) == pytest.approx((1 + 19 * 3) / 20)
 
 
 def test_by_the_processs_own_clock_an_undefended_training_costs_one(monkeypatch):
-    monkeypatch.setattr(cost, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(cost, "SECONDS", 0.05)
     assert training_cost(UNDEFENDED, {}, UNDEFENDED) == pytest.approx(1.0, abs=0.3)
 
 
@@ -82,12 +95,12 @@ def test_on_a_gpu_all_work_is_over_before_the_clock_is_read(monkeypatch):
 
 def test_a_teacher_is_trained_anew_although_the_process_has_trained_it_before(monkeypatch):
     trained, train = [], teachers.train_teacher
-    monkeypatch.setattr(cost, "ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(cost, "SECONDS", 0.0)
     monkeypatch.setattr(teachers, "train_teacher", lambda *a, **k: trained.append(a) or train(*a, **k))
     quick = {"teacher_epochs": 1, "k": 2}
     for defense in ("kdk", "ladsg"):
         assert training_cost(cell_of("norm", defense=defense), quick, UNDEFENDED) > 0
-    assert len(trained) == 2 * ROUNDS
+    assert len(trained) == 2
 
 
 def test_a_training_that_is_timed_ends_with_its_last_step():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -16,20 +15,20 @@ from tune_vfl.evaluation.timed import TimedTraining
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Cell
 
-ROUNDS = 5
-ROUND_SECONDS = 0.1
-"""For the steps of both trainings of a round; what comes before a first step is done whole, however long it takes."""
+SECONDS = 0.25
+"""For the steps of both trainings; on small data most of a training. What comes before a first step is done whole."""
+FEWEST_STEPS = 5
+"""Of each training, however long they take; but see `ENOUGH_SECONDS`."""
 ENOUGH_SECONDS = 120.0
-"""After these no further round is begun: where one takes long, it says enough."""
+"""After these no further step is taken: where one takes long, it says enough."""
 
 
 def training_cost(cell: Cell, params: Mapping[str, Any], undefended: Cell, *, device: str = "cpu") -> float:
     """Return how many times the CPU of an undefended training one with the cell's defense takes.
 
     One network of each is trained in this thread, a step of one after a step of the other, so that whatever else the
-    machine does meets both; five times, with other seeds. Each round extrapolates both to whole trainings, what comes
-    before the first step (teachers, codecs, tables) included, and the median of the rounds' ratios counts: a ratio is
-    free of what slows a whole round down, and the median of a round that was disturbed in the middle.
+    machine does meets both. Both are extrapolated to whole trainings, what comes before the first step (teachers,
+    codecs, tables) included. One long stretch, not several short ones: some defenses grow dearer as the model learns.
 
     Args:
         cell: its defense is measured.
@@ -45,18 +44,15 @@ def training_cost(cell: Cell, params: Mapping[str, Any], undefended: Cell, *, de
     without = defense_params("none", {}, num_classes=cell.num_classes)
     clock = _clock(device)
     begun = clock()
-    ratios: list[float] = []
-    for k in range(ROUNDS):
-        if ratios and clock() - begun > ENOUGH_SECONDS:
+    # A seed that nobody trains with: what a process keeps of earlier trainings, such as a teacher, is kept by it.
+    pack = Pack((zlib.crc32(cell.model_dump_json().encode()),), None)
+    one = TimedTraining(plain, [without], pack, clock=clock, device=device)
+    other = TimedTraining(defended, [with_it], pack, clock=clock, device=device)
+    while one.step() and other.step():
+        stepped = sum(one.steps) + sum(other.steps)
+        if (stepped >= SECONDS and len(other.steps) >= FEWEST_STEPS) or clock() - begun > ENOUGH_SECONDS:
             break
-        # Seeds that nobody trains with: what a process keeps of earlier trainings, such as a teacher, is kept by them.
-        pack = Pack((zlib.crc32(f"{k} {cell.model_dump_json()}".encode()),), None)
-        one = TimedTraining(plain, [without], pack, clock=clock, device=device)
-        other = TimedTraining(defended, [with_it], pack, clock=clock, device=device)
-        while one.step() and other.step() and sum(one.steps) + sum(other.steps) < ROUND_SECONDS:
-            pass
-        ratios.append(other.whole / one.whole)
-    return statistics.median(ratios)
+    return other.whole / one.whole
 
 
 def _quiet(cell: Cell) -> Cell:
