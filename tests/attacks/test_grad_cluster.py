@@ -8,12 +8,22 @@ import torch
 from tune_vfl import evaluate
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.grad_cluster import best_of_each_name, named, spread
+from tune_vfl.attacks.parts import kmeans
 from tune_vfl.attacks.parts.kmeans import spherical_kmeans, unit
 from tune_vfl.metrics.leakage import leak_auc, top1
 from tune_vfl.protocol.view import Auxiliary, Recording, View
 from tune_vfl.seeds import Streams
 
 CLUSTER = ATTACKS["grad_cluster"]
+
+
+@pytest.fixture(params=["torch", "native"])
+def way(request, monkeypatch):
+    """What clusters."""
+    if request.param == "torch":
+        monkeypatch.setattr(kmeans, "native_clustering", lambda: None)
+    elif kmeans.native_clustering() is None:
+        pytest.skip("no compiler on this machine")
 
 
 def gathered(members=1, rows=90, seed=0):
@@ -35,7 +45,7 @@ def plain_rounds(rows, centers):
     return torch.stack(centers)
 
 
-def test_centers_are_where_plain_rounds_stay_and_equal_one_by_one():
+def test_centers_are_where_plain_rounds_stay_and_equal_one_by_one(way):
     rows, around = gathered(members=3)
     centers = spherical_kmeans(rows, 3, streams=Streams([0, 1, 0]), restarts=4)
     for member in range(3):
@@ -46,7 +56,7 @@ def test_centers_are_where_plain_rounds_stay_and_equal_one_by_one():
         assert len(set(zip(around.tolist(), nearest.tolist(), strict=True))) == 3
 
 
-def test_members_that_take_more_rounds_than_others_go_on_until_they_stay():
+def test_members_that_take_more_rounds_than_others_go_on_until_they_stay(way):
     g = torch.Generator().manual_seed(2)
     loose, tight = unit(torch.randn(2, 90, 5, generator=g)), gathered(members=4)[0]
     rows = torch.cat([tight[:2], loose, tight[2:]]).double()
@@ -59,7 +69,7 @@ def test_members_that_take_more_rounds_than_others_go_on_until_they_stay():
         assert torch.equal(alone, centers[member])
 
 
-def test_more_starts_are_never_looser():
+def test_more_starts_are_never_looser(way):
     rows = unit(torch.randn(200, 4, generator=torch.Generator().manual_seed(1)))
     within = [
         float((rows @ spherical_kmeans(rows, 8, streams=Streams(0), restarts=n).T).amax(-1).sum()) for n in (1, 2, 8)
@@ -69,11 +79,29 @@ def test_more_starts_are_never_looser():
 
 
 @pytest.mark.parametrize("rows", [torch.zeros(6, 3), torch.eye(3)[[0] * 6], torch.eye(3)[:1]])
-def test_fewer_different_rows_than_clusters(rows):
+def test_fewer_different_rows_than_clusters(way, rows):
     centers = spherical_kmeans(rows, 4, streams=Streams(0), restarts=2)
     assert centers.shape == (4, 3)
     assert torch.isfinite(centers).all()
     assert (rows @ centers.T).amax(-1).tolist() == pytest.approx(rows.norm(dim=-1).tolist())
+
+
+@pytest.mark.parametrize("width", [1, 2, 10, 17])
+@pytest.mark.parametrize("rows", [1, 7, 8, 50])
+def test_machine_code_finds_the_centers_that_torch_finds(monkeypatch, rows, width):
+    """Or ones that are as tight, where there are fewer different rows than clusters: then rounding picks among them."""
+    g = torch.Generator().manual_seed(100 * rows + width)
+    some = unit(torch.randn(6, rows, width, generator=g, dtype=torch.double))
+    some[0], some[1:3, ::3], some[3, 1:] = 0.0, 0.0, some[3, :1].clone()
+    found = []
+    for natively in (kmeans.native_clustering, lambda: None):
+        monkeypatch.setattr(kmeans, "native_clustering", natively)
+        found.append(spherical_kmeans(some, 9, streams=Streams(list(range(6))), restarts=2))
+    native, plain = found
+    within = [(some @ centers.transpose(-1, -2)).amax(-1) for centers in found]
+    torch.testing.assert_close(*within, atol=1e-12, rtol=0)
+    several = slice(0) if rows < 50 or width == 1 else slice(4, None)
+    torch.testing.assert_close(native[several], plain[several], atol=1e-12, rtol=0)
 
 
 def test_unit_rows_of_any_size():

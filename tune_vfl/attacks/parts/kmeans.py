@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from ctypes import c_int64, c_void_p
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from tune_vfl.kernels.compiled import routine
 from tune_vfl.models.layers import NARROW
 from tune_vfl.protocol.members import gather_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tune_vfl.seeds import Streams
 
 ROUNDS = 50
@@ -45,18 +49,34 @@ def spherical_kmeans(rows: Tensor, clusters: int, *, streams: Streams, restarts:
         ``(*trials, C, d)`` centers.
     """
     # Double precision: an assignment must not depend on how a product was rounded, alone or in a pack.
-    exact = rows.double()
+    exact = rows.double().contiguous()
     draws = streams["kmeans"].uniform(restarts, clusters).to(exact)
     best, most = (
         exact.new_zeros(*rows.shape[:-2], clusters, rows.shape[-1]),
         exact.new_full(rows.shape[:-2], -torch.inf),
     )
     for draw in draws.unbind(-2):  # one start at a time: all at once would take that many times the memory
-        centers = _settle(exact, _start(exact, draw), rounds)
-        within = (exact @ centers.transpose(-1, -2)).amax(-1).sum(-1)
+        centers, within = _clustered(exact, draw.contiguous(), rounds)
         best = torch.where((within > most)[..., None, None], centers, best)
         most = torch.maximum(within, most)
     return best.to(rows.dtype)
+
+
+def _clustered(rows: Tensor, draws: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+    """Return the centers that a start with these draws ``(*trials, C)`` leads to, and the sum of products there."""
+    natively = native_clustering() if rows.device.type == "cpu" else None
+    if natively is None:
+        centers = _settle(rows, _start(rows, draws), rounds)
+        return centers, (rows @ centers.transpose(-1, -2)).amax(-1).sum(-1)
+    centers, within = rows.new_empty(*draws.shape, rows.shape[-1]), rows.new_empty(draws.shape[:-1])
+    sizes = within.numel(), *rows.shape[-2:], draws.shape[-1], rounds
+    natively(rows.data_ptr(), draws.data_ptr(), *sizes, centers.data_ptr(), within.data_ptr())
+    return centers, within
+
+
+def native_clustering() -> Callable[..., None] | None:
+    """Return one start's clustering in machine code; None without. Its arguments are those in ``clusters.cpp``."""
+    return routine("cluster", c_void_p, c_void_p, *(c_int64,) * 5, c_void_p, c_void_p)
 
 
 def _start(rows: Tensor, draws: Tensor) -> Tensor:
