@@ -16,6 +16,7 @@ from tune_vfl.evaluation.table import Numbers
 from tune_vfl.metrics import leakage as metric
 from tune_vfl.metrics import reconstruction
 from tune_vfl.metrics.curves import Ends, ends_of
+from tune_vfl.metrics.hits import Hits, hits_of
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.protocol.folds import folds_of
 from tune_vfl.seeds import numpy_rng
@@ -62,10 +63,12 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     rows, y = ([of_all[i][keep[i]] for i in range(members)] for of_all in (scores, labels))
     if not answer.named and num_classes > 2:
         rows = [named_by_folds(r, t, numpy_rng(s, "scoring/names")) for r, t, s in zip(rows, y, seeds, strict=True)]
-    ends = _ends(rows, y) if num_classes == 2 else [None] * members
+    ends: Sequence[Ends | None] = _ends(rows, y) if num_classes == 2 else [None] * members
+    of_two = num_classes == 2 and rows[0].ndim == 2
+    hits: Sequence[Hits | None] = hits_of(rows, y) if of_two else [None] * members
     held_out = None if tests is None else _successes(tests, list(test_labels), num_classes, flip=not answer.oriented)
-    for i, end in enumerate(ends):
-        measured = _measure(rows[i], y[i], num_classes, end, flip=not answer.oriented)
+    for i, (end, said) in enumerate(zip(ends, hits, strict=True)):
+        measured = _measure(rows[i], y[i], num_classes, end, said, flip=not answer.oriented)
         if num_classes == 2 and not answer.oriented:
             measured["success"] = cross_fitted_auc(metric.positive_score(rows[i]), y[i], scoring_folds(y[i], seeds[i]))
         elif num_classes == 2 and folds is not None:
@@ -190,7 +193,7 @@ def _successes(scores: Sequence[Array], y: Sequence[NDArray[np.int64]], num_clas
 
 
 def _measure(
-    scores: Array, y: NDArray[np.int64], num_classes: int, ends: Ends | None, *, flip: bool
+    scores: Array, y: NDArray[np.int64], num_classes: int, ends: Ends | None, hits: Hits | None, *, flip: bool
 ) -> dict[str, float]:
     """Return every number that these scores give: the success and what is logged beside it.
 
@@ -199,6 +202,7 @@ def _measure(
         y: ``(M,)`` true labels.
         num_classes: K.
         ends: of two classes what their ROC curve tells.
+        hits: of scores ``(M, 2)`` what they say.
         flip: it is not known which end of the scores is positive.
     """
     measured: dict[str, float] = {}
@@ -207,9 +211,9 @@ def _measure(
         measured["success"] = metric.turned(ends.area) if flip else ends.area
         measured["at_1_percent_fpr"] = ends.turned_sure if flip and ends.area < 0.5 else ends.sure
         if by_class or not flip:
-            measured["f1"] = metric.f1(scores, y)
+            measured["f1"] = metric.f1(scores, y) if hits is None else hits.f1
     if by_class or not flip:
-        measured["top1"] = metric.top1(scores, y)
+        measured["top1"] = metric.top1(scores, y) if hits is None else hits.top1
     if by_class and num_classes > 5:
         measured["top5"] = metric.top5(scores, y)
     if ends is None:

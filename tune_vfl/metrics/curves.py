@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from tune_vfl.metrics.utility import Floats, Labels
 
+    Counts = NDArray[np.int64]
+
 _NUMBERS_AT_ONCE = 2**18
+_ONE_PERCENT = 0.01
 
 
 class Ends(NamedTuple):
@@ -44,13 +47,13 @@ def ends_of(scores: Sequence[Floats], y: Sequence[Labels]) -> list[Ends]:
         y: G times ``(n,)`` 0 or 1.
     """
     found: dict[int, Ends] = {}
-    for some in _alike([len(s) for s in scores]):
+    for some in alike([len(s) for s in scores]):
         together = _ends(np.stack([scores[i] for i in some]), np.stack([y[i] for i in some]) == 1)
         found.update(zip(some, together, strict=True))
     return [found[i] for i in range(len(scores))]
 
 
-def _alike(sizes: Sequence[int]) -> Iterator[list[int]]:
+def alike(sizes: Sequence[int]) -> Iterator[list[int]]:
     """Yield the places of sets of one size, as many together as are few enough numbers."""
     by_size: dict[int, list[int]] = {}
     for place, size in enumerate(sizes):
@@ -66,29 +69,34 @@ def _ends(scores: Floats, positive: NDArray[np.bool_]) -> list[Ends]:
     falling = np.take_along_axis(scores, order, 1)
     ends_group = np.ones(scores.shape, dtype=bool)
     ends_group[:, :-1] = falling[:, 1:] != falling[:, :-1]
-    found = np.cumsum(np.take_along_axis(positive, order, 1), axis=1)
-    accused = np.arange(1, size + 1) - found
+    found: Counts = np.cumsum(np.take_along_axis(positive, order, 1), axis=1, dtype=np.int64)
+    accused: Counts = np.arange(1, size + 1) - found
     # Within a group of equal scores the curve stands where the last group ended: equal scores are told together.
     found, accused = (np.maximum.accumulate(np.where(ends_group, counts, 0), axis=1) for counts in (found, accused))
     found, accused = (np.pad(counts, ((0, 0), (1, 0))) for counts in (found, accused))
-    positives, negatives = found[:, -1], accused[:, -1]
-    defined = (positives > 0) & (negatives > 0) & np.isfinite(scores).all(1)
-    twice = ((accused[:, 1:] - accused[:, :-1]) * (found[:, 1:] + found[:, :-1])).sum(1)
-    return [
-        _end(f, a, t / 2) if known else Ends(*[float("nan")] * 3)
-        for f, a, t, known in zip(found, accused, twice, defined, strict=True)
-    ]
+    defined = (found[:, -1] > 0) & (accused[:, -1] > 0) & np.isfinite(scores).all(1)
+    told = np.full((len(scores), 3), np.nan)
+    told[defined] = np.stack(_told(found[defined], accused[defined]), axis=1)
+    return [Ends(*of_one) for of_one in told.tolist()]
 
 
-def _end(found: NDArray[np.int64], accused: NDArray[np.int64], pairs: float) -> Ends:
-    """Return what one curve tells, from how many of each class are beyond each threshold.
+def _told(found: Counts, accused: Counts) -> tuple[Floats, Floats, Floats]:
+    """Return what is in :class:`Ends`, a number a curve.
 
     Args:
-        found: ``(n + 1,)`` positives, from none of the rows to all.
-        accused: ``(n + 1,)`` negatives.
-        pairs: of a positive and a negative, of which the positive has the larger score; a tie counts one half.
+        found: ``(G, n + 1)`` positives beyond each threshold, from none of the rows to all.
+        accused: ``(G, n + 1)`` negatives.
     """
-    positives, negatives = found[-1], accused[-1]
-    sure = np.interp(0.01, accused / negatives, found / positives)
-    turned = np.interp(0.01, (negatives - accused[::-1]) / negatives, (positives - found[::-1]) / positives)
-    return Ends(float(pairs / (positives * negatives)), float(sure), float(turned))
+    positives, negatives = found[:, -1:], accused[:, -1:]
+    # Of a positive and a negative, of which the positive has the larger score; a tie counts one half.
+    pairs = ((accused[:, 1:] - accused[:, :-1]) * (found[:, 1:] + found[:, :-1])).sum(1, keepdims=True) / 2
+    turned = _at_one_percent((negatives - accused[:, ::-1]) / negatives, (positives - found[:, ::-1]) / positives)
+    return (pairs / (positives * negatives))[:, 0], _at_one_percent(accused / negatives, found / positives), turned
+
+
+def _at_one_percent(accused: Floats, found: Floats) -> Floats:
+    """Return what share is found where 1% is accused, on straight lines between thresholds, as numpy.interp does."""
+    last = (accused <= _ONE_PERCENT).sum(1, keepdims=True) - 1
+    (x0, x1), (y0, y1) = ([np.take_along_axis(v, last + k, 1)[:, 0] for k in (0, 1)] for v in (accused, found))
+    between = (y1 - y0) / (x1 - x0) * (_ONE_PERCENT - x0) + y0
+    return np.where(x0 == _ONE_PERCENT, y0, between)

@@ -55,15 +55,25 @@ def _ties(scores: Floats) -> _Ties:
 
 
 def midranks(scores: Floats) -> Floats:
-    """Return ranks of ``(n,)`` scores from 1; equal ones share the mean of theirs."""
-    ties = _ties(scores)
-    ranks: Floats = ((ties.starts + ties.ends + 1) / 2)[ties.group]
+    """Return ranks of ``(..., n)`` scores from 1; equal ones share the mean of theirs."""
+    rows = scores.shape[-1]
+    order = np.argsort(scores, axis=-1)
+    rising = np.take_along_axis(scores, order, -1)
+    begins = np.ones((*scores.shape[:-1], rows + 1), dtype=bool)
+    begins[..., 1:-1] = rising[..., 1:] != rising[..., :-1]
+    places = np.arange(rows + 1)
+    start = np.maximum.accumulate(np.where(begins, places, 0)[..., :-1], axis=-1)
+    end = np.minimum.accumulate(np.where(begins, places, rows)[..., :0:-1], axis=-1)[..., ::-1]
+    ranks = np.empty(scores.shape)
+    np.put_along_axis(ranks, order, (start + end + 1) / 2, -1)
     return ranks
 
 
 def aucs(scores: Sequence[Floats], labelings: Labelings) -> Floats:
     """AUC of each of G scores ``(n,)`` on each of B labelings: ``(G, B)``; NaN without both classes."""
-    ranks = np.stack([midranks(s) for s in scores], axis=1)
+    step = max(1, _NUMBERS_AT_ONCE // max(1, labelings.rows))
+    parts = [midranks(np.stack(scores[k : k + step])) for k in range(0, len(scores), step)]
+    ranks = np.concatenate(parts).T
     found = []
     for positive in labelings.parts():
         count = positive.sum(1, keepdims=True)

@@ -1,0 +1,57 @@
+"""What many sets of scores of two classes say of their rows, at once: top-1 and F1.
+
+The same numbers as :func:`tune_vfl.metrics.leakage.top1` and :func:`tune_vfl.metrics.leakage.f1`, which take one set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tune_vfl.metrics.curves import alike
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.metrics.utility import Floats, Labels
+
+
+class Hits(NamedTuple):
+    """What one set of scores says; NaN without rows.
+
+    Attributes:
+        top1: the share of rows whose label is predicted.
+        f1: of the positive class.
+    """
+
+    top1: float
+    f1: float
+
+
+def hits_of(scores: Sequence[Floats], y: Sequence[Labels]) -> list[Hits]:
+    """Return what each set of class scores says.
+
+    Args:
+        scores: G times ``(n, 2)``; n may differ.
+        y: G times ``(n,)`` 0 or 1.
+    """
+    found: dict[int, Hits] = {}
+    for some in alike([len(s) for s in scores]):
+        together = _hits(np.stack([scores[i] for i in some]), np.stack([y[i] for i in some]))
+        found.update(zip(some, together, strict=True))
+    return [found[i] for i in range(len(scores))]
+
+
+def _hits(scores: Floats, y: Labels) -> list[Hits]:
+    rows = y.shape[1]
+    if not rows:
+        return [Hits(float("nan"), float("nan"))] * len(y)
+    negative, positive = scores[..., 0], scores[..., 1]
+    decided = np.isfinite(scores).all(-1) & (negative != positive)
+    says_positive, says_negative, true = decided & (positive > negative), decided & (positive < negative), y == 1
+    hits = (says_positive & true).sum(1)
+    right = hits + (says_negative & (y == 0)).sum(1)
+    called, present = says_positive.sum(1), true.sum(1)
+    f1 = np.where((called > 0) & (present > 0), 2.0 * hits / np.maximum(called + present, 1), 0.0)
+    return [Hits(*of_one) for of_one in np.stack([right / rows, f1], axis=1).tolist()]
