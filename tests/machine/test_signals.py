@@ -145,6 +145,30 @@ def test_who_swallows_it_is_rung_again(capsys):
     assert capsys.readouterr().err == "left\n"
 
 
+def test_of_a_callback_that_swallows_it_nothing_is_printed_and_of_other_errors_all(monkeypatch, capsys):
+    class Callback:
+        def __init__(self, act):
+            self.act = act
+
+        def __del__(self):
+            self.act()
+
+    def swallow():
+        with answered(lambda: "left"):
+            Callback(lambda: 1 / 0)
+            Callback(lambda: send_and_wait(signal.SIGTERM))
+            wait()
+            pytest.fail("it went on for five seconds")
+
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", hook := lambda what: told.append(type(what.exc_value)))
+    with pytest.raises(Left):
+        swallow()
+    assert told == [ZeroDivisionError]
+    assert sys.unraisablehook is hook
+    assert capsys.readouterr().err == "left\n"
+
+
 def test_nothing_is_left_behind(ctrl_c):
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     with answered(lambda: "left"):

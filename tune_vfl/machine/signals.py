@@ -63,6 +63,7 @@ class _Signals:
         self._late: Counter[int] = Counter()
         self._sent: Counter[int] = Counter()
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._hear_swallowed
         reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
         self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
@@ -73,6 +74,12 @@ class _Signals:
         os.close(self._writing)  # the thread ends with it
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = self._unraisable
+
+    def _hear_swallowed(self, what: sys.UnraisableHookArgs) -> None:
+        """Say nothing of a signal that met a callback which swallows what is raised: the thread rings again."""
+        if not isinstance(what.exc_value, Left):
+            self._unraisable(what)
 
     def hear(self, number: int, _frame: object) -> None:
         """Answer in the main thread."""
