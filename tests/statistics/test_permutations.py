@@ -55,9 +55,11 @@ def test_cross_fitted_aucs_are_those_of_each_order_by_itself(rows):
 def test_labelings_that_are_too_many_to_be_kept_as_numbers_give_the_same(rows, monkeypatch):
     scores, y = rows
     orders, folds = permutations_of(60, 0), stratified_folds(y, np.random.default_rng(1))
-    at_once = permuted_aucs([scores], y, orders), permuted_cross_fitted_aucs([scores], y, folds, orders)
+    both = [scores, np.round(scores)]
+    at_once = permuted_aucs(both, y, orders), permuted_cross_fitted_aucs([scores], y, folds, orders)
     monkeypatch.setattr(labelings, "_NUMBERS_AT_ONCE", 7 * 60)
-    assert (permuted_aucs([scores], y, orders) == at_once[0]).all()
+    monkeypatch.setattr(labelings, "_RANKED_AT_ONCE", 60)
+    assert (permuted_aucs(both, y, orders) == at_once[0]).all()
     assert (permuted_cross_fitted_aucs([scores], y, folds, orders) == at_once[1]).all()
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tune_vfl.statistics.arrays import Bools, Floats, Ints
 
 _NUMBERS_AT_ONCE = 2**22
+_RANKED_AT_ONCE = 2**18
 
 
 class Labelings:
@@ -71,7 +72,7 @@ def midranks(scores: Floats) -> Floats:
 
 def aucs(scores: Sequence[Floats], labelings: Labelings) -> Floats:
     """AUC of each of G scores ``(n,)`` on each of B labelings: ``(G, B)``; NaN without both classes."""
-    step = max(1, _NUMBERS_AT_ONCE // max(1, labelings.rows))
+    step = max(1, _RANKED_AT_ONCE // max(1, labelings.rows))
     parts = [midranks(np.stack(scores[k : k + step])) for k in range(0, len(scores), step)]
     ranks = np.concatenate(parts).T
     found = []
