@@ -17,8 +17,6 @@ def main() -> int:
         # A verb makes much and throws little away: Python's collector would look through all of it again and again.
         gc.set_threshold(50_000, 20, 50)
         code = run()
-        if code not in STOPPED and (ray := sys.modules.get("ray")) is not None:
-            ray.shutdown()  # by itself, as the process ends, it first waits for messages that nobody sends
         # All of it goes with the process: nothing is gained by looking through it once more.
         gc.freeze()
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_vfl.metrics import curves
+from tune_vfl.metrics import together
 from tune_vfl.metrics.curves import ends_of
 from tune_vfl.metrics.leakage import success_at_one_percent
 from tune_vfl.metrics.utility import auc
@@ -30,7 +30,7 @@ def test_each_tells_exactly_what_the_plain_functions_tell(sets):
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_large_sets_are_taken_some_at_a_time(monkeypatch, kind):
-    monkeypatch.setattr(curves, "_NUMBERS_AT_ONCE", 1000)
+    monkeypatch.setattr(together, "_NUMBERS_AT_ONCE", 1000)
     rng = np.random.default_rng(0)
     labels = [rng.integers(0, 2, 400) for _ in range(7)]
     scores = [(rng.normal(size=400) + y).round(1).astype(kind) for y in labels]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tune_vfl.metrics.together import of_each
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     Counts = NDArray[np.int64]
 
-_NUMBERS_AT_ONCE = 2**18
 _ONE_PERCENT = 0.01
 
 
@@ -46,31 +47,16 @@ def ends_of(scores: Sequence[Floats], y: Sequence[Labels]) -> list[Ends]:
         scores: G times ``(n,)``, larger is more positive; n may differ.
         y: G times ``(n,)`` 0 or 1.
     """
-    found: dict[int, Ends] = {}
-    for some in alike([len(s) for s in scores]):
-        together = _ends(np.stack([scores[i] for i in some]), np.stack([y[i] for i in some]) == 1)
-        found.update(zip(some, together, strict=True))
-    return [found[i] for i in range(len(scores))]
+    return of_each(_ends, scores, y)
 
 
-def alike(sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the places of sets of one size, as many together as are few enough numbers."""
-    by_size: dict[int, list[int]] = {}
-    for place, size in enumerate(sizes):
-        by_size.setdefault(size, []).append(place)
-    for size, places in by_size.items():
-        step = max(1, _NUMBERS_AT_ONCE // max(1, size))
-        yield from (places[k : k + step] for k in range(0, len(places), step))
-
-
-def _ends(scores: Floats, positive: NDArray[np.bool_]) -> list[Ends]:
-    size = scores.shape[1]
+def _ends(scores: Floats, y: Labels) -> list[Ends]:
     order = np.argsort(-scores, axis=1)
     falling = np.take_along_axis(scores, order, 1)
     ends_group = np.ones(scores.shape, dtype=bool)
     ends_group[:, :-1] = falling[:, 1:] != falling[:, :-1]
-    found: Counts = np.cumsum(np.take_along_axis(positive, order, 1), axis=1, dtype=np.int64)
-    accused: Counts = np.arange(1, size + 1) - found
+    found: Counts = np.cumsum(np.take_along_axis(y == 1, order, 1), axis=1, dtype=np.int64)
+    accused: Counts = np.arange(1, scores.shape[1] + 1) - found
     # Within a group of equal scores the curve stands where the last group ended: equal scores are told together.
     found, accused = (np.maximum.accumulate(np.where(ends_group, counts, 0), axis=1) for counts in (found, accused))
     found, accused = (np.pad(counts, ((0, 0), (1, 0))) for counts in (found, accused))

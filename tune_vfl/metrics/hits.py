@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tune_vfl.metrics.curves import alike
+from tune_vfl.metrics.together import of_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +36,7 @@ def hits_of(scores: Sequence[Floats], y: Sequence[Labels]) -> list[Hits]:
         scores: G times ``(n, 2)``; n may differ.
         y: G times ``(n,)`` 0 or 1.
     """
-    found: dict[int, Hits] = {}
-    for some in alike([len(s) for s in scores]):
-        together = _hits(np.stack([scores[i] for i in some]), np.stack([y[i] for i in some]))
-        found.update(zip(some, together, strict=True))
-    return [found[i] for i in range(len(scores))]
+    return of_each(_hits, scores, y)
 
 
 def _hits(scores: Floats, y: Labels) -> list[Hits]:

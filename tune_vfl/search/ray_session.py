@@ -147,6 +147,8 @@ def connect(trainable: type[PackTrainable] | None = None) -> None:
         address = os.environ.get("RAY_ADDRESS")
         with handlers_kept():  # Ray lets SIGTERM end the process without a word
             _join(address) if address else _start_patiently(trainable)
+        # Ray's own way out, which finds nothing left to do then, first waits for messages that nobody sends.
+        atexit.register(ray.shutdown)
 
 
 def room_for(resources: Resources, lease: Lease) -> Room:

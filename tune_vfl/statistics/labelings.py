@@ -37,36 +37,29 @@ class Labelings:
 
 
 class _Ties(NamedTuple):
-    """Scores in rising order, equal ones together: where each group begins and ends, and which one a row is of."""
+    """Scores ``(..., n)`` in rising order, and for each place where the group of equal ones there begins and ends."""
 
     order: Ints
     starts: Ints
     ends: Ints
-    group: Ints
 
 
 def _ties(scores: Floats) -> _Ties:
-    order = np.argsort(scores, kind="stable")
-    rising = scores[order]
-    starts = np.flatnonzero(np.append(True, rising[1:] != rising[:-1]))
-    ends = np.append(starts[1:], len(scores))
-    group = np.empty(len(scores), dtype=np.int64)
-    group[order] = np.repeat(np.arange(len(starts)), ends - starts)
-    return _Ties(order, starts, ends, group)
-
-
-def midranks(scores: Floats) -> Floats:
-    """Return ranks of ``(..., n)`` scores from 1; equal ones share the mean of theirs."""
     rows = scores.shape[-1]
     order = np.argsort(scores, axis=-1)
     rising = np.take_along_axis(scores, order, -1)
     begins = np.ones((*scores.shape[:-1], rows + 1), dtype=bool)
     begins[..., 1:-1] = rising[..., 1:] != rising[..., :-1]
     places = np.arange(rows + 1)
-    start = np.maximum.accumulate(np.where(begins, places, 0)[..., :-1], axis=-1)
-    end = np.minimum.accumulate(np.where(begins, places, rows)[..., :0:-1], axis=-1)[..., ::-1]
-    ranks = np.empty(scores.shape)
-    np.put_along_axis(ranks, order, (start + end + 1) / 2, -1)
+    starts = np.maximum.accumulate(np.where(begins, places, 0)[..., :-1], axis=-1)
+    ends = np.minimum.accumulate(np.where(begins, places, rows)[..., :0:-1], axis=-1)[..., ::-1]
+    return _Ties(order, starts, ends)
+
+
+def midranks(scores: Floats) -> Floats:
+    """Return ranks of ``(..., n)`` scores from 1; equal ones share the mean of theirs."""
+    ties, ranks = _ties(scores), np.empty(scores.shape)
+    np.put_along_axis(ranks, ties.order, (ties.starts + ties.ends + 1) / 2, -1)
     return ranks
 
 
@@ -130,9 +123,10 @@ def _ranks_by_fold(scores: Floats, held: Bools) -> Floats:
     ties = _ties(scores)
     below = np.zeros((len(held) + 1, held.shape[1]))
     np.cumsum(held[ties.order], axis=0, out=below[1:])
-    before = ((below[ties.starts] + below[ties.ends]) / 2)[ties.group]
-    everywhere = ((ties.starts + ties.ends) / 2)[ties.group]
-    return np.where(held, before, everywhere[:, None] - before) + 0.5
+    before, everywhere = np.empty(held.shape), np.empty((len(held), 1))
+    before[ties.order] = (below[ties.starts] + below[ties.ends]) / 2
+    everywhere[ties.order, 0] = (ties.starts + ties.ends) / 2
+    return np.where(held, before, everywhere - before) + 0.5
 
 
 def _areas(sums: Floats, positives: Floats, negatives: Floats) -> Floats:
