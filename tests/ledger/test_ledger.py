@@ -70,17 +70,17 @@ def test_a_pack_is_written_whole_or_not_at_all(home):
 def test_what_was_told_here_is_not_read_again(monkeypatch):
     ledger, asked = open_ledger(defense={"name": "laplace"}), []
     real = rows._trials
-    monkeypatch.setattr(rows, "_trials", lambda reader, study, after: asked.append(after) or real(reader, study, after))
+    monkeypatch.setattr(rows, "_trials", lambda reader, study, *ids: asked.append(ids) or real(reader, study, *ids))
     ledger.begin_together([NewTrial({"scale": 0.01 * (k + 1)}) for k in range(4)])
 
     def tell(*numbers):
         for number in numbers:
             ledger.tell(number, ok_outcome(ledger, {"scale": 0.01 * (number + 1)}))
         assert ledger.record() == Ledger.open("study").record()
-        return asked[-2]
+        return asked[-2][0] - 1  # the last id that was not read
 
     ids = [t._trial_id for t in ledger.trials()]
-    assert tell(2) == -1, "0 and 1 still run"
+    assert tell(2) == 0, "0 and 1 still run"
     assert tell(0) == ids[0]
     assert tell(1) == ids[2]
     assert ledger.begin({"scale": 0.05}) == 4
@@ -111,6 +111,31 @@ def test_telling_twice_changes_nothing():
     ledger.tell(number, ok_outcome(ledger, {"scale": 0.01}))
     assert ledger.tell(number, Outcome.failed("error", "late")) is None
     assert [t.outcome.outcome for t in ledger.record().trials] == ["ok"]
+
+
+def test_a_pack_is_told_whole_or_not_at_all(home):
+    ledger = open_ledger(defense={"name": "laplace"})
+    scales = (0.01, 0.02, 0.03, 0.04)
+    ledger.begin_together([NewTrial({"scale": scale}) for scale in scales], "p")
+    outcomes = {number: ok_outcome(ledger, {"scale": scale}) for number, scale in enumerate(scales)}
+    outcomes[2] = Outcome.failed("diverged", "NaN")
+    with closing(sqlite3.connect(home / "ledger.db")) as database:
+        database.execute(
+            "CREATE TRIGGER harm BEFORE UPDATE ON trials WHEN new.number = 3 BEGIN SELECT raise(ABORT, 'no'); END"
+        )
+    with pytest.raises(Exception, match="no"):
+        ledger.tell_together(outcomes)
+    assert Ledger.open("study").record().by_outcome() == {"running": 4, "waiting": 36}
+    with closing(sqlite3.connect(home / "ledger.db")) as database:
+        database.execute("DROP TRIGGER harm")
+    first = ledger.tell(1, outcomes[1])
+    told = ledger.tell_together(outcomes)
+    assert [record.number for record in told] == [0, 2, 3], "one was finished before"
+    held = Ledger.open("study").record()
+    assert list(held.trials) == [told[0], first, *told[1:]]
+    assert {record.number: record.outcome for record in held.trials} == outcomes
+    assert ledger.tell_together(outcomes) == []
+    assert [t.values is None for t in ledger.trials()] == [False, False, True, False]
 
 
 @pytest.mark.parametrize("name", ["diverged", "infeasible", "timeout", "oom", "error"])
@@ -188,7 +213,8 @@ def test_an_orphan_whose_outcome_was_written_is_finished_with_it():
     ledger = open_ledger()
     number = ledger.begin({"scale": 0.01})
     outcome = ok_outcome(ledger, {"scale": 0.01})
-    ledger._storage.set_trial_user_attr(ledger._writer.id_of(number), "outcome", outcome.model_dump(mode="json"))
+    trial_id = ledger._storage.get_trial_id_from_study_id_trial_number(ledger._study_id, number)
+    ledger._storage.set_trial_user_attr(trial_id, "outcome", outcome.model_dump(mode="json"))
     ledger.close()
     (record,) = open_ledger().recover()
     assert record.outcome == outcome

@@ -7,6 +7,7 @@ the work in flight.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -20,7 +21,7 @@ from tune_vfl.ledger.owner import end_session, new_session, this_owner
 from tune_vfl.ledger.rows import TrialRows
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import not_repeated, params_of, repeats, session_of
-from tune_vfl.ledger.writing import TrialWriter
+from tune_vfl.ledger.writing import End, TrialWriter
 from tune_vfl.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -223,32 +224,23 @@ class Ledger(HeldStudy):
         )
 
     def tell(self, number: int, outcome: Outcome, lost: Lost | None = None) -> TrialRecord | None:
-        """Finish a trial. Only ``ok`` becomes COMPLETE, with (utility, leakage); everything else becomes FAIL.
+        """Finish a trial as :meth:`tell_together` does; None when it was finished before, which changes nothing."""
+        told = self.tell_together({number: outcome}, lost)
+        return told[0] if told else None
+
+    def tell_together(self, outcomes: Mapping[int, Outcome], lost: Lost | None = None) -> list[TrialRecord]:
+        """Finish trials, in one transaction. Only ``ok`` becomes COMPLETE, with (utility, leakage); all else is FAIL.
 
         Args:
-            number: which.
-            outcome: how it ended; what is not finite is kept out, see :func:`tune_vfl.ledger.finite.clean`.
-            lost: who died, for a preempted trial.
+            outcomes: how they ended, by their numbers; what is not finite is kept out, see
+                :func:`tune_vfl.ledger.finite.clean`.
+            lost: who died, for preempted trials.
 
         Returns:
-            Its record, or None when it was finished before: telling twice changes nothing.
+            The records, by number, of those that were not finished before.
         """
-        from optuna.exceptions import UpdateFinishedTrialError
-        from optuna.trial import TrialState
-
-        final = clean(outcome)
-        state = TrialState.COMPLETE if final.outcome == "ok" else TrialState.FAIL
-        trial_id = self._writer.id_of(number)
-        try:
-            if lost is not None:
-                self._storage.set_trial_user_attr(trial_id, "lost", lost)
-            self._storage.set_trial_user_attr(trial_id, "outcome", final.model_dump(mode="json"))
-            values = final.objectives if final.outcome == "ok" else None
-            self._writer.finish(number, state, values)
-        except UpdateFinishedTrialError:
-            return None
-        self._rows.ended(trial_id, number)
-        return self._record(self._storage.get_trial(trial_id))
+        ends = {number: _end(clean(outcome), lost) for number, outcome in outcomes.items()}
+        return [self._record(trial) for trial in self._rows.ended(self._writer.finish(ends))]
 
     def lose(
         self, number: int, lost: Lost, reason: str, *, ends_as: Literal["error", "oom"] = "error"
@@ -283,6 +275,16 @@ class Ledger(HeldStudy):
     def owed_retries(self) -> list[FrozenTrial]:
         """Return the lost trials that have not been asked again, by number."""
         return [t for t in not_repeated(self.trials()) if self.space.holds(params_of(t))]
+
+
+def _end(outcome: Outcome, lost: Lost | None) -> End:
+    """Return how a trial ended as Optuna's tables hold it."""
+    from optuna.trial import TrialState
+
+    attrs = {"outcome": outcome.model_dump_json()} | ({"lost": json.dumps(lost)} if lost else {})
+    if outcome.outcome == "ok":
+        return End(TrialState.COMPLETE, outcome.objectives, attrs)
+    return End(TrialState.FAIL, (), attrs)
 
 
 def study_names(storage: str | None = None) -> Sequence[str]:

@@ -14,30 +14,32 @@ from tune_vfl.ledger.trials import is_finished
 from tune_vfl.ledger.trouble import patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tune_vfl.ledger.database import LedgerStorage
     from tune_vfl.ledger.reader import Reader
 
 _TRIALS = """
 SELECT trial_id, number, state, datetime_start, datetime_complete FROM trials
-WHERE study_id = :study AND trial_id > :after ORDER BY trial_id
+WHERE study_id = :study AND trial_id BETWEEN :first AND :last ORDER BY trial_id
 """
 _PARAMS = """
 SELECT p.trial_id, p.param_name, p.param_value, p.distribution_json
 FROM trial_params p JOIN trials t ON t.trial_id = p.trial_id
-WHERE t.study_id = :study AND t.trial_id > :after ORDER BY p.param_id
+WHERE t.study_id = :study AND t.trial_id BETWEEN :first AND :last ORDER BY p.param_id
 """
 # What a trial's record is made of, and since when it runs; searches write more.
 _USER_ATTRS = """
 SELECT a.trial_id, a.key, a.value_json FROM trial_user_attributes a JOIN trials t ON t.trial_id = a.trial_id
-WHERE t.study_id = :study AND t.trial_id > :after
+WHERE t.study_id = :study AND t.trial_id BETWEEN :first AND :last
 AND (a.key IN ('outcome', 'retry_of') OR a.key IN ('pack', 'asked') AND t.state = 'RUNNING')
 """
 _SYSTEM_ATTRS = """
 SELECT a.trial_id, a.key, a.value_json FROM trial_system_attributes a JOIN trials t ON t.trial_id = a.trial_id
-WHERE t.study_id = :study AND t.trial_id > :after AND a.key = 'fixed_params'
+WHERE t.study_id = :study AND t.trial_id BETWEEN :first AND :last AND a.key = 'fixed_params'
 """
+# No id is greater in any database.
+_NO_END = 2**31 - 1
 
 
 class State(Enum):
@@ -80,30 +82,40 @@ class TrialRows:
         patiently(self._catch_up)
         return sorted(self._trials.values(), key=attrgetter("number"))
 
-    def ended(self, trial_id: int, number: int) -> None:
-        """Hear that a trial has ended, of which the caller knows all: it comes back without what is read of others."""
-        self._trials[trial_id] = ReadTrial(number, State.COMPLETE, None, None)
+    def ended(self, ids: Sequence[int]) -> list[ReadTrial]:
+        """Hear that trials have ended, and return them as they stand, in this order.
+
+        The caller keeps them: :meth:`read` returns no more than their numbers from now on.
+        """
+        if not ids:
+            return []
+        found = patiently(lambda: self._between(min(ids), max(ids)))
+        for trial_id in ids:
+            self._trials[trial_id] = ReadTrial(found[trial_id].number, State.COMPLETE, None, None)
+        return [found[trial_id] for trial_id in ids]
 
     def _catch_up(self) -> None:
         """Read the trials after the last one before which all are known to have ended, and everything of them."""
-        settled = -1
+        settled = 0
         known = sorted(self._trials.items(), key=lambda item: item[1].number)
         for expected, (trial_id, trial) in enumerate(known):
             if trial.number != expected or not is_finished(trial):
                 break
             settled = trial_id
+        before = {trial_id: trial for trial_id, trial in known if trial_id <= settled}
+        self._trials = before | self._between(settled + 1, _NO_END)
+
+    def _between(self, first: int, last: int) -> dict[int, ReadTrial]:
+        """Read the trials with ids from one to another."""
         with self._place.reading() as reader:
-            self._trials = {
-                **{trial_id: trial for trial_id, trial in known if trial_id <= settled},
-                **_trials(reader, self._study_id, settled),
-            }
+            return _trials(reader, self._study_id, first, last)
 
 
-def _trials(reader: Reader, study_id: int, after: int) -> dict[int, ReadTrial]:
-    """Return the trials with ids after one, by id in rising order."""
+def _trials(reader: Reader, study_id: int, first: int, last: int) -> dict[int, ReadTrial]:
+    """Return the trials with ids from one to another, by id in rising order."""
 
     def rows(query: str) -> Iterable[Any]:
-        return reader.rows(query, study=study_id, after=after)
+        return reader.rows(query, study=study_id, first=first, last=last)
 
     found = {
         trial_id: ReadTrial(number, State[state], _moment(begun), _moment(ended))

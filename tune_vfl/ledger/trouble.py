@@ -25,9 +25,6 @@ PATIENCE_SECONDS = 120.0
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
-# What may have been done when no answer comes, and must be looked up before it is done again.
-_NOT_REPEATED = "set_trial_state_values"
-
 
 class Trouble(NamedTuple):
     """What is wrong with a database.
@@ -176,7 +173,7 @@ def patiently(attempt: Callable[[], T], look: Callable[[], T | None] | None = No
 
 
 def with_patience(storage: BaseStorage) -> BaseStorage:
-    """Return a storage of which every call waits, but for the one that must be looked up first."""
+    """Return a storage of which every call waits; what must be looked up first, see :mod:`tune_vfl.ledger.writing`."""
     return cast("BaseStorage", _Patient(storage))
 
 
@@ -186,6 +183,6 @@ class _Patient:
 
     def __getattr__(self, name: str) -> Any:
         asked = getattr(self._storage, name)
-        if name == _NOT_REPEATED or not callable(asked):
+        if not callable(asked):
             return asked
         return lambda *args, **kwargs: patiently(lambda: asked(*args, **kwargs))

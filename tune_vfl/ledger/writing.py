@@ -7,19 +7,35 @@ again, the database is asked; and before that it is waited for, since it may sti
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tune_vfl.ledger.trouble import patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from optuna.distributions import BaseDistribution
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial, TrialState
     from sqlalchemy import Engine
+    from sqlalchemy.orm import Session
 
     from tune_vfl.ledger.lease import Lease
+
+
+class End(NamedTuple):
+    """How a trial ended.
+
+    Attributes:
+        state: finished.
+        values: its objectives; none where it has none.
+        attrs: what is known of it from now on, as JSON.
+    """
+
+    state: TrialState
+    values: Sequence[float]
+    attrs: Mapping[str, str]
 
 
 class TrialWriter:
@@ -33,7 +49,6 @@ class TrialWriter:
 
     def __init__(self, storage: BaseStorage, study_id: int, lease: Lease | None) -> None:
         self._storage, self._study_id, self._lease = storage, study_id, lease
-        self._ids: dict[int, int] = {}
 
     def make(self, trials: Sequence[FrozenTrial]) -> list[int]:
         """Write new trials with everything that is known of them, all in one transaction; return their numbers.
@@ -47,39 +62,56 @@ class TrialWriter:
         first = patiently(self._count)
         numbers = range(first, first + len(trials))
 
-        def attempt() -> dict[int, int]:
+        def attempt() -> bool:
             with Session(self._engine) as session, session.begin():
                 made = [_rows(models, self._study_id, n, trial) for n, trial in zip(numbers, trials, strict=True)]
                 session.add_all([row for rows in made for row in rows])
-                session.flush()
-                return {rows[0].number: rows[0].trial_id for rows in made}
+            return True
 
-        def made() -> dict[int, int] | None:
+        def made() -> bool | None:
             self._settle()
-            return self._from(first) or None
+            return self._count() > first or None
 
-        self._ids |= patiently(attempt, made)
+        patiently(attempt, made)
         return list(numbers)
 
-    def finish(self, number: int, state: TrialState, values: Sequence[float] | None) -> None:
-        """Give a trial its state and values.
+    def finish(self, ends: Mapping[int, End]) -> list[int]:
+        """Write how trials ended, all in one transaction.
 
-        Raises:
-            UpdateFinishedTrialError: when it was finished before.
+        Args:
+            ends: by the trials' numbers.
+
+        Returns:
+            The ids that the database has for them, in rising order, without those that had ended before.
         """
-        trial_id = self.id_of(number)
+        from sqlalchemy.orm import Session
 
-        def finished() -> bool | None:
+        tried: dict[int, int] = {}
+
+        def attempt() -> dict[int, int]:
+            with Session(self._engine) as session, session.begin():
+                trials = self._not_ended(session, ends)
+                tried.clear()
+                tried.update({trial.number: trial.trial_id for trial in trials})
+                _end(session, trials, ends)
+            return tried
+
+        def ended() -> dict[int, int] | None:
             self._settle()
-            return self._storage.get_trial(trial_id).state.is_finished() or None
+            with Session(self._engine) as session:
+                return tried if tried and not self._not_ended(session, tried) else None
 
-        patiently(lambda: self._storage.set_trial_state_values(trial_id, state, values), finished)
+        return sorted(patiently(attempt, ended).values())
 
-    def id_of(self, number: int) -> int:
-        """Return the id under which the database has a trial."""
-        if number not in self._ids:
-            self._ids[number] = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
-        return self._ids[number]
+    def _not_ended(self, session: Session, numbers: Iterable[int]) -> Sequence[Any]:
+        """Return those of some trials that have not ended, as rows of Optuna's."""
+        import sqlalchemy
+        from optuna.storages._rdb.models import TrialModel
+        from optuna.trial import TrialState
+
+        some = TrialModel.study_id == self._study_id, TrialModel.number.in_(list(numbers))
+        unended = TrialModel.state.in_([TrialState.RUNNING, TrialState.WAITING])
+        return session.scalars(sqlalchemy.select(TrialModel).where(*some, unended)).all()
 
     @property
     def _engine(self) -> Engine:
@@ -96,19 +128,26 @@ class TrialWriter:
         with self._engine.connect() as connection:
             return int(connection.execute(wanted).scalar_one())
 
-    def _from(self, number: int) -> dict[int, int]:
-        """Return the trials from a number on: their ids in the database, by number."""
-        import sqlalchemy
-        from optuna.storages._rdb.models import TrialModel
-
-        of_study = TrialModel.study_id == self._study_id
-        wanted = sqlalchemy.select(TrialModel.number, TrialModel.trial_id).where(of_study, TrialModel.number >= number)
-        with self._engine.connect() as connection:
-            return {row.number: row.trial_id for row in connection.execute(wanted)}
-
     def _settle(self) -> None:
         if self._lease is not None:
             self._lease.settle()
+
+
+def _end(session: Session, trials: Sequence[Any], ends: Mapping[int, End]) -> None:
+    """Write how trials ended."""
+    import sqlalchemy
+    from optuna.storages._rdb import models
+
+    # A search that was killed may have left some of this, in a ledger of an earlier version.
+    attrs = models.TrialUserAttributeModel
+    known = {key for end in ends.values() for key in end.attrs}
+    of_these = attrs.trial_id.in_([trial.trial_id for trial in trials]), attrs.key.in_(known)
+    session.execute(sqlalchemy.delete(attrs).where(*of_these), execution_options={"synchronize_session": False})
+    for trial in trials:
+        state, values, texts = ends[trial.number]
+        trial.state, trial.datetime_complete = state, datetime.now()  # noqa: DTZ005 - as Optuna writes it
+        session.add_all(_value_rows(models, values, trial_id=trial.trial_id))
+        session.add_all(attrs(trial_id=trial.trial_id, key=key, value_json=text) for key, text in texts.items())
 
 
 def _rows(models: Any, study_id: int, number: int, trial: FrozenTrial) -> list[Any]:
@@ -116,9 +155,7 @@ def _rows(models: Any, study_id: int, number: int, trial: FrozenTrial) -> list[A
     row = models.TrialModel(study_id=study_id, number=number, state=trial.state)
     row.datetime_start, row.datetime_complete = trial.datetime_start, trial.datetime_complete
     rows = [row]
-    for place, objective in enumerate(trial.values or ()):
-        value, kind = models.TrialValueModel.value_to_stored_repr(objective)
-        rows.append(models.TrialValueModel(trial=row, objective=place, value=value, value_type=kind))
+    rows += _value_rows(models, trial.values or (), trial=row)
     for name, given in trial.params.items():
         domain = trial.distributions[name]
         stored = {"param_value": domain.to_internal_repr(given), "distribution_json": _domain_text(domain)}
@@ -129,6 +166,13 @@ def _rows(models: Any, study_id: int, number: int, trial: FrozenTrial) -> list[A
     ):
         rows += [kind_of_row(trial=row, key=key, value_json=json.dumps(value)) for key, value in attrs.items()]
     return rows
+
+
+def _value_rows(models: Any, values: Sequence[float], **of: Any) -> list[Any]:
+    """Return a trial's objectives as rows of Optuna's tables."""
+    model = models.TrialValueModel
+    stored = [model.value_to_stored_repr(value) for value in values]
+    return [model(objective=n, value=value, value_type=kind, **of) for n, (value, kind) in enumerate(stored)]
 
 
 def _domain_text(domain: BaseDistribution) -> str:

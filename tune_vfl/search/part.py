@@ -197,8 +197,9 @@ class Part:
 
     def end(self, numbers: Sequence[int], sent: Sequence[Any]) -> None:
         """Tell what came back of a pack."""
-        for number, raw in zip(numbers, sent, strict=True):
-            self._told(self._ledger.tell(number, read_outcome(raw)))
+        outcomes = {number: read_outcome(raw) for number, raw in zip(numbers, sent, strict=True)}
+        for record in self._ledger.tell_together(outcomes):
+            self._told(record)
 
     def lose(self, numbers: Sequence[int], cause: Cause) -> None:
         """Tell that a pack was lost."""
