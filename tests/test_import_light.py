@@ -25,7 +25,9 @@ LIGHT = (
 WITHOUT_SCIPY = (
     "import tune_vfl",
     "from tune_vfl.defenses.base import DEFENSES; DEFENSES.names()",
+    "from tune_vfl.attacks.base import ATTACKS; ATTACKS.names()",
     "from tune_vfl.statistics import advantage, stratified_folds",
+    "from trainables.cell import CellTrainable; import tune_vfl.evaluation.packs",
 )
 STEP = (
     "import torch; from tune_vfl.models.optimizers import Adam; x = torch.ones(1, requires_grad=True); "

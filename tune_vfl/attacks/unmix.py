@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 
 from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.gradient_completion import GradientCompletion
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
     from torch import Tensor
 
     from tune_vfl.protocol.view import Moment, View
@@ -86,6 +86,8 @@ def unmixed(mixed: MixedGradients, ridge: float = RIDGE) -> Tensor:
 
 def _shares(mixtures: Sequence[Mixtures], member: int) -> csr_array:
     """Return W ``(E N, N)`` of a member; epochs with the same mixtures become one, as heavy as they are together."""
+    from scipy.sparse import csr_array
+
     times = Counter(id(m) for m in mixtures)
     blocks = {id(m): m for m in mixtures}.values()
     partners = torch.cat([m.partners.reshape(-1, *m.partners.shape[-2:])[member] for m in blocks])

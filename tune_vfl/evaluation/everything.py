@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-import pandas as pd  # noqa: F401 - Ray Tune's; here so that it is imported before a worker is asked for
+# What Ray Tune and some attacks import when they get to it: here, so that it is there before a worker is asked for.
+import pandas as pd  # noqa: F401
+import scipy.ndimage
+import scipy.optimize
+import scipy.sparse
+import scipy.special  # noqa: F401
 
 import tune_vfl.evaluation.packs  # noqa: F401
 from tune_vfl.attacks.base import ATTACKS

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from tune_vfl.evaluation.table import Numbers
@@ -99,6 +98,8 @@ def named_by_folds(scores: Array, y: NDArray[np.int64], rng: np.random.Generator
         y: ``(M,)`` true labels.
         rng: decides which rows are scored together.
     """
+    from scipy.optimize import linear_sum_assignment
+
     folds = folds_of(torch.from_numpy(y), torch.from_numpy(rng.random(len(y))), NAMED_APART).numpy()
     named = np.empty_like(scores)
     said, k = scores.argmax(-1), scores.shape[-1]
@@ -145,6 +146,8 @@ def paired(found: Array, true: Array, batch: int) -> NDArray[np.int64]:
         true: ``(M, ...)``.
         batch: rows of a batch.
     """
+    from scipy.optimize import linear_sum_assignment
+
     order = np.arange(len(true))
     seen = np.clip(found, 0.0, 1.0) if reconstruction.is_image(true) else found
     for first in range(0, len(true) if batch > 1 else 0, batch):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import correlate1d
 
 from tune_vfl.errors import ShapeError
 
@@ -123,6 +122,8 @@ def gaussian_window(length: int) -> NDArray[np.float64]:
 
 def _windowed(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weighted means over all windows that lie inside ``(n, C, H, W)``."""
+    from scipy.ndimage import correlate1d
+
     for axis in (2, 3):
         weights = gaussian_window(x.shape[axis])
         margin = len(weights) // 2

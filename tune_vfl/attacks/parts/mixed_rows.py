@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from scipy.special import betaincinv
 from torch import Tensor
 
 from tune_vfl.protocol.members import gather_rows
@@ -110,6 +109,8 @@ def mixed_rows(pool: Pool, fit: Fit, streams: StreamsByName) -> Iterator[MixedRo
 
 def _mixes(fit: Fit, shares: Stream, pairs: Stream) -> tuple[Tensor, Tensor]:
     """Return the shares ``(256, *trials)`` and partners ``(256, *trials, 2B)`` of the next steps."""
+    from scipy.special import betaincinv
+
     uniform = shares.uniform(_DRAWN)
     beta = torch.from_numpy(betaincinv(fit.alpha, fit.alpha, uniform.double().cpu().numpy()))
     share = torch.maximum(beta, 1 - beta).to(uniform)
