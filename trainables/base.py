@@ -12,7 +12,7 @@ import copy
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ray import tune
 
@@ -26,13 +26,7 @@ Settings = Sequence[Mapping[str, Any]]
 
 
 class PackTrainable(tune.Trainable):  # type: ignore[misc]
-    """Evaluates packs one after another in one worker process (``reuse_actors``).
-
-    Attributes:
-        imports: what takes long to import of what it needs, beside Ray; workers on this machine share it.
-    """
-
-    imports: ClassVar[tuple[str, ...]] = ()
+    """Evaluates packs one after another in one worker process (``reuse_actors``)."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take the first pack. Everything that can fail waits for :meth:`step`, where it becomes an outcome."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 class CellTrainable(TrainingTrainable):
     """Evaluates packs through :func:`tune_vfl.evaluation.packs.evaluate_task`, on one thread."""
 
-    imports = ("tune_vfl.evaluation.everything",)
-
     @classmethod
     def prepare_worker(cls) -> None:
         """Set this process up to train: one thread, memory that is kept between steps, and all imports done."""

@@ -58,14 +58,37 @@ class Meeting(Costly):
         return 2.0 if met else 1.0
 
 
+class Noting(Costly):
+    """What is compared with waits for the cost of a defense, and writes down which came first."""
+
+    @classmethod
+    def _note(cls, options, what):
+        with Path(options["journal"]).with_name("order").open("a", encoding="utf-8") as order:
+            order.write(f"{what}\n")
+
+    @classmethod
+    def measure(cls, cell, options):
+        end = time.monotonic() + 60
+        while not Path(options["journal"]).with_name("order").exists() and time.monotonic() < end:
+            nap(0.05)
+        cls._note(options, "references")
+        return super().measure(cell, options)
+
+    @classmethod
+    def cost(cls, cell, params, undefended, options):
+        if not Path(options["journal"]).with_name("order").exists():
+            cls._note(options, "cost")
+        return super().cost(cell, params, undefended, options)
+
+
 class Hurried(Meeting):
     """Does not wait long."""
 
     patience = 0.5
 
 
-def go(trainable, **how):
-    return run_campaign(planned(), work=Work(trainable, {}), **{"progress": False, **how})
+def go(trainable, spec=None, options=None, **how):
+    return run_campaign(planned(**(spec or {})), work=Work(trainable, options or {}), **{"progress": False, **how})
 
 
 def costs():
@@ -79,6 +102,14 @@ def test_a_search_ends_with_its_costs_and_a_constraint_on_them_decides(capfd):
     assert select(open_campaign("c").record(), "cost<=1.5").study.name == "c-laplace"
     resume("c", progress=True, listeners=(), work=Work(Breaking, {}))
     assert costs() == COSTS, "what was measured is not measured again"
+
+
+def test_a_worker_that_trials_do_not_need_yet_measures_costs(tmp_path):
+    """While it is measured what attacks are compared with."""
+    journal = tmp_path / "journal"
+    go(Noting, {"resources": {"concurrency": 2}}, options={"journal": str(journal)})
+    assert (tmp_path / "order").read_text().split() == ["cost", "references"]
+    assert costs() == COSTS
 
 
 @pytest.mark.parametrize(("concurrency", "trainable", "cost"), [(2, Meeting, 2.0), (1, Hurried, 1.0)])
@@ -148,7 +179,7 @@ def test_a_worker_that_dies_with_a_cost_costs_no_trial(capfd):
 
 
 def test_a_search_that_is_stopped_measures_none(ctrl_c):
-    go(Costly, listeners=[_Stops()])
+    go(Costly, {"resources": {"concurrency": 1}}, listeners=[_Stops()])
     assert costs() == {"laplace": None, "gaussian": None}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from trainables.cell import CellTrainable
 from tune_vfl.search import ray_session
+from tune_vfl.search.work import IMPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ def test_workers_imports_begin_before_ray_and_the_one_that_did_them_serves_it(mo
     ray_session.expect()
     ray_session.expect()
     (expected,) = waiting
-    assert expected.modules == CellTrainable.imports
+    assert expected.modules == IMPORTS
     failed = Forks(())
     running.append(failed)
     monkeypatch.setattr(ray, "init", lambda **_: None)

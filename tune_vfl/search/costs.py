@@ -39,8 +39,9 @@ def owed_costs(ledgers: Sequence[Ledger], work: Work, say: Callable[[str], None]
 class Cost(Errand):
     """What the defense of one study costs: a ratio of CPU times, which neighbours hardly move.
 
-    It is measured when no trial is left to ask and the study has a result; before all trials where a constraint on the
-    cost may decide to which studies they go. What cannot be measured is said and left: the next run measures it.
+    It is measured when no trial can be asked: while they wait for what attacks are compared with, and at the end where
+    the study has a result; before all trials where a constraint on the cost may decide to which studies they go. What
+    cannot be measured is said and left: the next run measures it.
 
     Args:
         ledger: of the study.
@@ -56,23 +57,20 @@ class Cost(Errand):
         self.blocks = self._wanted = steers(ledger)
 
     @property
-    def owed(self) -> bool:
-        """Whether it can be measured now."""
-        return super().owed and self._is_wanted()
-
-    @property
     def seconds_allowed(self) -> float | None:
         """How long it may take, which is two trainings; None without a limit."""
         minutes = self._ledger.cell.trial_minutes
         return None if minutes is None else 2 * minutes * 60
 
-    def _is_wanted(self) -> bool:
+    @property
+    def wanted(self) -> bool:
         """Whether trials go by it, or the study has a result; which it keeps, so that it is looked up no more."""
         self._wanted = self._wanted or bool(self._ledger.record().ok)
         return self._wanted
 
     def _pack(self) -> dict[str, Any]:
-        self._announce()
+        if self.wanted:
+            self._announce()
         cell, params = self._ledger.cell.with_params(self._ledger.space.typical)
         plain = undefended(cell)
         return {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tune_vfl.search.costs import Cost
     from tune_vfl.search.losses import Cause
 
 # How a worker can fail to answer, in the end.
@@ -95,24 +96,28 @@ class Errands:
     Attributes:
         references: what attacks are compared with; no other training is asked before they are over.
         undefended: the models that the studies are compared with.
-        costs: of their defenses: beside the others where trials wait for them, and else when no trial is left to ask.
+        costs: of their defenses, whenever no trial can be asked.
     """
 
     references: Sequence[Errand]
     undefended: Sequence[Errand]
-    costs: Sequence[Errand]
+    costs: Sequence[Cost]
 
     @property
     def before_trials(self) -> Errand | None:
         """What is asked before the next trial; None where nothing is or where others must end first."""
-        if all(errand.over for errand in self.references):
-            return _first_owed(self.undefended)
-        return _first_owed(self.references)
+        return _first_owed(self.undefended if self._compared else self.references)
 
     @property
-    def after_trials(self) -> Errand | None:
-        """What is asked while no trial can be."""
-        return _first_owed(self.costs)
+    def beside_trials(self) -> Errand | None:
+        """What is asked while no trial can be: at first, any cost, since a worker would wait otherwise."""
+        early = not self._compared
+        return next((cost for cost in self.costs if cost.owed and (early or cost.wanted)), None)
+
+    @property
+    def _compared(self) -> bool:
+        """Whether it is known what attacks are compared with."""
+        return all(errand.over for errand in self.references)
 
     @property
     def block_trials(self) -> bool:

@@ -52,16 +52,16 @@ class ForkServer:
                 start_new_session=True,  # Ctrl-C on a terminal is for the driver
             )
 
-    def environment(self, trainable: type[PackTrainable] | None) -> dict[str, str]:
+    def environment(self, trainable: str) -> dict[str, str]:
         """Return what Ray's workers must have in their environment.
 
         Args:
-            trainable: what they run, where another process can import it; others import what they need.
+            trainable: what they run, see :func:`named`.
         """
         from ray._private.workers import __path__ as workers
 
         worker = str(Path(workers[0]) / "default_worker.py")
-        return {forked.SOCKET: self._place, forked.WORKER: worker, forked.TRAINABLE: _named(trainable)}
+        return {forked.SOCKET: self._place, forked.WORKER: worker, forked.TRAINABLE: trainable}
 
     def close(self) -> None:
         """End it, with all that it has forked."""
@@ -81,8 +81,8 @@ def can_fork() -> bool:
     return True
 
 
-def _named(trainable: type[PackTrainable] | None) -> str:
-    """Return a trainable as another process finds it."""
+def named(trainable: type[PackTrainable] | None) -> str:
+    """Return a trainable as another process finds it: workers have its imports done. Of others they do their own."""
     if trainable is None or trainable.__module__ == "__main__" or "<locals>" in trainable.__qualname__:
         return _UNPREPARED
     return f"{trainable.__module__}:{trainable.__qualname__}"

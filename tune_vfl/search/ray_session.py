@@ -7,6 +7,7 @@ import inspect
 import logging
 import os
 import sys
+import threading
 import warnings
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from functools import partial
@@ -16,8 +17,9 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import handlers_kept
-from tune_vfl.search.forking import ONE_THREAD, ForkServer, can_fork
+from tune_vfl.search.forking import ONE_THREAD, ForkServer, can_fork, named
 from tune_vfl.search.room import Room
+from tune_vfl.search.work import IMPORTS, REAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,12 +42,11 @@ _QUIET = {
     # How many packs may wait for room is ours to say: an autoscaler starts nodes for those that wait.
     "TUNE_MAX_PENDING_TRIALS_PG": "10000",
 }
-# What workers import that evaluate cells, see CellTrainable.imports.
-_EXPECTED = ("tune_vfl.evaluation.everything",)
 _OBJECT_STORE_BYTES = 100 * 2**20
 # The one of the Ray that runs in this process, if any; and one that waits for a Ray to be started here.
 _FORK_SERVERS: list[ForkServer] = []
 _WAITING: list[ForkServer] = []
+_BEGUN: list[_Begun] = []
 STARTS = 2
 
 # What `ray.init` does not offer. Workers run as this process does: at Ray's own niceness of 15 other work
@@ -123,13 +124,25 @@ def expect() -> None:
     ray = sys.modules.get("ray")
     runs = ray is not None and ray.is_initialized()
     if not runs and not os.environ.get("RAY_ADDRESS") and can_fork() and not _WAITING:
-        _WAITING.append(ForkServer(_EXPECTED))
+        _WAITING.append(ForkServer(IMPORTS))
         atexit.register(_expect_no_more)
 
 
 def _expect_no_more() -> None:
     while _WAITING:
         _WAITING.pop().close()
+
+
+def begin(trainable: str) -> None:
+    """Begin to :func:`connect`, which is mostly waiting, beside what this process does until then.
+
+    Args:
+        trainable: as :func:`tune_vfl.search.forking.named` names it.
+    """
+    import ray
+
+    if not ray.is_initialized() and not _BEGUN:
+        _BEGUN.append(_Begun(trainable))
 
 
 def connect(trainable: type[PackTrainable] | None = None) -> None:
@@ -141,6 +154,43 @@ def connect(trainable: type[PackTrainable] | None = None) -> None:
     Raises:
         UnreachableError: when ``RAY_ADDRESS`` does not answer, or Ray does not start.
     """
+    while _BEGUN:
+        _BEGUN.pop().wait()
+    _connect(named(trainable))
+
+
+class _Begun:
+    """A :func:`connect` in a thread.
+
+    Args:
+        trainable: as :func:`tune_vfl.search.forking.named` names it.
+    """
+
+    def __init__(self, trainable: str) -> None:
+        self._trainable, self._over = trainable, threading.Event()
+        self._failure: BaseException | None = None
+        threading.Thread(target=self._go, name="tune-vfl-ray", daemon=True).start()
+        atexit.register(self._over.wait)  # before Ray's own way out, which must not meet a Ray that still starts
+
+    def _go(self) -> None:
+        try:
+            _connect(self._trainable)
+        except BaseException as error:
+            self._failure = error
+            return
+        finally:
+            self._over.set()
+        # Linux ends Ray's processes with the thread that has started them, not only with this process.
+        threading.Event().wait()
+
+    def wait(self) -> None:
+        """Wait until it is over, and raise what it met."""
+        self._over.wait()
+        if self._failure is not None:
+            raise self._failure
+
+
+def _connect(trainable: str) -> None:
     import ray
 
     if not ray.is_initialized():
@@ -174,7 +224,7 @@ def _join(address: str) -> None:
         ) from error
 
 
-def _start_patiently(trainable: type[PackTrainable] | None) -> None:
+def _start_patiently(trainable: str) -> None:
     """Start Ray here. It gives its own processes half a minute; on a machine that is busy a second try finds them warm.
 
     What it raises then is a plain ``Exception``, so that every one is taken for a start that failed.
@@ -214,7 +264,7 @@ def _lean(**more: Any) -> Iterator[None]:
             node.Node.start_api_server = server
 
 
-def _start_here(trainable: type[PackTrainable] | None) -> None:
+def _start_here(trainable: str) -> None:
     import ray
 
     make_token_private()
@@ -223,7 +273,7 @@ def _start_here(trainable: type[PackTrainable] | None) -> None:
         _FORK_SERVERS.pop().close()
     with _environment(settings), ExitStack() as told:
         if can_fork():
-            server = _WAITING.pop() if _WAITING else ForkServer(() if trainable is None else trainable.imports)
+            server = _WAITING.pop() if _WAITING else ForkServer(IMPORTS if trainable == REAL else ())
             _FORK_SERVERS.append(server)
             told.enter_context(_environment(server.environment(trainable)))
             told.enter_context(_lean(worker_path=server.worker_path))

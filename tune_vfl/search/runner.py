@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.campaign.shares import Demand, even_shares
@@ -18,8 +19,9 @@ from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
 from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.costs import owed_costs
+from tune_vfl.search.costs import Cost, owed_costs
 from tune_vfl.search.errands import Errands
+from tune_vfl.search.forking import named
 from tune_vfl.search.listeners import Dispatcher, Listener, Tee
 from tune_vfl.search.packs import BLIND_LANES, pack_size
 from tune_vfl.search.part import Part
@@ -29,7 +31,7 @@ from tune_vfl.search.room import room_of
 from tune_vfl.search.tuning import tuned
 from tune_vfl.search.turns import Evenly, Racing
 from tune_vfl.search.undefended import shared
-from tune_vfl.search.work import Work
+from tune_vfl.search.work import REAL, Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +94,7 @@ def run_campaign(
             if trials is not None:
                 ledgers[0].extend(trials)
             with answered(lambda: f"{name}: left; {kept_and_owed(name)}"):
-                run = _Run(campaign, ledgers, work or Work.real(), lease)
+                run = _Run(campaign, ledgers, work, lease)
                 stopped = run.run(listeners, progress=progress)
             return [Study.of(ledger, stopped=stopped) for ledger in ledgers]
         finally:
@@ -108,24 +110,33 @@ def kept_and_owed(name: str) -> str:
 class _Run:
     """One run of a campaign, its lease held."""
 
-    def __init__(self, campaign: PlannedCampaign, ledgers: Sequence[Ledger], work: Work, lease: Lease) -> None:
-        self._name, self._ledgers, self._work, self._lease = campaign.name, ledgers, work, lease
+    def __init__(self, campaign: PlannedCampaign, ledgers: Sequence[Ledger], work: Work | None, lease: Lease) -> None:
+        self._name, self._ledgers, self._given, self._lease = campaign.name, ledgers, work, lease
         # What only says how to run comes from the spec of this run, not from the one the study began with.
         spec = campaign.studies[0].spec
         self._resources, self._minutes = spec.resources, spec.budget.minutes
         self._total = campaign.trials if spec.allocation == "race" and not campaign.lone else None
         self._models = shared(ledgers)
-        self._costs = owed_costs(ledgers, self._work, self._say)
         self._report: ProgressReport | None = None
 
     def run(self, listeners: Sequence[Listener], *, progress: bool) -> bool:
         """Run it and say whether it was stopped."""
         lost = sum(len(ledger.recover()) for ledger in self._ledgers)
         with Dispatcher(listeners) as dispatcher:
-            if not self._waiting() and not any(errand.owed for errand in (*self._models, *self._costs)):
+            if self._waiting() or any(model.owed for model in self._models):
+                cluster.begin(REAL if self._given is None else named(self._given.trainable))
+            elif not any(cost.owed and cost.wanted for cost in self._costs):
                 self._tell_all(dispatcher)
                 return False
             return self._search(dispatcher, lost, progress=progress)
+
+    @cached_property
+    def _work(self) -> Work:
+        return self._given or Work.real()
+
+    @cached_property
+    def _costs(self) -> list[Cost]:
+        return owed_costs(self._ledgers, self._work, self._say)
 
     def _say(self, message: str) -> None:
         """Tell a person something, where progress is shown."""

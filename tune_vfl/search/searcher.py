@@ -135,7 +135,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         errands, pack = self._errands, None
         if not self._late:
             pack = self._errand(trial_id, errands.before_trials) or self._trials(trial_id)
-        pack = pack or self._errand(trial_id, errands.after_trials)
+        pack = pack or self._errand(trial_id, errands.beside_trials)
         # A running pack may still be lost and asked again: the search is finished only when none is running.
         return pack or (None if self._flying else str(Searcher.FINISHED))
 

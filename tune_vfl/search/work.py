@@ -10,6 +10,11 @@ if TYPE_CHECKING:
 
     from trainables.base import PackTrainable
 
+REAL = "trainables.cell:CellTrainable"
+"""What :meth:`Work.real` runs, by its name: to import it takes a second."""
+IMPORTS = ("tune_vfl.evaluation.everything",)
+"""What its workers import."""
+
 
 @dataclass(frozen=True)
 class Work:
