@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tune_vfl.search.forking import ForkServer, can_fork
+from tune_vfl.search.forking import ForkServer, can_fork, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def started(server: ForkServer, worker: Path, told: str, **environment: str) -> 
         [sys.executable, server.worker_path, told],
         env={
             **os.environ,
-            **server.environment(None),
+            **server.environment(named(None)),
             "TUNE_VFL_RAY_WORKER": str(worker),
             "RAY_JOB_ID": "01",
             **environment,
@@ -127,4 +127,4 @@ def test_all_forks_end_with_their_server(worker: Path) -> None:
     server.close()
     assert process.wait(30) == 1
     assert gone(fork)
-    assert not Path(server.environment(None)["TUNE_VFL_FORK_SERVER"]).exists()
+    assert not Path(server.environment(named(None))["TUNE_VFL_FORK_SERVER"]).exists()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from trainables.cell import CellTrainable
-from tune_vfl.search import ray_session
-from tune_vfl.search.work import IMPORTS
+from tune_vfl.errors import UnreachableError
+from tune_vfl.search import lean_ray, ray_session
+from tune_vfl.search.work import IMPORTS, REAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,8 +115,41 @@ def test_tune_counts_no_callbacks_and_so_imports_nothing_that_it_could_log_to(mo
 
     counted: list[object] = []
     monkeypatch.setattr(usage, "_count_callbacks", lambda callbacks: counted.append(callbacks) or {})
-    with ray_session.uncounted():
+    with lean_ray.uncounted():
         tune.air_usage.tag_callbacks([Callback()])
     assert counted == []
     tune.air_usage.tag_callbacks([Callback()])
     assert len(counted) == 1
+
+
+def test_a_ray_that_begins_in_a_thread_is_waited_for_and_what_it_met_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    begun, may_end, threads = threading.Event(), threading.Event(), []
+
+    def init(**_: object) -> None:
+        threads.append(threading.current_thread())
+        begun.set()
+        assert may_end.wait(60)
+        if len(threads) > 1:
+            raise OSError("no port")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: bool(threads))
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray_session, "ForkServer", Forks)
+    monkeypatch.setattr(ray_session, "_FORK_SERVERS", [])
+    ray_session.begin(REAL)
+    ray_session.begin(REAL)
+    assert begun.wait(60)
+    threading.Timer(0.2, may_end.set).start()
+    ray_session.connect(CellTrainable)
+    assert may_end.is_set()
+    (thread,) = threads
+    assert thread.name == "tune-vfl-ray"
+    assert thread.is_alive(), "Linux would end Ray's processes with it"
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    ray_session.begin(REAL)
+    with pytest.raises(UnreachableError, match="no port"):
+        ray_session.connect()
+    assert not ray_session._BEGUN

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import atexit
-import inspect
 import logging
 import os
 import sys
 import threading
 import warnings
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import handlers_kept
 from tune_vfl.search.forking import ONE_THREAD, ForkServer, can_fork, named
+from tune_vfl.search.lean_ray import lean
 from tune_vfl.search.room import Room
 from tune_vfl.search.work import IMPORTS, REAL
 
@@ -57,10 +56,6 @@ _SETTINGS = {
     "RAY_prestart_worker_first_driver": "0",
     "REPORTER_UPDATE_INTERVAL_MS": "60000",
 }
-# Nobody reads what the monitors of logs and of machines to add would say; each costs
-# half a second of a core at the start, and some of it for ever after. Any free port does for the agent: on its usual
-# one, which another Ray on this machine holds, it would insist for three seconds.
-_LEAN = {"include_log_monitor": False, "no_monitor": True, "dashboard_agent_listen_port": 0}
 
 
 @contextmanager
@@ -95,25 +90,6 @@ def quiet_tune() -> Iterator[None]:
     finally:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
-
-
-@contextmanager
-def uncounted() -> Iterator[None]:
-    """Let Tune run without counting which of its callbacks are used.
-
-    The count is sent nowhere (``RAY_USAGE_STATS_ENABLED``), and imports MLflow and whatever else Tune can log to before
-    any trial, which takes more than a second of a core.
-    """
-    usage: Any = sys.modules.get("ray.air._internal.usage")
-    count = getattr(usage, "tag_callbacks", None)
-    if count is None:  # a Ray that counts otherwise
-        yield
-        return
-    usage.tag_callbacks = lambda _callbacks: False
-    try:
-        yield
-    finally:
-        usage.tag_callbacks = count
 
 
 def expect() -> None:
@@ -245,25 +221,6 @@ def _start_patiently(trainable: str) -> None:
             sys.stderr.write("tune-vfl: Ray did not start in its time; trying once more\n")
 
 
-@contextmanager
-def _lean(**more: Any) -> Iterator[None]:
-    """Start what a search needs of Ray and no more, as far as this version of Ray can be told."""
-    from ray._private import node, parameter
-
-    usual, server = parameter.RayParams, getattr(node.Node, "start_api_server", None)
-    known = inspect.signature(usual).parameters
-    told = {name: value for name, value in {**_LEAN, **more}.items() if name in known}
-    parameter.RayParams = partial(usual, **told)
-    if server is not None:  # without a dashboard it only counts how Ray is used
-        node.Node.start_api_server = lambda *_, **__: None
-    try:
-        yield
-    finally:
-        parameter.RayParams = usual
-        if server is not None:
-            node.Node.start_api_server = server
-
-
 def _start_here(trainable: str) -> None:
     import ray
 
@@ -276,9 +233,9 @@ def _start_here(trainable: str) -> None:
             server = _WAITING.pop() if _WAITING else ForkServer(IMPORTS if trainable == REAL else ())
             _FORK_SERVERS.append(server)
             told.enter_context(_environment(server.environment(trainable)))
-            told.enter_context(_lean(worker_path=server.worker_path))
+            told.enter_context(lean(worker_path=server.worker_path))
         else:
-            told.enter_context(_lean())
+            told.enter_context(lean())
         ray.init(
             address="local",  # a new one, also where `ray start` has left a cluster on this machine
             num_cpus=usable_cpus(),

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections import Counter
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from tune_vfl.campaign.shares import Demand, even_shares
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.reading import open_campaign, study_names
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
@@ -82,11 +83,12 @@ def run_campaign(
     """
     name, spec = campaign.name, campaign.studies[0].spec
     place = storage_at(storage or spec.storage)
-    with (
-        answered(lambda: f"{name}: left before anything was begun; the same command begins again"),
-        cluster.quiet_tune(),
-        place.lease(name, take_over=take_over, room=room_of(spec.resources)) as lease,
-    ):
+    with ExitStack() as held:
+        held.enter_context(answered(lambda: f"{name}: left before anything was begun; the same command begins again"))
+        held.enter_context(cluster.quiet_tune())
+        if not place.exists() or not {study.name for study in campaign.studies} & set(study_names(place.url)):
+            _begin(work)  # all of it is owed
+        lease = held.enter_context(place.lease(name, take_over=take_over, room=room_of(spec.resources)))
         if lease.taken_from is not None:
             sys.stderr.write(f"{name!r} is taken over from {lease.taken_from}\n")
         ledgers = Ledger.of_campaign(campaign, place, lease)
@@ -100,6 +102,11 @@ def run_campaign(
         finally:
             for ledger in ledgers:
                 ledger.close()
+
+
+def _begin(work: Work | None) -> None:
+    """Let Ray start beside what this process does until it needs it."""
+    cluster.begin(REAL if work is None else named(work.trainable))
 
 
 def kept_and_owed(name: str) -> str:
@@ -124,7 +131,7 @@ class _Run:
         lost = sum(len(ledger.recover()) for ledger in self._ledgers)
         with Dispatcher(listeners) as dispatcher:
             if self._waiting() or any(model.owed for model in self._models):
-                cluster.begin(REAL if self._given is None else named(self._given.trainable))
+                _begin(self._given)
             elif not any(cost.owed and cost.wanted for cost in self._costs):
                 self._tell_all(dispatcher)
                 return False

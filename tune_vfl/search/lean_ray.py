@@ -1,0 +1,59 @@
+"""What a search needs of Ray, and none of the rest that takes time at the start."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Nobody reads what the monitors of logs and of machines to add would say; each costs
+# half a second of a core at the start, and some of it for ever after. Any free port does for the agent: on its usual
+# one, which another Ray on this machine holds, it would insist for three seconds.
+_LEAN = {"include_log_monitor": False, "no_monitor": True, "dashboard_agent_listen_port": 0}
+
+
+@contextmanager
+def lean(**more: Any) -> Iterator[None]:
+    """Start what a search needs of Ray and no more, as far as this version of Ray can be told."""
+    from ray._private import node, parameter, utils
+
+    known = inspect.signature(parameter.RayParams).parameters
+    told = {name: value for name, value in {**_LEAN, **more}.items() if name in known}
+    with (
+        _replaced(parameter, "RayParams", partial(parameter.RayParams, **told)),
+        # Without a dashboard it only counts how Ray is used.
+        _replaced(node.Node, "start_api_server", lambda *_, **__: None),
+        # As if what dashboards need were not installed: this process would import all of it only to see that it is.
+        _replaced(utils, "get_dashboard_dependency_error", lambda: ImportError("not needed")),
+    ):
+        yield
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Let Tune run without counting which of its callbacks are used.
+
+    The count is sent nowhere (``RAY_USAGE_STATS_ENABLED``), and imports MLflow and whatever else Tune can log to before
+    any trial, which takes more than a second of a core.
+    """
+    with _replaced(sys.modules.get("ray.air._internal.usage"), "tag_callbacks", lambda _callbacks: False):
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give what Ray has under a name another value for the block, where this version of Ray has it."""
+    usual = getattr(owner, name, None)
+    if usual is None:
+        yield
+        return
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, usual)
