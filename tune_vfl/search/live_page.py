@@ -52,17 +52,16 @@ class LivePage:
         self._begun, self._took = now(), _FIRST_TAKES_SECONDS
         self._next = self._begun + FIRST_AFTER_SECONDS
         self._told = self._shown = False
+        self._weighed: set[str] = set()
         self._studies: defaultdict[str, ToldStudy] = defaultdict(ToldStudy)
 
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
         """Write the page, now and then."""
         self._told = True
         self._studies[study].add(records)
-        if self._now() >= self._next:
-            import optuna.importance  # noqa: F401 - the last page needs it; nobody waits for it while trials run
-
-            if not self._nearly_over():
-                self._write()
+        self._import_ahead(study)
+        if self._now() >= self._next and not self._nearly_over():
+            self._write()
 
     def on_study(self, record: StudyRecord) -> None:
         """Remember it: the ledger need not be read for the page of a lone study, nor to know how much is left."""
@@ -78,6 +77,18 @@ class LivePage:
     def left(self) -> str:
         """Nothing is left that another run would have to write."""
         return ""
+
+    def _import_ahead(self, study: str) -> None:
+        """Import what the last page needs: nobody waits for it while trials run."""
+        import matplotlib.figure  # noqa: F401
+
+        from reports.importances import FEWEST, enough
+
+        told = self._studies[study]
+        if study not in self._weighed and told.known and len(told.trials) >= FEWEST:
+            self._weighed.add(study)
+            if enough(told.now):
+                import optuna.importance  # noqa: F401
 
     def _write(self) -> None:
         from reports.page import write_report

@@ -133,7 +133,8 @@ class Proposals:
         if record.outcome.outcome == "ok":
             self._objectives[record.number] = record.outcome.objectives
         if position is not None and record.outcome.outcome == "ok":
-            self._violated[position] = self._violations(record.outcome)
+            if self._constraints:  # the ledger is read for it
+                self._violated[position] = self._violations(record.outcome)
             self._mirror.tell(position, record.outcome.objectives)
         elif position is not None:
             self._mirror.tell(position, state=optuna.trial.TrialState.FAIL)
