@@ -80,15 +80,16 @@ class LivePage:
 
     def _import_ahead(self, study: str) -> None:
         """Import what the last page needs: nobody waits for it while trials run."""
-        import matplotlib.figure  # noqa: F401
-
+        import reports.everything
+        import reports.page  # noqa: F401
         from reports.importances import FEWEST, enough
 
         told = self._studies[study]
         if study not in self._weighed and told.known and len(told.trials) >= FEWEST:
             self._weighed.add(study)
             if enough(told.now):
-                import optuna.importance  # noqa: F401
+                import optuna.importance
+                import optuna.visualization  # noqa: F401
 
     def _write(self) -> None:
         from reports.page import write_report
