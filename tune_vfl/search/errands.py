@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.search.costs import Cost
     from tune_vfl.search.losses import Cause
 
 # How a worker can fail to answer, in the end.
@@ -35,6 +34,11 @@ class Errand(ABC):
     def __init__(self) -> None:
         self.over = False
         self._running, self._deaths = False, 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody would miss it."""
+        return True
 
     @property
     def owed(self) -> bool:
@@ -101,7 +105,7 @@ class Errands:
 
     references: Sequence[Errand]
     undefended: Sequence[Errand]
-    costs: Sequence[Cost]
+    costs: Sequence[Errand]
 
     @property
     def before_trials(self) -> Errand | None:
