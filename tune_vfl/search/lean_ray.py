@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import inspect
 import sys
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # Nobody reads what the monitors of logs and of machines to add would say; each costs
 # half a second of a core at the start, and some of it for ever after. Any free port does for the agent: on its usual
 # one, which another Ray on this machine holds, it would insist for three seconds.
 _LEAN = {"include_log_monitor": False, "no_monitor": True, "dashboard_agent_listen_port": 0}
+# A node on this machine is up in one second, or three where there is other work.
+_SOON_SECONDS = 10.0
 
 
 @contextmanager
 def lean(**more: Any) -> Iterator[None]:
     """Start what a search needs of Ray and no more, as far as this version of Ray can be told."""
-    from ray._private import node, parameter, utils
+    from ray._private import node, parameter, services, utils
 
     known = inspect.signature(parameter.RayParams).parameters
     told = {name: value for name, value in {**_LEAN, **more}.items() if name in known}
@@ -30,8 +33,22 @@ def lean(**more: Any) -> Iterator[None]:
         _replaced(node.Node, "start_api_server", lambda *_, **__: None),
         # As if what dashboards need were not installed: this process would import all of it only to see that it is.
         _replaced(utils, "get_dashboard_dependency_error", lambda: ImportError("not needed")),
+        _replaced(services, "get_node", partial(_node_soon, services.get_node)),
     ):
         yield
+
+
+def _node_soon(usual: Callable[[str, str], Any], gcs_address: str, node_id: str) -> Any:
+    """Return what Ray knows of the node that is starting, as soon as it does: Ray's own way looks once a second."""
+    with suppress(Exception):  # another version of Ray: its own way does
+        from ray._private import services, state
+
+        known = state.GlobalState()
+        known._initialize_global_state(services._get_gcs_client_options(gcs_address))
+        end = time.monotonic() + _SOON_SECONDS
+        while all(node["NodeID"] != node_id for node in known.node_table()) and time.monotonic() < end:
+            time.sleep(0.02)
+    return usual(gcs_address, node_id)
 
 
 @contextmanager
