@@ -6,8 +6,9 @@ all by itself where nobody answers. Linux only.
 
 ``python -m trainables.fork_server HANDLE MODULE...`` listens at the Unix socket that it was given, until its standard
 input ends, which is the driver's end too. The modules are imported at once. Ray, and the
-:class:`trainables.base.PackTrainable` that workers run, are imported when the first one asks, in its environment: it
-says which class it is, and Ray's core reads there, as it is imported, to whom it belongs.
+:class:`trainables.base.PackTrainable` that workers run, are imported once the driver is connected, or else when the
+first worker asks, in its environment: it says which class it is, and Ray's core reads there, as it is imported, to whom
+it belongs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Asked(NamedTuple):
     Attributes:
         caller: the connection on which its end is told.
         handles: standard input, output and error.
-        environment, folder, arguments, worker, oom_score_adj: those of the process that Ray has started.
+        environment, folder, arguments, worker, oom_score_adj: those of the process that Ray has started. No worker:
+            there will be some of this environment, and what they import is to be imported before.
     """
 
     caller: socket.socket
@@ -111,6 +113,9 @@ class Server:
             self._belongs_to = asked.belongs_to
             _set_environment(asked)
             prepare(asked.environment[TRAINABLE])
+        if not asked.worker:
+            asked.caller.close()
+            return False
         pid = os.fork() if asked.belongs_to == self._belongs_to else None
         if pid == 0:
             self._waiting.close()

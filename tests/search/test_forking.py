@@ -128,3 +128,19 @@ def test_all_forks_end_with_their_server(worker: Path) -> None:
     assert process.wait(30) == 1
     assert gone(fork)
     assert not Path(server.environment(named(None))["TUNE_VFL_FORK_SERVER"]).exists()
+
+
+def test_a_server_that_is_told_whose_workers_will_come_has_imported_before(worker: Path) -> None:
+    server = ForkServer(())
+    expected = {**os.environ, **server.environment(named(None)), "RAY_JOB_ID": "01"}
+    server.prepare(expected)
+    process = started(server, worker, "end", SAID="this")
+    answer = said(process)
+    assert process.wait(30) == 7
+    assert answer["ray"]
+    assert (answer["said"], answer["folder"]) == ("this", str(worker.parent)), "its own, not what was expected"
+    other = started(server, worker, "end", RAY_JOB_ID="02")
+    assert not said(other)["ray"]
+    assert other.wait(30) == 7
+    server.close()
+    server.prepare(expected)  # nobody is there, and nobody minds

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trainables.cell import CellTrainable
+from trainables.fork_server import BELONGS_TO
+from trainables.forked import SOCKET, TRAINABLE
 from tune_vfl.errors import UnreachableError
 from tune_vfl.search import lean_ray, ray_session
 from tune_vfl.search.work import IMPORTS, REAL
@@ -107,6 +109,20 @@ def test_nobody_imports_for_workers_that_are_elsewhere_and_nothing_waits_at_the_
     ray_session._expect_no_more()
     assert expected.closed
     assert waiting == []
+
+
+@pytest.mark.usefixtures("home")
+def test_whose_workers_there_will_be_is_known_before_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with ray_session.quiet_tune():
+        ray_session.connect()
+    expected = lean_ray.workers_environment()
+    worker = ray.get(ray.remote(num_cpus=0)(lambda: dict(os.environ)).remote())
+    assert [worker.get(name) for name in BELONGS_TO] == [expected.get(name) for name in BELONGS_TO]
+    assert expected["RAY_JOB_ID"]
+    assert {name: worker.get(name) for name in (SOCKET, TRAINABLE)} == {n: expected.get(n) for n in (SOCKET, TRAINABLE)}
 
 
 def test_tune_counts_no_callbacks_and_so_imports_nothing_that_it_could_log_to(monkeypatch: pytest.MonkeyPatch) -> None:

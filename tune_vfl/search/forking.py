@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables import forked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trainables.base import PackTrainable
 
@@ -62,6 +64,17 @@ class ForkServer:
 
         worker = str(Path(workers[0]) / "default_worker.py")
         return {forked.SOCKET: self._place, forked.WORKER: worker, forked.TRAINABLE: trainable}
+
+    def prepare(self, environment: Mapping[str, str]) -> None:
+        """Let it import what workers need of Ray, before the first of them asks.
+
+        Args:
+            environment: what they will have; others than it can fork none.
+        """
+        asked = {"worker": "", "arguments": [], "environment": {**environment}, "folder": "/", "oom_score_adj": ""}
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+            server.connect(self._place)
+            server.sendall(json.dumps(asked).encode() + b"\n")
 
     def close(self) -> None:
         """End it, with all that it has forked."""

@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,6 +50,20 @@ def _node_soon(usual: Callable[[str, str], Any], gcs_address: str, node_id: str)
         while all(node["NodeID"] != node_id for node in known.node_table()) and time.monotonic() < end:
             time.sleep(0.02)
     return usual(gcs_address, node_id)
+
+
+def workers_environment() -> dict[str, str]:
+    """Return the environment that a Ray which this process has started gives its workers; empty if it is unknown."""
+    with suppress(Exception):  # another version of Ray, or another system
+        import ray
+        from ray._private.worker import _global_node
+
+        (raylet,) = _global_node.all_processes["raylet"]
+        pid = raylet.process.pid
+        held = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="surrogateescape")
+        own = dict(line.split("=", 1) for line in held.split("\0") if "=" in line)
+        return {**own, "RAY_JOB_ID": ray.get_runtime_context().get_job_id(), "RAY_RAYLET_PID": str(pid)}
+    return {}
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import handlers_kept
 from tune_vfl.search.forking import ONE_THREAD, ForkServer, can_fork, named
-from tune_vfl.search.lean_ray import lean
+from tune_vfl.search.lean_ray import lean, workers_environment
 from tune_vfl.search.room import Room
 from tune_vfl.search.work import IMPORTS, REAL
 
@@ -244,6 +244,8 @@ def _start_here(trainable: str) -> None:
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
         )
+    if (expected := workers_environment()) and _FORK_SERVERS:
+        _FORK_SERVERS[-1].prepare(expected)
 
 
 def grows() -> bool:
