@@ -30,6 +30,9 @@ class Forks:
     def environment(self, trainable: object) -> dict[str, str]:
         return {"TUNE_VFL_FORK_SERVER": "nowhere"}
 
+    def prepare(self, environment: dict[str, str]) -> None:
+        pass
+
     def close(self) -> None:
         self.closed = True
 
