@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 # Nobody reads what the monitors of logs and of machines to add would say; each costs
 # half a second of a core at the start, and some of it for ever after. Any free port does for the agent: on its usual
@@ -26,7 +26,7 @@ def lean(**more: Any) -> Iterator[None]:
     """Start what a search needs of Ray and no more, as far as this version of Ray can be told."""
     from ray._private import node, parameter, services, utils
 
-    known = inspect.signature(parameter.RayParams).parameters
+    known, get_node = inspect.signature(parameter.RayParams).parameters, getattr(services, "get_node", None)
     told = {name: value for name, value in {**_LEAN, **more}.items() if name in known}
     with (
         _replaced(parameter, "RayParams", partial(parameter.RayParams, **told)),
@@ -34,12 +34,12 @@ def lean(**more: Any) -> Iterator[None]:
         _replaced(node.Node, "start_api_server", lambda *_, **__: None),
         # As if what dashboards need were not installed: this process would import all of it only to see that it is.
         _replaced(utils, "get_dashboard_dependency_error", lambda: ImportError("not needed")),
-        _replaced(services, "get_node", partial(_node_soon, services.get_node)),
+        _replaced(services, "get_node", partial(_node_soon, get_node)),
     ):
         yield
 
 
-def _node_soon(usual: Callable[[str, str], Any], gcs_address: str, node_id: str) -> Any:
+def _node_soon(usual: Any, gcs_address: str, node_id: str) -> Any:
     """Return what Ray knows of the node that is starting, as soon as it does: Ray's own way looks once a second."""
     with suppress(Exception):  # another version of Ray: its own way does
         from ray._private import services, state
