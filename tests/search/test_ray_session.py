@@ -172,27 +172,3 @@ def test_a_ray_that_begins_in_a_thread_is_waited_for_and_what_it_met_is_told(mon
     with pytest.raises(UnreachableError, match="no port"):
         ray_session.connect()
     assert not ray_session._BEGUN
-
-
-def test_only_what_ends_with_its_search_lets_go_of_ray_and_the_next_one_waits_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import ray
-
-    runs, left = [True], threading.Event()
-
-    def shutdown() -> None:
-        assert left.wait(60)
-        runs.clear()
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: bool(runs))
-    monkeypatch.setattr(ray, "shutdown", shutdown)
-    monkeypatch.setattr(ray_session, "_connect", lambda _: runs.append(True))
-    ray_session.leave()
-    assert not ray_session._LEAVING, "another search may follow"
-    monkeypatch.setattr(ray_session, "goes_for_good", lambda: True)
-    ray_session.leave()
-    assert runs == [True], "nobody waits here"
-    threading.Timer(0.2, left.set).start()
-    ray_session.connect()
-    assert (runs, left.is_set()) == ([True], True)

@@ -193,11 +193,6 @@ def go_for_good() -> None:
     _goes_for_good = True
 
 
-def goes_for_good() -> bool:
-    """Whether this process ends with what it runs."""
-    return _goes_for_good
-
-
 @contextmanager
 def handlers_kept() -> Iterator[None]:
     """Put the handlers of signals back after a block in which a library sets some of its own."""

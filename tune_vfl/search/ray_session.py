@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
-from tune_vfl.machine.signals import goes_for_good, handlers_kept
+from tune_vfl.machine.signals import handlers_kept
 from tune_vfl.search.forking import ONE_THREAD, ForkServer, can_fork, named
 from tune_vfl.search.lean_ray import lean, workers_environment
 from tune_vfl.search.room import Room
@@ -46,7 +46,6 @@ _OBJECT_STORE_BYTES = 100 * 2**20
 _FORK_SERVERS: list[ForkServer] = []
 _WAITING: list[ForkServer] = []
 _BEGUN: list[_Begun] = []
-_LEAVING: list[threading.Thread] = []
 STARTS = 2
 
 # What `ray.init` does not offer. Workers run as this process does: at Ray's own niceness of 15 other work
@@ -133,21 +132,7 @@ def connect(trainable: type[PackTrainable] | None = None) -> None:
     """
     while _BEGUN:
         _BEGUN.pop().wait()
-    while _LEAVING:
-        _LEAVING.pop().join()
     _connect(named(trainable))
-
-
-def leave() -> None:
-    """Let go of the Ray of this process, in a thread: a third of a second, beside what is still to be written.
-
-    Nothing is done but in a process that ends with what it runs, as a verb does: others may search again.
-    """
-    import ray
-
-    if goes_for_good() and ray.is_initialized():
-        _LEAVING.append(threading.Thread(target=ray.shutdown, name="tune-vfl-ray-end"))
-        _LEAVING[-1].start()
 
 
 class _Begun:

@@ -197,7 +197,6 @@ class _Run:
         deadline = begun + self._minutes * 60 if self._minutes else None
         searcher = self._searcher(self._errands(dispatcher), room, deadline, watchers)
         stopped = self._fit(searcher)
-        cluster.leave()
         if self._report:
             self._report.close()
         self._tell_all(dispatcher)
