@@ -29,9 +29,9 @@ from tune_vfl.spaces.named import space_of
 from tune_vfl.spec.cell import Cell, References
 from tune_vfl.tracking.mlflow import Recorder
 
-# What the driver is about to do when it is met: "tell" lies between the two writes of one outcome.
+# What the driver is about to do when it is met: "start" is in the thread that starts Ray.
 MOMENTS: dict[str, tuple[Any, str]] = {
-    "start": (ray_session, "connect"),
+    "start": (ray_session, "_start_here"),
     "ask": (TrialWriter, "make"),
     "tell": (TrialWriter, "finish"),
     "told": (Ledger, "record"),
