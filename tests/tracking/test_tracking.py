@@ -20,7 +20,7 @@ from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.testing.studies import made_up_study, made_up_trial
-from tune_vfl.tracking import attached, payload, store, summary
+from tune_vfl.tracking import attached, fresh, payload, store, summary
 from tune_vfl.tracking.mlflow import Recorder
 from tune_vfl.tracking.parts import Part, Whole
 
@@ -466,10 +466,11 @@ def test_a_database_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
 
     path = tmp_path / "new.db"
     with monkeypatch.context() as broken:
-        broken.setattr(store, "_prefer_wal", killed)
+        broken.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        broken.setattr(fresh, "_settle", killed)
         with pytest.raises(KeyboardInterrupt):
             store.client(f"sqlite:///{path}")
-    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".db"] == []
+    assert list(tmp_path.rglob("*.db")) == []
 
 
 def test_the_database_lets_readers_in_while_it_is_written(empty_database):

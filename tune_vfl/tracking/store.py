@@ -13,6 +13,7 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.storage import DAMAGED
 from tune_vfl.machine.places import embedded_uri, home
+from tune_vfl.tracking.fresh import make_fresh
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -109,7 +110,6 @@ def _create_sqlite(uri: str) -> None:
     path = _sqlite_path(uri)
     if path is None or path.exists():
         return
-    import mlflow
     from filelock import FileLock
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,8 +118,7 @@ def _create_sqlite(uri: str) -> None:
             return
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
             draft = Path(folder) / path.name
-            mlflow.MlflowClient(tracking_uri=f"sqlite:///{draft}").search_experiments(max_results=1)
-            _prefer_wal(draft)
+            make_fresh(draft)
             draft.replace(path)
 
 
@@ -127,16 +126,6 @@ def _sqlite_path(uri: str) -> Path | None:
     prefix = "sqlite:///"
     name = uri.removeprefix(prefix).partition("?")[0]
     return Path(name) if uri.startswith(prefix) and name and name != ":memory:" else None
-
-
-def _prefer_wal(database: Path) -> None:
-    """Switch to a write-ahead log: readers (the UI) do not block the writer, which waits for the disk half as often."""
-    connection = sqlite3.connect(database)
-    try:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    finally:
-        connection.close()
 
 
 def _first_line(error: Exception) -> str:
