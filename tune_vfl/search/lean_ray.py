@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tune_vfl.search import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
 # half a second of a core at the start, and some of it for ever after. Any free port does for the agent: on its usual
 # one, which another Ray on this machine holds, it would insist for three seconds.
 _LEAN = {"include_log_monitor": False, "no_monitor": True, "dashboard_agent_listen_port": 0}
+# What an agent that serves nobody says of its ports.
+_NO_PORT = -1
 # A node on this machine is up in one second, or three where there is other work.
 _SOON_SECONDS = 10.0
 
@@ -35,8 +42,37 @@ def lean(**more: Any) -> Iterator[None]:
         # As if what dashboards need were not installed: this process would import all of it only to see that it is.
         _replaced(utils, "get_dashboard_dependency_error", lambda: ImportError("not needed")),
         _replaced(services, "get_node", partial(_node_soon, get_node)),
+        _replaced(services, "start_ray_process", partial(_start_without_agents, services.start_ray_process)),
     ):
         yield
+
+
+def _start_without_agents(usual: Any, command: list[str], kind: str, *rest: Any, **more: Any) -> Any:
+    """Start a process of Ray's; others stand for the agents of a raylet, which it waits for as long as they import.
+
+    Without a dashboard its agent does nothing but tell so. That of runtime environments comes when it is wanted.
+    """
+    with suppress(Exception):  # another version of Ray, or another system
+        command = _without_agents(command) if kind == "raylet" and sys.platform == "linux" else command
+    return usual(command, kind, *rest, **more)
+
+
+def _without_agents(command: list[str]) -> list[str]:
+    """Return the command that starts a raylet with other agents than it names."""
+    core = import_module("ray._raylet")
+
+    told = dict(word.removeprefix("--").split("=", 1) for word in command if "=" in word)
+    session, node, agent = told["session_dir"], told["node_id"], told["runtime_env_agent_command"]
+    place = Path(session) / core.get_port_filename(node, core.RUNTIME_ENV_AGENT_PORT_NAME)
+    silent = [sys.executable, "-I", "-S", stand_in.__file__]
+    waiting = subprocess.list2cmdline([*silent, str(place), told["node_ip_address"]])
+    for port in (core.METRICS_AGENT_PORT_NAME, core.METRICS_EXPORT_PORT_NAME, core.DASHBOARD_AGENT_LISTEN_PORT_NAME):
+        core.persist_port(session, node, port, _NO_PORT)
+    instead = {
+        "--dashboard_agent_command": subprocess.list2cmdline(silent),
+        "--runtime_env_agent_command": f"{waiting} {agent}",
+    }
+    return [f"{name}={instead[name]}" if (name := word.partition("=")[0]) in instead else word for word in command]
 
 
 def _node_soon(usual: Any, gcs_address: str, node_id: str) -> Any:
@@ -64,6 +100,22 @@ def workers_environment() -> dict[str, str]:
         own = dict(line.split("=", 1) for line in held.split("\0") if "=" in line)
         return {**own, "RAY_JOB_ID": ray.get_runtime_context().get_job_id(), "RAY_RAYLET_PID": str(pid)}
     return {}
+
+
+@contextmanager
+def inheriting() -> Iterator[None]:
+    """Let Tune's workers go without an environment of their own where the one that they inherit says the same.
+
+    For each with one of its own Ray asks an agent, which it first has to start.
+    """
+    cache = import_module("ray.tune.execution.class_cache")
+    usual, passed = getattr(cache, "DEFAULT_ENV_VARS", {}), getattr(cache, "ENV_VARS_TO_PROPAGATE", ())
+    wanted = {**usual, **{name: os.environ[name] for name in passed if name in os.environ}}
+    if wanted.items() <= workers_environment().items():
+        with _replaced(cache, "DEFAULT_ENV_VARS", {}), _replaced(cache, "ENV_VARS_TO_PROPAGATE", ()):
+            yield
+    else:
+        yield
 
 
 @contextmanager

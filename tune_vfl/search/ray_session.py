@@ -49,12 +49,13 @@ _BEGUN: list[_Begun] = []
 STARTS = 2
 
 # What `ray.init` does not offer. Workers run as this process does: at Ray's own niceness of 15 other work
-# on the machine lets a search stand still. None are started before anybody asks for them. And what the machine does is
-# looked at once a minute: nobody reads it.
+# on the machine lets a search stand still. None are started before anybody asks for them. What the machine does is
+# looked at once a minute: nobody reads it. And they inherit what Tune gives each of its workers.
 _SETTINGS = {
     "RAY_worker_niceness": "0",
     "RAY_prestart_worker_first_driver": "0",
     "REPORTER_UPDATE_INTERVAL_MS": "60000",
+    "PL_DISABLE_FORK": "1",
 }
 
 

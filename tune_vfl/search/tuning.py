@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.search.lean_ray import uncounted
+from tune_vfl.search.lean_ray import inheriting, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ def tuned(
     folder = tempfile.mkdtemp(prefix="tune-vfl-")
     try:
         watches = [NodeWatch(), LeaseWatch(lease), PackWatch(searcher, say)]
-        with uncounted(), surviving():
+        with inheriting(), uncounted(), surviving():
             _tuner(searcher, trainable, resources, watches, folder).fit()
     except RayDiedError:
         ray.shutdown()  # the next study of this process starts a Ray of its own
