@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 # Workers of one machine are up within seconds of each other; a cluster that has yet to add machines is not waited for.
 PATIENCE_SECONDS = 20.0
 
-_PASSED: set[str] = set()
+_PASSED: set[tuple[str, int]] = set()
 
 
 def wait_at_gate(gate: Mapping[str, Any] | None) -> None:
-    """Wait until ``gate["count"]`` processes have come to ``gate["key"]``; a process waits once at each."""
-    if not gate or gate["key"] in _PASSED:
+    """Come to ``gate["key"]``, and wait until ``gate["count"]`` processes have; each once, and for none where it is 0."""
+    if not gate or (place := (gate["key"], gate["count"])) in _PASSED:
         return
-    _PASSED.add(gate["key"])
+    _PASSED.add(place)
     # The gate only saves time, and Ray's store is no stable interface: nothing may depend on it.
     with suppress(Exception):
         _wait(str(gate["key"]), int(gate["count"]))

@@ -33,7 +33,7 @@ def test_what_trials_wait_for_is_asked_first_and_waits_for_no_other_worker():
     searcher, asked = searcher_of(costs_block=True)
     first = handed_out(searcher, "first")
     assert [pack["asks"] for pack in first.values()] == ["references", "references", "cost", "cost"]
-    assert [pack["gate"] for pack in first.values()] == [None] * 4
+    assert [pack["gate"]["count"] for pack in first.values()] == [0] * 4, "they wait for nobody, but they are there"
     searcher.on_trial_complete("first0", {"outcomes": ["answer"]})
     assert handed_out(searcher, "none") == {}, "all else waits for both references"
     searcher.on_trial_complete("first1", {"outcomes": ["answer"]})

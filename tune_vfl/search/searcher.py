@@ -152,7 +152,7 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     def _sent(self, trial_id: str, flight: Flight, pack: dict[str, Any]) -> dict[str, Any]:
         """Note that a pack is handed out, and return it as its worker gets it."""
         self._flying[trial_id] = flight
-        gate = {"key": f"gate/{self._session}", "count": self._together} if flight.gated else None
+        gate = {"key": f"gate/{self._session}", "count": self._together if flight.gated else 0}
         return {**pack, "gate": gate, "options": dict(self._settings.options)}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
