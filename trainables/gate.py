@@ -22,7 +22,7 @@ _PASSED: set[tuple[str, int]] = set()
 
 
 def wait_at_gate(gate: Mapping[str, Any] | None) -> None:
-    """Come to ``gate["key"]``, and wait until ``gate["count"]`` processes have; each once, and for none where it is 0."""
+    """Come to ``gate["key"]``, and wait until ``gate["count"]`` processes have, 0 for none; a process waits once."""
     if not gate or (place := (gate["key"], gate["count"])) in _PASSED:
         return
     _PASSED.add(place)
