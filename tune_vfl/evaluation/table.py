@@ -82,5 +82,8 @@ def below(table: Table, *prefix: str) -> dict[str, list[Any]]:
 
 def variants_of(table: Table, attacker: str) -> dict[str, Numbers]:
     """Return the columns of an attack by variant, of one party where several carry it out."""
-    names = dict.fromkeys(key[2] for key in table if key[:2] == ("attack", attacker))
-    return {variant: below(table, "attack", attacker, variant) for variant in names}
+    found: dict[str, Numbers] = {}
+    for key, values in table.items():
+        if key[:2] == ("attack", attacker):
+            found.setdefault(key[2], {})[key[3]] = values
+    return found
