@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -19,7 +20,7 @@ from tune_vfl.metrics.hits import Hits, hits_of
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.protocol.folds import folds_of
 from tune_vfl.seeds import numpy_rng
-from tune_vfl.statistics.floors import auc_by_fold, cross_fitted_auc, stratified_folds
+from tune_vfl.statistics.floors import auc_by_fold, cross_fitted_auc_of_each, stratified_folds
 
 Array = NDArray[np.float64]
 NAMED_APART = 10
@@ -65,17 +66,32 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
     ends: Sequence[Ends | None] = _ends(rows, y) if num_classes == 2 else [None] * members
     of_two = num_classes == 2 and rows[0].ndim == 2
     hits: Sequence[Hits | None] = hits_of(rows, y) if of_two else [None] * members
+    turned = _turned(rows, y, seeds) if num_classes == 2 and not answer.oriented else None
     held_out = None if tests is None else _successes(tests, list(test_labels), num_classes, flip=not answer.oriented)
     for i, (end, said) in enumerate(zip(ends, hits, strict=True)):
         measured = _measure(rows[i], y[i], num_classes, end, said, flip=not answer.oriented)
-        if num_classes == 2 and not answer.oriented:
-            measured["success"] = cross_fitted_auc(metric.positive_score(rows[i]), y[i], scoring_folds(y[i], seeds[i]))
+        if turned is not None:
+            measured["success"] = turned[i]
         elif num_classes == 2 and folds is not None:
             measured["success"] = auc_by_fold(metric.positive_score(rows[i]), y[i], folds[i][keep[i]])
         if held_out is not None:
             measured["test"] = held_out[i]
         _append(result, measured)
     return result
+
+
+def _turned(rows: Sequence[Array], y: Sequence[NDArray[np.int64]], seeds: Sequence[int]) -> list[float]:
+    """Return each member's AUC where the attacker does not know which end of its scores is positive."""
+    alike: dict[tuple[int, bytes], list[int]] = {}
+    for i, (labels, seed) in enumerate(zip(y, seeds, strict=True)):
+        alike.setdefault((seed, labels.tobytes()), []).append(i)
+    found = [math.nan] * len(rows)
+    for (seed, _), members in alike.items():
+        labels = y[members[0]]
+        mine = [metric.positive_score(rows[i]) for i in members]
+        for i, area in zip(members, cross_fitted_auc_of_each(mine, labels, scoring_folds(labels, seed)), strict=True):
+            found[i] = area
+    return found
 
 
 def scoring_folds(y: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

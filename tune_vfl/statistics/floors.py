@@ -16,7 +16,7 @@ from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.statistics.labelings import Labelings, cross_fitted_aucs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -161,12 +161,23 @@ def cross_fitted_auc(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float
         A number in [0, 1], 1/2 on noise, below it where the folds disagree; NaN with a score that is not finite, or
         with fewer than two rows of a class.
     """
-    values, labels, numbers = _rows(scores, y, folds)
-    if not np.isfinite(values).all():
-        return float("nan")
-    if not len(_several(numbers)):
-        return float("nan")
-    return float(cross_fitted_aucs([values], Labelings(labels[None] == 1), numbers)[0, 0])
+    (area,) = cross_fitted_auc_of_each([scores], y, folds)
+    return area
+
+
+def cross_fitted_auc_of_each(scores: Sequence[ArrayLike], y: ArrayLike, folds: ArrayLike) -> list[float]:
+    """:func:`cross_fitted_auc` of several scores of the same rows, in order."""
+    found, finite = [float("nan")] * len(scores), {}
+    labels = numbers = np.zeros(0, dtype=np.int64)
+    for place, one in enumerate(scores):
+        values, labels, numbers = _rows(one, y, folds)
+        if np.isfinite(values).all():
+            finite[place] = values
+    if finite and len(_several(numbers)):
+        areas = cross_fitted_aucs(list(finite.values()), Labelings(labels[None] == 1), numbers)[:, 0]
+        for place, area in zip(finite, areas.tolist(), strict=True):
+            found[place] = area
+    return found
 
 
 def _rows(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> tuple[Floats, Ints, Ints]:

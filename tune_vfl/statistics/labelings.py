@@ -90,11 +90,11 @@ def cross_fitted_aucs(scores: Sequence[Floats], labelings: Labelings, folds: Int
     numbers, fold = np.unique(folds, return_inverse=True)
     held = fold.reshape(-1, 1) == np.arange(len(numbers))
     size, found = held.sum(0), []
+    inside_and_all = [(positive @ held, positive.sum(1, keepdims=True)) for positive in labelings.parts()]
     for one in scores:
         ranks, areas = _ranks_by_fold(one, held), []
         inside = np.where(held, ranks, 0.0)
-        for positive in labelings.parts():
-            mine, all_of_them = positive @ held, positive.sum(1, keepdims=True)
+        for positive, (mine, all_of_them) in zip(labelings.parts(), inside_and_all, strict=True):
             sums = positive @ inside
             area = _areas(sums, mine, size - mine)
             beside = all_of_them - mine
@@ -106,10 +106,8 @@ def cross_fitted_aucs(scores: Sequence[Floats], labelings: Labelings, folds: Int
 
 def _averaged(areas: Floats, shares: Floats) -> Floats:
     """Return the mean over folds, by what each fold counts for; fold by fold, as one labeling alone is averaged."""
-    total, weight = np.zeros(len(areas)), np.zeros(len(areas))
-    for area, share in zip(areas.T, shares.T, strict=True):
-        total += np.where(share > 0, share * area, 0.0)
-        weight += share
+    counted = np.where(shares > 0, shares * areas, 0.0)
+    total, weight = (np.add.accumulate(column, axis=-1)[..., -1] for column in (counted, shares))
     return total / np.where(weight > 0, weight, np.nan)
 
 

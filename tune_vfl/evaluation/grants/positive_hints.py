@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack
     from tune_vfl.evaluation.run import Run
     from tune_vfl.spec import Strict
+    from tune_vfl.statistics.arrays import Bools, Ints
 
 
 @grant("positive_hints")
@@ -35,12 +37,29 @@ def drawn(recording: Recording, count: int, run: Run, *, stream: str) -> Tensor:
     useful = (labels == 1) & (recording.gradients != 0).any(-1)
     flat = labels.reshape(-1, labels.shape[-1]).numpy()
     usable = useful.reshape(flat.shape).numpy()
-    hints = torch.full((len(flat), len(recording.batches), count), -1)
+    seeds = run.pack.seeds
+    alike: dict[tuple[int, bytes], list[int]] = {}
     for member, row in enumerate(flat):
-        rng = numpy_rng(run.pack.seeds[member % len(run.pack.seeds)], stream)
+        alike.setdefault((seeds[member % len(seeds)], row.tobytes()), []).append(member)
+    hints = np.full((len(flat), len(recording.batches), count), -1)
+    for (seed, _), members in alike.items():
+        rng = numpy_rng(seed, stream)
         for b, (start, stop) in enumerate(recording.batches):
-            positive = rng.permutation((row[start:stop] == 1).nonzero()[0]) + start
-            telling = positive[usable[member, positive]]
-            chosen = (telling if len(telling) else positive)[:count]
-            hints[member, b, : len(chosen)] = torch.from_numpy(chosen)
-    return hints.view(*labels.shape[:-1], *hints.shape[1:])
+            positive = rng.permutation((flat[members[0], start:stop] == 1).nonzero()[0]) + start
+            chosen = _first(positive, usable[members][:, positive], count)
+            hints[members, b, : chosen.shape[-1]] = chosen
+    return torch.from_numpy(hints).view(*labels.shape[:-1], *hints.shape[1:])
+
+
+def _first(positive: Ints, useful: Bools, count: int) -> Ints:
+    """Return ``(members, at most count)`` positions: the first useful ones, or the first where none is; -1 for none.
+
+    Args:
+        positive: ``(P,)`` positions in order.
+        useful: ``(members, P)``.
+        count: how many are wanted.
+    """
+    eligible = useful | ~useful.any(-1, keepdims=True)
+    first = np.argsort(~eligible, axis=-1, kind="stable")[:, :count]
+    found: Ints = np.where(np.take_along_axis(eligible, first, -1), positive[first], -1)
+    return found
