@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
-
 from reports.describe import spans
+from reports.frames import frame_of
 from tune_vfl.campaign import phrases as words
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import pandas as pd
 
     from reports.gathered import Gathered
     from tune_vfl.campaign.joint import JointPoint
@@ -81,7 +82,7 @@ def front_table(data: Gathered) -> Table:
     )
     if not any(row.cells[6] for row in rows):  # nothing is recommended, nothing confirmed
         head, rows = head[:6] + head[7:], [Row(row.cells[:6] + row.cells[7:], row.kind) for row in rows]
-    return Table("front", head, tuple(rows), note, pd.DataFrame(records))
+    return Table("front", head, tuple(rows), note, frame_of(records))
 
 
 def _reference_rows(data: Gathered) -> Iterator[Row]:
@@ -176,7 +177,7 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
     ]
     rest = f"None of their settings surely leaks so little (in parentheses the least bound): {words.listed(without)}."
     head = ("", "setting ", words.metric(data.found.metric), "leakage under", "best")
-    return Ranked(ranking.cap, Table("ranking", head, tuple(rows), "", pd.DataFrame(records)), rest if without else "")
+    return Ranked(ranking.cap, Table("ranking", head, tuple(rows), "", frame_of(records)), rest if without else "")
 
 
 def attack_table(data: Gathered) -> Table:
@@ -208,7 +209,7 @@ def attack_table(data: Gathered) -> Table:
     note = "Advantage in each defense's best setting, 0 to 1; ◂ marks the strongest attack, (weak) one that finds less "
     note += "there than on a model that was never trained."
     head = ("defense ", "best setting ", *found.attacks)
-    return Table("worst_attacks", head, tuple(rows), note, pd.DataFrame(records), tuple(heat))
+    return Table("worst_attacks", head, tuple(rows), note, frame_of(records), tuple(heat))
 
 
 def cost_table(data: Gathered) -> Table:
@@ -239,7 +240,7 @@ def cost_table(data: Gathered) -> Table:
         "Seconds: of a mean trial with all its seeds. Minutes: of all trials, which may have run side by side."
     )
     head = ("defense ", "cost", "trials", "training s", "attacks s", "minutes")
-    return Table("cost", head, tuple(rows), note, pd.DataFrame(records))
+    return Table("cost", head, tuple(rows), note, frame_of(records))
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -262,14 +263,14 @@ def failure_table(data: Gathered) -> Table:
             }
             for s, n in failure.where.items()
         ]
-    return Table("failures", ("outcome ", "trials", "where ", "reason "), tuple(rows), "", pd.DataFrame(records))
+    return Table("failures", ("outcome ", "trials", "where ", "reason "), tuple(rows), "", frame_of(records))
 
 
 def retired_table(data: Gathered) -> Table:
     """Return the studies that get no more trials, and why."""
     rows = tuple(Row((data.names.called[r.study], str(r.trials), r.why)) for r in data.retired)
     records = [{"dataset": data.found.dataset, **{k: getattr(r, k) for k in _RETIRED}} for r in data.retired]
-    return Table("retired", ("defense ", "trials", "why "), rows, "", pd.DataFrame(records))
+    return Table("retired", ("defense ", "trials", "why "), rows, "", frame_of(records))
 
 
 _RETIRED = ("study", "defense", "trials", "why")
@@ -281,4 +282,4 @@ def history_frame(data: Gathered) -> pd.DataFrame:
         {"dataset": data.found.dataset, "trial": k, "study": s.study, "number": s.number, "hypervolume": s.hypervolume}
         for k, s in enumerate(data.found.history, start=1)
     ]
-    return pd.DataFrame(steps)
+    return frame_of(steps)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
-
+from reports.frames import frame_of
 from tune_vfl.campaign import phrases as words
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pandas as pd
 
     from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint, Line, UndefendedModel
     from tune_vfl.ledger.records import StudyRecord
@@ -160,4 +161,4 @@ def confirmed_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
             params = {qualified(k): v for k, v in p.params.items()}
             searched = {f"searched_{name}": value for name, value in p.searched.items()}
             rows.append({"study": record.name, "number": p.number, **params, **numbers, **searched})
-    return pd.DataFrame(rows)
+    return frame_of(rows)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
-
 from reports.compared import (
     Row,
     Table,
@@ -19,6 +17,7 @@ from reports.compared import (
     retired_table,
 )
 from reports.describe import frontier, growth
+from reports.frames import frame_of
 from reports.importances import importances, parallel
 from reports.plotted import plotly_dict
 from reports.printed import files_of
@@ -27,6 +26,8 @@ from tune_vfl.campaign import phrases as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import pandas as pd
 
     from reports.compared import Ranked
     from reports.figure import Figure
@@ -139,11 +140,13 @@ def _weights(record: StudyRecord) -> Table | None:
     note = "The share of each parameter in what utility and leakage vary by (fANOVA)."
     head = ("parameter ", words.metric(record.cell.metric), "leakage")
     heat = tuple((0.0, i.utility, i.leakage) for i in found)
-    return Table("importances", head, rows, note, pd.DataFrame([i._asdict() for i in found]), heat)
+    return Table("importances", head, rows, note, frame_of([i._asdict() for i in found]), heat)
 
 
 def frames(sections: list[Section]) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the tables of all data sets by name, those of one name in one frame."""
+    import pandas as pd
+
     for name in ("front", "ranking", "worst_attacks", "cost", "failures", "retired", "importances", "hypervolume"):
         found = [frame for s in sections for frame in _frames(s, name) if len(frame)]
         if found:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from reports.confirmed import confirmed_frame
+from reports.frames import frame_of
 from tune_vfl.campaign import phrases as words
 from tune_vfl.ledger.standing import standing
 from tune_vfl.outcome import OUTCOMES, Outcome
@@ -15,6 +14,8 @@ from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pandas as pd
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -29,7 +30,7 @@ def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
         chosen = [t for t in record.ok if now.ranks[t.number] == 0]
         chosen.sort(key=lambda t: (t.outcome.objectives[1], t.number))
         rows += [{**_head(record, t), "knee": t.number == now.knee, **_scores(t.outcome)} for t in chosen]
-    return pd.DataFrame(rows, columns=_columns(rows, ["study", "number", "knee", "utility", "leakage"]))
+    return frame_of(rows, columns=_columns(rows, ["study", "number", "knee", "utility", "leakage"]))
 
 
 def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
@@ -42,13 +43,15 @@ def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
             end = {"outcome": outcome.outcome, "reason": outcome.reason, "rank": ranks.get(trial.number)}
             took = {"seconds": (trial.finished - trial.started).total_seconds(), "retry_of": trial.retry_of}
             rows.append({**_head(record, trial), **end, **_scores(outcome), **took})
-    frame = pd.DataFrame(rows, columns=_columns(rows, ["study", "number", "outcome", "reason", "rank"]))
+    frame = frame_of(rows, columns=_columns(rows, ["study", "number", "outcome", "reason", "rank"]))
     whole = [c for c in ("rank", "retry_of") if c in frame]
     return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
 def outcomes_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per study and kind of outcome that occurred, with the reasons given, the most frequent first."""
+    import pandas as pd
+
     rows = []
     for record in records:
         for kind in OUTCOMES:
@@ -57,7 +60,7 @@ def outcomes_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
                 reasons = pd.Series([t.outcome.reason for t in ended if t.outcome.reason], dtype=str).value_counts()
                 said = "; ".join(f"{reason} ({n})" if n > 1 else str(reason) for reason, n in reasons.items())
                 rows.append({"study": record.name, "outcome": kind, "trials": len(ended), "reasons": said})
-    return pd.DataFrame(rows, columns=["study", "outcome", "trials", "reasons"])
+    return frame_of(rows, columns=["study", "outcome", "trials", "reasons"])
 
 
 def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
@@ -70,7 +73,7 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
         rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]
     names = ["metric", "success", "success_std", "advantage", "advantage_std", "floor", "guess", "r_lower"]
     marks = ["variant", "upper_bound", "weak_attack"]
-    frame = pd.DataFrame(rows, columns=["study", "number", "attack", *names, *marks])
+    frame = frame_of(rows, columns=["study", "number", "attack", *names, *marks])
     return frame.astype({"number": "Int64", "r_lower": "Float64"})
 
 
@@ -160,6 +163,8 @@ def to_latex(frame: pd.DataFrame, texts: Texts | None = None) -> str:
         frame: the table.
         texts: what :func:`table_texts` makes of it, where that is known already.
     """
+    import pandas as pd
+
     sides = "".join("r" if pd.api.types.is_numeric_dtype(frame[c]) else "l" for c in frame.columns)
     head = _joined([list(map(str, frame.columns))], _TEX, "", " & ", r" \\")
     rows = texts or table_texts(frame)
@@ -175,6 +180,8 @@ def table_texts(frame: pd.DataFrame) -> Texts:
 
 def table_text(value: Any) -> str:
     """Return one value as a reader sees it."""
+    import pandas as pd
+
     if value is None or value is pd.NA or (isinstance(value, float) and value != value):  # noqa: PLR0124 - NaN
         return "–"
     if isinstance(value, bool):
