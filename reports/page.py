@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import tempfile
+from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from jinja2 import Environment
 
     from tune_vfl.ledger.records import StudyRecord
 
@@ -180,6 +183,26 @@ def owed(campaign: CampaignRecord) -> int:
     return max(campaign.trials - finished, sum(s.running + s.waiting for s in campaign.studies))
 
 
+def prepare() -> None:
+    """Have all templates compiled, while nobody waits for the page."""
+    for one in resources("reports").iterdir():
+        if one.name.endswith(".j2"):
+            _environment().get_template(one.name)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    made = Environment(
+        loader=FunctionLoader(_own), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters["coded"] = _coded
+    helpers = {"score": words.score, "count": words.count, "setting": words.setting, "metric_of": words.metric}
+    made.globals.update(**helpers, options=options, sentences=sentences)
+    return made
+
+
 def render(
     campaign: CampaignRecord,
     found: Sequence[Section],
@@ -189,16 +212,9 @@ def render(
     refreshing: bool = False,
 ) -> str:
     """Return the page as text; nothing in it is fetched from elsewhere."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    environment = Environment(
-        loader=FunctionLoader(_own), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["coded"] = _coded
-    helpers = {"score": words.score, "count": words.count, "setting": words.setting, "metric_of": words.metric}
-    environment.globals.update(**helpers, options=options, sentences=sentences)
     single = campaign.studies[0] if len(campaign.studies) == 1 else None
     left = owed(campaign)
     trusted = {
@@ -207,27 +223,31 @@ def render(
         "plotly": get_plotlyjs(),
         "figures": _embedded(_figures(found)),
     }
-    return environment.get_template("page.html.j2").render(
-        campaign=campaign,
-        command=_exporting(owners),
-        parts_of=[study for study, owner in owners.items() if owner != study],
-        lines=commands(campaign.name, campaign.trials) if set(owners.values()) == {campaign.name} else [],
-        title=f"{single.cell.defense} on {single.cell.dataset.name}" if single else campaign.name,
-        single=single,
-        secrets=secrets(campaign.studies),
-        sections=found,
-        confirmed=confirmed_sections(campaign.studies),
-        rows={s.name: study_rows(s, p.story) for d in found for p in d.parts for s in (p.record,)},
-        reconstructions={d: base64.b64encode(image).decode() for d, image in (pictures or {}).items()},
-        specs={s.name: spec_text(s) for s in campaign.studies},
-        left=left,
-        finished=sum(len(s.counted) for s in campaign.studies),
-        refresh=REFRESH_SECONDS if refreshing and left else None,
-        light=COLORS,
-        dark=DARK,
-        signs=SIGNS,
-        version=VERSION,
-        **{name: Markup(text) for name, text in trusted.items()},  # noqa: S704 - our own files, and escaped data
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            campaign=campaign,
+            command=_exporting(owners),
+            parts_of=[study for study, owner in owners.items() if owner != study],
+            lines=commands(campaign.name, campaign.trials) if set(owners.values()) == {campaign.name} else [],
+            title=f"{single.cell.defense} on {single.cell.dataset.name}" if single else campaign.name,
+            single=single,
+            secrets=secrets(campaign.studies),
+            sections=found,
+            confirmed=confirmed_sections(campaign.studies),
+            rows={s.name: study_rows(s, p.story) for d in found for p in d.parts for s in (p.record,)},
+            reconstructions={d: base64.b64encode(image).decode() for d, image in (pictures or {}).items()},
+            specs={s.name: spec_text(s) for s in campaign.studies},
+            left=left,
+            finished=sum(len(s.counted) for s in campaign.studies),
+            refresh=REFRESH_SECONDS if refreshing and left else None,
+            light=COLORS,
+            dark=DARK,
+            signs=SIGNS,
+            version=VERSION,
+            **{name: Markup(text) for name, text in trusted.items()},  # noqa: S704 - our own files, and escaped data
+        )
     )
 
 

@@ -80,10 +80,11 @@ class LivePage:
 
     def _import_ahead(self, study: str) -> None:
         """Import what the last page needs: nobody waits for it while trials run."""
-        import reports.everything
-        import reports.page  # noqa: F401
+        import reports.everything  # noqa: F401
         from reports.importances import FEWEST, enough
+        from reports.page import prepare
 
+        prepare()
         told = self._studies[study]
         if study not in self._weighed and told.known and len(told.trials) >= FEWEST:
             self._weighed.add(study)
