@@ -49,12 +49,13 @@ _BEGUN: list[_Begun] = []
 STARTS = 2
 
 # What `ray.init` does not offer. Workers run as this process does: at Ray's own niceness of 15 other work
-# on the machine lets a search stand still. None are started before anybody asks for them. What the machine does is
-# looked at once a minute: nobody reads it. And they inherit what Tune gives each of its workers.
+# on the machine lets a search stand still. None are started before anybody asks for them. Events of tasks are not
+# collected: nobody reads them, and a driver waits a quarter of a second for the last at its end. And workers inherit
+# what Tune gives each of them.
 _SETTINGS = {
     "RAY_worker_niceness": "0",
     "RAY_prestart_worker_first_driver": "0",
-    "REPORTER_UPDATE_INTERVAL_MS": "60000",
+    "RAY_task_events_report_interval_ms": "0",
     "PL_DISABLE_FORK": "1",
 }
 
