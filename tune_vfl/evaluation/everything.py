@@ -1,12 +1,12 @@
-"""All that evaluating a cell may need, imported: what a worker does once, before its first pack."""
+"""What evaluating a cell needs, imported: what a worker does once, before its first pack.
+
+Not what only images and clusters of several classes need, a quarter of a second of scipy that most searches do without.
+"""
 
 from __future__ import annotations
 
-# What Ray Tune and some attacks import when they get to it: here, so that it is there before a worker is asked for.
+# What Ray Tune and statistics import when they get to it: here, so that it is there before a worker is asked for.
 import pandas as pd  # noqa: F401
-import scipy.ndimage
-import scipy.optimize
-import scipy.sparse
 import scipy.special  # noqa: F401
 
 import tune_vfl.evaluation.packs  # noqa: F401
