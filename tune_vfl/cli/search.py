@@ -10,6 +10,7 @@ import typer
 from tune_vfl.cli.options import Json, Name, Settings, Storage, TakeOver
 from tune_vfl.cli.output import emit_json, say
 from tune_vfl.errors import UsageError
+from tune_vfl.machine.runtime import keeping_everything
 
 if TYPE_CHECKING:
     from tune_vfl.campaign.campaign import Campaign
@@ -49,12 +50,13 @@ def search(
     from tune_vfl.search.ray_session import expect
 
     expect()
-    from tune_vfl.cli.plan import read_plan
-    from tune_vfl.cli.plan_shown import left_out
-
     named = [f"study={_quoted(name)}"] if name is not None else []
     wanted = [f"budget.trials={trials}"] if trials is not None else []
-    plan = read_plan(spec, [*(settings or ()), *named, *wanted])
+    with keeping_everything():  # torch's import above all
+        from tune_vfl.cli.plan import read_plan
+        from tune_vfl.cli.plan_shown import left_out
+
+        plan = read_plan(spec, [*(settings or ()), *named, *wanted])
     for line in left_out(plan.skipped):
         say(f"left out {line}")
     raise typer.Exit(run_plan(plan, storage=storage, take_over=take_over, json=json))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.told import ToldStudy
-from tune_vfl.machine.runtime import return_memory
+from tune_vfl.machine.runtime import keeping_everything, return_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,11 +80,12 @@ class LivePage:
 
     def _import_ahead(self, study: str) -> None:
         """Import what the last page needs: nobody waits for it while trials run."""
-        import reports.everything  # noqa: F401
-        from reports.importances import FEWEST, enough
-        from reports.page import prepare
+        with keeping_everything():
+            import reports.everything  # noqa: F401
+            from reports.importances import FEWEST, enough
+            from reports.page import prepare
 
-        prepare()
+            prepare()
         told = self._studies[study]
         if study not in self._weighed and told.known and len(told.trials) >= FEWEST:
             self._weighed.add(study)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.machine.runtime import keeping_everything
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -26,6 +28,7 @@ class Work:
     @classmethod
     def real(cls) -> Work:
         """Return the real thing."""
-        from trainables.cell import CellTrainable
+        with keeping_everything():  # Ray Tune's import
+            from trainables.cell import CellTrainable
 
         return cls(CellTrainable, {})
