@@ -42,7 +42,9 @@ def lean(**more: Any) -> Iterator[None]:
         # As if what dashboards need were not installed: this process would import all of it only to see that it is.
         _replaced(utils, "get_dashboard_dependency_error", lambda: ImportError("not needed")),
         _replaced(services, "get_node", partial(_node_soon, get_node)),
-        _replaced(services, "start_ray_process", partial(_start_without_agents, services.start_ray_process)),
+        _replaced(
+            services, "start_ray_process", partial(_start_without_agents, getattr(services, "start_ray_process", None))
+        ),
     ):
         yield
 
@@ -108,7 +110,7 @@ def inheriting() -> Iterator[None]:
 
     For each with one of its own Ray asks an agent, which it first has to start.
     """
-    cache = import_module("ray.tune.execution.class_cache")
+    cache = sys.modules.get("ray.tune.execution.class_cache")
     usual, passed = getattr(cache, "DEFAULT_ENV_VARS", {}), getattr(cache, "ENV_VARS_TO_PROPAGATE", ())
     wanted = {**usual, **{name: os.environ[name] for name in passed if name in os.environ}}
     if wanted.items() <= workers_environment().items():
