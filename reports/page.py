@@ -223,31 +223,28 @@ def render(
         "plotly": get_plotlyjs(),
         "figures": _embedded(_figures(found)),
     }
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            campaign=campaign,
-            command=_exporting(owners),
-            parts_of=[study for study, owner in owners.items() if owner != study],
-            lines=commands(campaign.name, campaign.trials) if set(owners.values()) == {campaign.name} else [],
-            title=f"{single.cell.defense} on {single.cell.dataset.name}" if single else campaign.name,
-            single=single,
-            secrets=secrets(campaign.studies),
-            sections=found,
-            confirmed=confirmed_sections(campaign.studies),
-            rows={s.name: study_rows(s, p.story) for d in found for p in d.parts for s in (p.record,)},
-            reconstructions={d: base64.b64encode(image).decode() for d, image in (pictures or {}).items()},
-            specs={s.name: spec_text(s) for s in campaign.studies},
-            left=left,
-            finished=sum(len(s.counted) for s in campaign.studies),
-            refresh=REFRESH_SECONDS if refreshing and left else None,
-            light=COLORS,
-            dark=DARK,
-            signs=SIGNS,
-            version=VERSION,
-            **{name: Markup(text) for name, text in trusted.items()},  # noqa: S704 - our own files, and escaped data
-        )
+    page = _environment().get_template("page.html.j2")
+    return page.render(
+        campaign=campaign,
+        command=_exporting(owners),
+        parts_of=[study for study, owner in owners.items() if owner != study],
+        lines=commands(campaign.name, campaign.trials) if set(owners.values()) == {campaign.name} else [],
+        title=f"{single.cell.defense} on {single.cell.dataset.name}" if single else campaign.name,
+        single=single,
+        secrets=secrets(campaign.studies),
+        sections=found,
+        confirmed=confirmed_sections(campaign.studies),
+        rows={s.name: study_rows(s, p.story) for d in found for p in d.parts for s in (p.record,)},
+        reconstructions={d: base64.b64encode(image).decode() for d, image in (pictures or {}).items()},
+        specs={s.name: spec_text(s) for s in campaign.studies},
+        left=left,
+        finished=sum(len(s.counted) for s in campaign.studies),
+        refresh=REFRESH_SECONDS if refreshing and left else None,
+        light=COLORS,
+        dark=DARK,
+        signs=SIGNS,
+        version=VERSION,
+        **{name: Markup(text) for name, text in trusted.items()},  # noqa: S704 - our own files, and escaped data
     )
 
 

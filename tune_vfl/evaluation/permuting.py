@@ -16,6 +16,7 @@ from tune_vfl.evaluation.summarizing import standing
 from tune_vfl.evaluation.table import Numbers
 from tune_vfl.metrics import leakage as metric
 from tune_vfl.protocol.answers import Answer
+from tune_vfl.protocol.members import alike
 from tune_vfl.spec import Strict
 from tune_vfl.statistics.nulls import p_value
 from tune_vfl.statistics.permutations import (
@@ -43,12 +44,10 @@ def on_permuted_labels(answer: Answer, y_train: Tensor, num_classes: int, seeds:
     labels = y_train.gather(-1, answer.ids).reshape(members, -1).numpy()
     scores = per_member(answer.scores, stacked)
     counted = [slice(None)] * members if answer.counted is None else per_member(answer.counted, stacked)
-    together: dict[tuple[int, bytes], list[int]] = {}
-    for i, seed in enumerate(seeds):
-        together.setdefault((seed, labels[i][counted[i]].tobytes()), []).append(i)
-    for (seed, _), alike in together.items():
-        y = labels[alike[0]][counted[alike[0]]]
-        rows = {i: scores[i][counted[i]] for i in alike}
+    known = [labels[i][counted[i]] for i in range(members)]
+    for (seed, _), together in alike(seeds, known).items():
+        y = known[together[0]]
+        rows = {i: scores[i][counted[i]] for i in together}
         if num_classes > 2:
             orders = permutations_of(len(y), seed)
             nulls = [permuted_hits(_answers(r, num_classes), y, orders) for r in rows.values()]

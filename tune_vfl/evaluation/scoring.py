@@ -19,6 +19,7 @@ from tune_vfl.metrics.curves import Ends, ends_of
 from tune_vfl.metrics.hits import Hits, hits_of
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.protocol.folds import folds_of
+from tune_vfl.protocol.members import alike
 from tune_vfl.seeds import numpy_rng
 from tune_vfl.statistics.floors import auc_by_fold, cross_fitted_auc_of_each, stratified_folds
 
@@ -82,11 +83,8 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
 
 def _turned(rows: Sequence[Array], y: Sequence[NDArray[np.int64]], seeds: Sequence[int]) -> list[float]:
     """Return each member's AUC where the attacker does not know which end of its scores is positive."""
-    alike: dict[tuple[int, bytes], list[int]] = {}
-    for i, (labels, seed) in enumerate(zip(y, seeds, strict=True)):
-        alike.setdefault((seed, labels.tobytes()), []).append(i)
     found = [math.nan] * len(rows)
-    for (seed, _), members in alike.items():
+    for (seed, _), members in alike(seeds, y).items():
         labels = y[members[0]]
         mine = [metric.positive_score(rows[i]) for i in members]
         for i, area in zip(members, cross_fitted_auc_of_each(mine, labels, scoring_folds(labels, seed)), strict=True):

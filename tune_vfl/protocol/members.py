@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tune_vfl.data.base import Split
@@ -114,6 +116,14 @@ class Pack:
         if self.trials is None or self.trials == 1:
             return per_seed
         return per_seed.repeat(self.trials, *([1] * (per_seed.dim() - 1)))
+
+
+def alike(seeds: Sequence[int], rows: Sequence[NDArray[Any]]) -> dict[tuple[int, bytes], list[int]]:
+    """Return which members have the same seed and the same row of numbers, such as labels, each group under both."""
+    found: dict[tuple[int, bytes], list[int]] = {}
+    for member, (seed, row) in enumerate(zip(seeds, rows, strict=True)):
+        found.setdefault((seed, row.tobytes()), []).append(member)
+    return found
 
 
 def gather_rows(x: Tensor, order: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.search import stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 # Nobody reads what the monitors of logs and of machines to add would say; each costs
 # half a second of a core at the start, and some of it for ever after. Any free port does for the agent: on its usual
@@ -33,7 +34,7 @@ def lean(**more: Any) -> Iterator[None]:
     """Start what a search needs of Ray and no more, as far as this version of Ray can be told."""
     from ray._private import node, parameter, services, utils
 
-    known, get_node = inspect.signature(parameter.RayParams).parameters, getattr(services, "get_node", None)
+    known = inspect.signature(parameter.RayParams).parameters
     told = {name: value for name, value in {**_LEAN, **more}.items() if name in known}
     with (
         _replaced(parameter, "RayParams", partial(parameter.RayParams, **told)),
@@ -41,10 +42,8 @@ def lean(**more: Any) -> Iterator[None]:
         _replaced(node.Node, "start_api_server", lambda *_, **__: None),
         # As if what dashboards need were not installed: this process would import all of it only to see that it is.
         _replaced(utils, "get_dashboard_dependency_error", lambda: ImportError("not needed")),
-        _replaced(services, "get_node", partial(_node_soon, get_node)),
-        _replaced(
-            services, "start_ray_process", partial(_start_without_agents, getattr(services, "start_ray_process", None))
-        ),
+        _wrapped(services, "get_node", _node_soon),
+        _wrapped(services, "start_ray_process", _start_without_agents),
     ):
         yield
 
@@ -129,6 +128,11 @@ def uncounted() -> Iterator[None]:
     """
     with _replaced(sys.modules.get("ray.air._internal.usage"), "tag_callbacks", lambda _callbacks: False):
         yield
+
+
+def _wrapped(owner: Any, name: str, around: Callable[..., Any]) -> AbstractContextManager[None]:
+    """Give what Ray has under a name to another function first, see :func:`_replaced`."""
+    return _replaced(owner, name, partial(around, getattr(owner, name, None)))
 
 
 @contextmanager

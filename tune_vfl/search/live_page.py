@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tune_vfl.ledger.campaigns import CampaignRecord
@@ -80,12 +81,9 @@ class LivePage:
 
     def _import_ahead(self, study: str) -> None:
         """Import what the last page needs: nobody waits for it while trials run."""
-        with keeping_everything():
-            import reports.everything  # noqa: F401
-            from reports.importances import FEWEST, enough
-            from reports.page import prepare
+        _prepare()
+        from reports.importances import FEWEST, enough
 
-            prepare()
         told = self._studies[study]
         if study not in self._weighed and told.known and len(told.trials) >= FEWEST:
             self._weighed.add(study)
@@ -119,3 +117,13 @@ class LivePage:
         if not self._shown:
             sys.stderr.write(f"{self._name}: {page} shows how it {goes}\n")
         self._shown = True
+
+
+@cache
+def _prepare() -> None:
+    """Have ready what every page needs; once a process."""
+    with keeping_everything():
+        import reports.everything  # noqa: F401
+        from reports.page import prepare
+
+        prepare()

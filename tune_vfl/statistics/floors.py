@@ -167,14 +167,12 @@ def cross_fitted_auc(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float
 
 def cross_fitted_auc_of_each(scores: Sequence[ArrayLike], y: ArrayLike, folds: ArrayLike) -> list[float]:
     """:func:`cross_fitted_auc` of several scores of the same rows, in order."""
-    found, finite = [float("nan")] * len(scores), {}
-    labels = numbers = np.zeros(0, dtype=np.int64)
-    for place, one in enumerate(scores):
-        values, labels, numbers = _rows(one, y, folds)
-        if np.isfinite(values).all():
-            finite[place] = values
-    if finite and len(_several(numbers)):
-        areas = cross_fitted_aucs(list(finite.values()), Labelings(labels[None] == 1), numbers)[:, 0]
+    rows = [_rows(one, y, folds)[0] for one in scores]
+    finite = [place for place, values in enumerate(rows) if np.isfinite(values).all()]
+    found = [float("nan")] * len(rows)
+    if finite and len(_several(np.asarray(folds))):
+        labeling = Labelings(np.asarray(y)[None] == 1)
+        areas = cross_fitted_aucs([rows[place] for place in finite], labeling, np.asarray(folds))[:, 0]
         for place, area in zip(finite, areas.tolist(), strict=True):
             found[place] = area
     return found

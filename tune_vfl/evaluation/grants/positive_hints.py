@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.protocol.granted import Recording
+from tune_vfl.protocol.members import alike
 from tune_vfl.seeds import numpy_rng
 
 if TYPE_CHECKING:
@@ -37,12 +38,8 @@ def drawn(recording: Recording, count: int, run: Run, *, stream: str) -> Tensor:
     useful = (labels == 1) & (recording.gradients != 0).any(-1)
     flat = labels.reshape(-1, labels.shape[-1]).numpy()
     usable = useful.reshape(flat.shape).numpy()
-    seeds = run.pack.seeds
-    alike: dict[tuple[int, bytes], list[int]] = {}
-    for member, row in enumerate(flat):
-        alike.setdefault((seeds[member % len(seeds)], row.tobytes()), []).append(member)
     hints = np.full((len(flat), len(recording.batches), count), -1)
-    for (seed, _), members in alike.items():
+    for (seed, _), members in alike(run.pack.seed_of_each, list(flat)).items():
         rng = numpy_rng(seed, stream)
         for b, (start, stop) in enumerate(recording.batches):
             positive = rng.permutation((flat[members[0], start:stop] == 1).nonzero()[0]) + start
