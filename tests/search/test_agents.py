@@ -32,6 +32,7 @@ def agents() -> list[bool]:
 def test_the_agent_of_runtime_environments_comes_when_it_is_called() -> None:
     import ray
 
+    ray.shutdown()  # the tests of a process share a Ray, whose agent another one may have called
     with ray_session.quiet_tune():
         ray_session.connect()
     task = ray.remote(num_cpus=0)(lambda: os.environ.get("TOLD"))
