@@ -8,12 +8,14 @@ all by itself where nobody answers. Linux only.
 input ends, which is the driver's end too. The modules are imported at once. Ray, and the
 :class:`trainables.base.PackTrainable` that workers run, are imported once the driver is connected, or else when the
 first worker asks, in its environment: it says which class it is, and Ray's core reads there, as it is imported, to whom
-it belongs.
+it belongs. A driver that has imported some of it and has done nothing else yet forks this process off itself.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import fcntl
 import gc
 import importlib
 import json
@@ -24,9 +26,12 @@ import shutil
 import signal
 import socket
 import sys
+import threading
+import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from trainables.forked import REFUSED, TRAINABLE
 
@@ -35,6 +40,12 @@ PR_SET_PDEATHSIG = 1
 MOST_BYTES = 2**20
 # What Ray's core reads when it is imported: a worker with another one of these cannot be forked from here.
 BELONGS_TO = ("RAY_JOB_ID", "RAY_RAYLET_PID", "RAY_AUTH_MODE")
+# Standard input, which ends with the driver.
+_DRIVER = 0
+# The handle of the socket in a fork of the driver: the first behind those that every process has.
+_DOOR = 3
+# How often a Python that was just started looks for garbage.
+_USUAL_THRESHOLD = (700, 10, 10)
 
 
 class Asked(NamedTuple):
@@ -62,10 +73,71 @@ class Asked(NamedTuple):
 
 
 def main() -> None:
-    """Import, listen, and fork whenever somebody asks."""
+    """Be the server, in a process of its own."""
     handle, *modules = sys.argv[1:]
+    serve(int(handle), modules)
+
+
+def instead_of_driver(handle: int, driver: int, modules: Sequence[str]) -> NoReturn:
+    """Be the server in a fork of the driver, where nothing goes on of what the driver was about to do.
+
+    Its signals are blocked, so that none of them is answered here as the driver would.
+
+    Args:
+        handle: of the socket to listen at.
+        driver: of what ends with the driver.
+        modules: to import.
+    """
+    code = 1
+    try:
+        _leave_driver(handle, driver)
+        serve(_DOOR, modules)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:  # as a process of its own ends, but without coming back to what the driver was in
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def _leave_driver(handle: int, driver: int) -> None:
+    """Be as a process that was just started, but for what is imported."""
+    os.setsid()  # Ctrl-C on a terminal is for the driver
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    atexit._clear()
+    sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    handles = [fcntl.fcntl(one, fcntl.F_DUPFD, _DOOR + 1) for one in (driver, nowhere, nowhere, handle)]
+    for place, one in enumerate(handles):
+        os.dup2(one, place)
+    os.closerange(_DOOR + 1, os.sysconf("SC_OPEN_MAX"))
+    sys.argv = [__name__]
+    # New ones: those of the driver may hold what it has yet to print, or be what a library has put there.
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    gc.set_threshold(*_USUAL_THRESHOLD)
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text("fork_server", encoding="ascii")
+
+
+def serve(handle: int, modules: Sequence[str]) -> None:
+    """Import, listen, and fork whenever somebody asks.
+
+    Args:
+        handle: of the socket to listen at.
+        modules: to import.
+    """
     gc.disable()  # what is imported stays: there is nothing to collect before the first fork
-    with socket.socket(fileno=int(handle)) as door:
+    with socket.socket(fileno=handle) as door:
         for module in modules:
             importlib.import_module(module)
         place = Path(door.getsockname())
@@ -88,7 +160,7 @@ class Server:
         self._children: dict[int, tuple[int, socket.socket]] = {}
         self._waiting = selectors.DefaultSelector()
         self._waiting.register(door, selectors.EVENT_READ, "door")
-        self._waiting.register(sys.stdin.fileno(), selectors.EVENT_READ, "driver")
+        self._waiting.register(_DRIVER, selectors.EVENT_READ, "driver")
 
     def serve(self) -> Asked | None:
         """Return what a fork is to become, in the fork; None in this process."""
@@ -148,6 +220,8 @@ class Server:
 def prepare(trainable: str) -> None:
     """Import what Ray's workers need, and those of a trainable: ``module:class``."""
     importlib.import_module("ray._private.workers.default_worker")
+    with suppress(Exception):  # another version of Ray; a fork of the driver is called as the driver is till now
+        importlib.import_module("ray._raylet").setproctitle("tune-vfl fork_server")
 
     module, _, name = trainable.partition(":")
     getattr(importlib.import_module(module), name).prepare_worker()

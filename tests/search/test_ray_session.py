@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from trainables.fork_server import BELONGS_TO
 from trainables.forked import SOCKET, TRAINABLE
 from tune_vfl.errors import UnreachableError
 from tune_vfl.search import lean_ray, ray_session
+from tune_vfl.search.forking import ONE_THREAD, can_fork
 from tune_vfl.search.work import IMPORTS, REAL
 
 if TYPE_CHECKING:
@@ -112,6 +115,30 @@ def test_nobody_imports_for_workers_that_are_elsewhere_and_nothing_waits_at_the_
     ray_session._expect_no_more()
     assert expected.closed
     assert waiting == []
+
+
+VERB = """
+import sys, threading, time
+from tune_vfl.search import forking, ray_session
+if sys.argv[1:]:
+    threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()
+ray_session.expect()
+(server,) = ray_session._WAITING
+print(isinstance(server._process, forking._Fork), "torch" in sys.modules, "ray" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(not can_fork(), reason="workers are forked on Linux alone")
+def test_what_a_search_and_its_workers_need_is_imported_once_for_both() -> None:
+    """Without ``OMP_NUM_THREADS``, as most people have it: libraries would start a thread a core."""
+    bare = {k: v for k, v in os.environ.items() if k not in {*ONE_THREAD, "RAY_ADDRESS"}}
+
+    def told(*arguments: str) -> list[str]:
+        command = [sys.executable, "-c", VERB, *arguments]
+        return subprocess.run(command, env=bare, capture_output=True, text=True, check=True).stdout.split()
+
+    assert told() == ["True", "True", "False"]
+    assert told("threads") == ["False", "False", "False"], "two processes import at once"
 
 
 @pytest.mark.usefixtures("home")

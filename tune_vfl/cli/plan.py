@@ -23,7 +23,15 @@ def read_plan(path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:
     Raises:
         SpecError: with every problem and the file; see :func:`tune_vfl.search.planning.plan`.
     """
-    raw = read_yaml(path)
+    return plan_of(read_yaml(path), path, settings)
+
+
+def plan_of(raw: dict[str, Any], path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:
+    """Lay settings over a spec that was read, and plan it.
+
+    Raises:
+        SpecError: see :func:`read_plan`.
+    """
     try:
         return checked(raw, settings, plan)
     except SpecError as error:

@@ -48,15 +48,17 @@ def search(
     Example: `tune-vfl search study.yaml --trials 100 --set sampler.name=nsga2`
     """
     from tune_vfl.search.ray_session import expect
+    from tune_vfl.spec.raw import read_yaml
 
+    raw = read_yaml(spec)
     expect()
     named = [f"study={_quoted(name)}"] if name is not None else []
     wanted = [f"budget.trials={trials}"] if trials is not None else []
     with keeping_everything():  # torch's import above all
-        from tune_vfl.cli.plan import read_plan
+        from tune_vfl.cli.plan import plan_of
         from tune_vfl.cli.plan_shown import left_out
 
-        plan = read_plan(spec, [*(settings or ()), *named, *wanted])
+        plan = plan_of(raw, spec, [*(settings or ()), *named, *wanted])
     for line in left_out(plan.skipped):
         say(f"left out {line}")
     raise typer.Exit(run_plan(plan, storage=storage, take_over=take_over, json=json))
@@ -121,14 +123,15 @@ def resume(
 
     Example: `tune-vfl resume kdk-bank --trials 80`
     """
-    from tune_vfl.search.ray_session import expect
-
-    expect()
-    from tune_vfl.search import resume as run
     from tune_vfl.service.studies import records_of
 
     done = sum(len(record.counted) for record in records_of(name, storage))
     if trials is not None and trials < done:
         raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
+    from tune_vfl.search.ray_session import expect
+
+    expect()
+    from tune_vfl.search import resume as run
+
     ended = run(name, trials=trials, storage=storage, take_over=take_over)
     raise typer.Exit(show_end(ended, json=json))

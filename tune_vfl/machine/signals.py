@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 # SIGTERM is how a machine that is about to go away, a scheduler, or Ray stopping a job say that there is no time left.
-_SIGNALS = (int(signal.SIGINT), int(signal.SIGTERM))
+SIGNALS = (int(signal.SIGINT), int(signal.SIGTERM))
+# The thread that hears them.
+LISTENER = "tune-vfl-signals"
 _PATIENCE_SECONDS = 0.5
 # What the command line gives itself to put things away, such as a lease, before it is gone.
 LEAVING_SECONDS = 10.0
@@ -62,12 +64,12 @@ class _Signals:
         self._by_thread: Counter[int] = Counter()
         self._late: Counter[int] = Counter()
         self._sent: Counter[int] = Counter()
-        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
         self._unraisable, sys.unraisablehook = sys.unraisablehook, self._hear_swallowed
         reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
         self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
-        threading.Thread(target=self._listen, args=(reading,), name="tune-vfl-signals", daemon=True).start()
+        threading.Thread(target=self._listen, args=(reading,), name=LISTENER, daemon=True).start()
 
     def end(self) -> None:
         signal.set_wakeup_fd(self._wakeup)
@@ -106,7 +108,7 @@ class _Signals:
                 number = byte[0]
                 if self._sent[number]:
                     self._sent[number] -= 1
-                elif number in _SIGNALS:
+                elif number in SIGNALS:
                     self._told[number] += 1
                     self._make_sure(number, self._told[number])
 
@@ -170,7 +172,7 @@ def answered(words: Callable[[], str], *, stop: Callable[[], None] | None = None
     outermost = _signals is None
     here = _signals = _signals or _Signals()
     here.blocks.append(_Block(words, stop))
-    for number in _SIGNALS:
+    for number in SIGNALS:
         signal.signal(number, here.hear)
     try:
         yield
@@ -199,7 +201,7 @@ def handlers_kept() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         yield
     finally:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainables import forked
+from trainables import fork_server, forked
+from tune_vfl.machine.signals import LISTENER, SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,15 +47,7 @@ class ForkServer:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
             door.bind(self._place)
             door.listen(_BACKLOG)
-            self._process = subprocess.Popen(  # noqa: S603 - our own words
-                [sys.executable, "-P", "-m", "trainables.fork_server", str(door.fileno()), *modules],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[door.fileno()],
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
-                start_new_session=True,  # Ctrl-C on a terminal is for the driver
-            )
+            self._process = _Fork(door, modules) if may_be_forked() else _started(door, modules)
 
     def environment(self, trainable: str) -> dict[str, str]:
         """Return what Ray's workers must have in their environment.
@@ -83,6 +78,58 @@ class ForkServer:
         if self._process.stdin is not None:
             self._process.stdin.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _started(door: socket.socket, modules: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the server in a process of its own."""
+    return subprocess.Popen(  # noqa: S603 - our own words
+        [sys.executable, "-P", "-m", "trainables.fork_server", str(door.fileno()), *modules],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[door.fileno()],
+        env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,  # Ctrl-C on a terminal is for the driver
+    )
+
+
+class _Fork:
+    """The server in a fork of this process, which has imports done; as much of ``Popen`` as a server needs."""
+
+    def __init__(self, door: socket.socket, modules: Sequence[str]) -> None:
+        driver, end = os.pipe()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            self._pid = os.fork()
+            if self._pid == 0:
+                fork_server.instead_of_driver(door.fileno(), driver, modules)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.close(driver)
+        self.stdin = os.fdopen(end, "wb")
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        with suppress(ChildProcessError):  # whoever waits for any child of this process has seen its end
+            os.waitpid(self._pid, 0)
+
+
+def may_be_forked() -> bool:
+    """Whether this process can be the fork server's parent: nothing runs in it that a fork would lack.
+
+    That is so where a verb has just begun. Ray's core must not be loaded yet: it reads as it is whose worker it is in.
+    """
+    threads = threading.enumerate()
+    return (
+        can_fork()
+        and "ray" not in sys.modules
+        and threading.current_thread() is threading.main_thread()
+        and all(thread.name in {threading.main_thread().name, LISTENER} for thread in threads)
+        and len(list(Path("/proc/self/task").iterdir())) == len(threads)
+    )
 
 
 def can_fork() -> bool:

@@ -9,16 +9,17 @@ import sys
 import threading
 import warnings
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.machine.runtime import usable_cpus
+from tune_vfl.machine.runtime import keeping_everything, usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import handlers_kept
-from tune_vfl.search.forking import ONE_THREAD, ForkServer, can_fork, named
+from tune_vfl.search.forking import ONE_THREAD, ForkServer, can_fork, may_be_forked, named
 from tune_vfl.search.lean_ray import lean, workers_environment
 from tune_vfl.search.room import Room
-from tune_vfl.search.work import IMPORTS, REAL
+from tune_vfl.search.work import IMPORTS, REAL, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,11 +98,16 @@ def quiet_tune() -> Iterator[None]:
 def expect() -> None:
     """Have what workers need imported from now on, beside what this process does before it connects.
 
-    Three seconds of a core. Nothing is done where Ray runs in this process, or ``RAY_ADDRESS`` names one.
+    Three seconds of a core, half of which are for what this process needs too: where it can be forked, that is imported
+    here, once for both. Nothing is done where Ray runs in this process, or ``RAY_ADDRESS`` names one.
     """
     ray = sys.modules.get("ray")
     runs = ray is not None and ray.is_initialized()
     if not runs and not os.environ.get("RAY_ADDRESS") and can_fork() and not _WAITING:
+        if may_be_forked():
+            with keeping_everything(), _environment(ONE_THREAD):  # a library that starts threads could not be forked
+                for module in SHARED:
+                    import_module(module)
         _WAITING.append(ForkServer(IMPORTS))
         atexit.register(_expect_no_more)
 
