@@ -1,12 +1,13 @@
 """What every registered defense adds to a training without one: CPU seconds over those of ``none`` in the same run.
 
 Run: python -m benchmarks.defenses [--dims 16 128] [--classes 2] [--defenses laplace ppdl] [--repeats 7]
+     python -m benchmarks.defenses --recipes spambase digits --repeats 3 (spambase needs TUNE_VFL_DATA)
 
 Each defense is trained at its default parameters, a trial alone and the pack that a search with 3 seeds makes. Every
 training under a defense is timed next to one under ``none``, on the same model, and the median of those ratios counts.
 What is made once before the training (teachers, codecs, tables) is counted apart, on its first use. A defense that the
 problem's network cannot serve is tried on the next one of ``NETWORKS``; one that none of them serves is listed with the
-reason.
+reason. The problem is made up, or that of data sets with their own recipes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 from unittest.mock import patch
 
@@ -31,6 +32,8 @@ from tune_vfl.spec import parse
 
 SEEDS, TRIALS = (0, 1, 2), 6
 ALONE, STACKED = Pack((0,), None), Pack(SEEDS, TRIALS)
+WATCHES = "pmc"
+"""The attack of every cell: it is for any number of classes, and has nothing recorded while a network is trained."""
 NETWORKS: list[dict[str, Any]] = [{}, {"name": "gafm"}]
 """Models laid over the problem's own: perceptrons with a logit a class, else a sigmoid embedding and one logit."""
 
@@ -39,32 +42,36 @@ class Problem(NamedTuple):
     """What is trained.
 
     Attributes:
-        d: width of the embeddings, B being the 256 of the problem.
-        classes: K.
-        rows: training rows.
-        epochs: passes over them.
+        label: what it is called.
+        spec: what a spec says of it: data set, model, training.
     """
 
-    d: int
-    classes: int = 2
-    rows: int = ROWS
-    epochs: int = TRAINING.epochs
+    label: str
+    spec: Mapping[str, Any]
 
-    def task(self, defense: str, network: dict[str, Any]) -> Task:
+    @classmethod
+    def made_up(cls, d: int, classes: int = 2, rows: int = ROWS, epochs: int | None = None) -> Problem:
+        """Return the made-up one with embeddings of width d, in batches of 256."""
+        data = {"name": "made_up", "rows": rows, "classes": classes}
+        return cls(f"d = {d}", {"dataset": data, "model": {"embedding_dim": d}, **_training(epochs or TRAINING.epochs)})
+
+    @classmethod
+    def recipe(cls, dataset: str, epochs: int | None = None) -> Problem:
+        """Return a data set with its own recipe, but for the epochs where they are given."""
+        return cls(dataset, {"dataset": dataset, "model": {}, **(_training(epochs) if epochs else {})})
+
+    def task(self, defense: str, network: Mapping[str, Any]) -> Task:
         """Return the cell of a defense on one of the networks.
 
         Raises:
             SpecError: where the two do not go together.
         """
-        spec: dict[str, Any] = {
-            "study": "b",
-            "dataset": {"name": "made_up", "rows": self.rows, "classes": self.classes},
-            "model": {**network, "embedding_dim": self.d},
-            "training": {"epochs": self.epochs},
-            "defense": {"name": defense},
-            "attacks": ["norm"],
-        }
-        return open_task(parse(spec))
+        spec = {**self.spec, "model": {**network, **self.spec["model"]}}
+        return open_task(parse({"study": "b", **spec, "defense": {"name": defense}, "attacks": [WATCHES]}))
+
+
+def _training(epochs: int) -> dict[str, Any]:
+    return {"training": {"epochs": epochs}}
 
 
 class Timing(NamedTuple):
@@ -124,8 +131,8 @@ def tasks_of(name: str, problem: Problem) -> tuple[Task, Task]:
 
 
 def table(names: Sequence[str], problem: Problem, repeats: int) -> Iterator[str]:
-    """Yield the lines of the table for one width, each as soon as it is measured."""
-    yield f"| defense, d = {problem.d} | alone | pack of {TRIALS * len(SEEDS)} | set-up, CPU s |"
+    """Yield the lines of the table for one problem, each as soon as it is measured."""
+    yield f"| defense, {problem.label} | alone | pack of {TRIALS * len(SEEDS)} | set-up, CPU s |"
     yield "|---|---|---|---|"
     seconds: list[tuple[float, float]] = []
     left_out = []
@@ -147,18 +154,19 @@ def table(names: Sequence[str], problem: Problem, repeats: int) -> Iterator[str]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a table for each width."""
+    """Print a table for each problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dims", nargs="+", type=int, default=[16, 128])
     parser.add_argument("--classes", type=int, default=2)
     parser.add_argument("--defenses", "--only", nargs="+", default=[n for n in DEFENSES if n != "none"])
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--epochs", type=int, default=TRAINING.epochs)
+    parser.add_argument("--recipes", nargs="+", default=[], help="data sets in place of the made-up problem")
+    parser.add_argument("--epochs", type=int, help="other epochs than the problem's own")
     given = parser.parse_args(arguments)
     prepare_process()
-    for d in given.dims:
-        problem = Problem(d, given.classes, given.rows, given.epochs)
+    made_up = [Problem.made_up(d, given.classes, given.rows, given.epochs) for d in given.dims]
+    for problem in [Problem.recipe(name, given.epochs) for name in given.recipes] or made_up:
         for line in table(given.defenses, problem, given.repeats):
             print(line, flush=True)
 

@@ -22,7 +22,7 @@ def test_a_table_for_a_tiny_problem_names_each_defense(capsys: pytest.CaptureFix
 
 
 def test_every_registered_defense_is_measured_or_left_out_with_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    problem = Problem(4, classes=3, rows=300, epochs=1)
+    problem = Problem.made_up(4, classes=3, rows=300, epochs=1)
     left_out = {}
     for name in DEFENSES:
         try:
@@ -32,6 +32,14 @@ def test_every_registered_defense_is_measured_or_left_out_with_a_reason(capsys: 
     assert "two classes" in left_out["marvell"]
     main(["--dims", "4", "--rows", "300", "--epochs", "1", "--repeats", "1", "--classes", "3", "--defenses", "marvell"])
     assert "marvell: not here: " in capsys.readouterr().out
+
+
+def test_a_table_for_a_data_set_with_its_own_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--recipes", "wine", "--epochs", "1", "--repeats", "1", "--defenses", "laplace", "marvell"])
+    head, _, laplace, _, left_out = capsys.readouterr().out.splitlines()
+    assert head.startswith("| defense, wine |")
+    assert laplace.startswith("| laplace |")
+    assert left_out.startswith("marvell: not here: ")
 
 
 @pytest.mark.parametrize("ways", [largest_ways(64), sparse_ways(64)], ids=["largest magnitudes", "sparse vector"])

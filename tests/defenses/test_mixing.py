@@ -169,6 +169,26 @@ def test_a_pack_trains_what_its_members_train_alone(name, remix):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", BOTH)
+def test_trials_share_the_mixtures_of_their_seeds(name):
+    """And each member has its own where a hook before has given them rows of their own, or rows are asked for apart."""
+    stacked, pack = Split.stack([made_up_split(s, parties=2) for s in (0, 1)]), Pack((0, 1), 3)
+    rows, members = Rows(stacked, pack), [MixingParams(mix=3)] * 6
+    once, each = (defended(name, stacked, pack, members, classes=2) for _ in range(2))
+    for epoch in range(2):
+        for batch in rows.batches(16):
+            shared = once.inputs(batch, rows, epoch=epoch)
+            assert {len(x) for x in shared.by_seed} == {2}
+            assert {len(x) for x in shared.features} == {6}
+            own = each.inputs(Batch(batch.passive, batch.own, batch.y, batch.ids), rows, epoch=epoch)
+            assert all(map(torch.equal, shared.features, own.features))
+            assert torch.equal(shared.ids, batch.ids)
+            labels = once.labels(batch.y, batch.ids)
+            for member in range(6):
+                apart = [batch.ids[m].roll(m - member) for m in range(6)]
+                assert torch.equal(once.labels(batch.y, torch.stack(apart))[member], labels[member])
+
+
 def test_mixing_nothing_is_no_defense():
     split = made_up_split(0)
     plain, mixed = (trained(h, split, ALONE) for h in ([], [defended("mixup", split, ALONE, classes=2, mix=1)]))

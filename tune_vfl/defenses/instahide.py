@@ -36,10 +36,8 @@ class Instahide(Mixing):
     ) -> None:
         """H0: draw the mixtures of the first epoch; signs are drawn when they are needed."""
         super().setup(y, ids, active_features=active_features, seed=seed)
-        self._signs = Signs(seed, self.stream_prefix, self._table.count, self._device)
+        self._signs = Signs(self._seeds, self.stream_prefix, self._table.count, self._device)
 
     def encoded(self, mixed: list[Tensor], positions: Tensor) -> list[Tensor]:
         """Flip signs: each party its own."""
-        signs = self._signs
-        rows = positions.dim()
-        return [x * signs.of(party, self._epoch, positions, x.shape[rows:]) for party, x in enumerate(mixed)]
+        return [self._signs.flipped(x, party, self._epoch, positions) for party, x in enumerate(mixed)]

@@ -42,6 +42,10 @@ class Batch:
         own = None if self.own is None else features[count]
         return Batch(passive=list(features[:count]), own=own, y=self.y, ids=self.ids)
 
+    def with_rows(self, rows: Sequence[Tensor]) -> Batch:
+        """Return the same batch with other rows, listed and shared as :attr:`by_seed` has them."""
+        return self.with_features(rows)
+
 
 class SharedBatch(Batch):
     """A batch whose members have their seed's rows: they are copied for each member when somebody asks for them.
@@ -80,6 +84,10 @@ class SharedBatch(Batch):
     def by_seed(self) -> list[Tensor]:
         """The rows as they were given."""
         return self._rows
+
+    def with_rows(self, rows: Sequence[Tensor]) -> Batch:
+        """Return the same batch with other rows, which the members of a seed share as well."""
+        return SharedBatch(list(rows), self._pack, self._parties, y=self.y, ids=self.ids)
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,24 @@ def alike(seeds: Sequence[int], rows: Sequence[NDArray[Any]]) -> dict[tuple[int,
     for member, (seed, row) in enumerate(zip(seeds, rows, strict=True)):
         found.setdefault((seed, row.tobytes()), []).append(member)
     return found
+
+
+def equal_trials(seeds: int | Sequence[int], *rows: Tensor) -> int:
+    """Return how many trials a pack has, of which each has the same seeds in the same order and the same rows.
+
+    Args:
+        seeds: the seed of the one trial, or of each member, trial by trial.
+        rows: ``(*trials, ...)`` of the members.
+
+    Returns:
+        1 where trials differ, so that each member counts by itself.
+    """
+    members = [seeds] if isinstance(seeds, int) else list(seeds)
+    distinct = list(dict.fromkeys(members))
+    trials = len(members) // len(distinct)
+    same = trials > 1 and members == distinct * trials
+    turns = [(x, x[: len(distinct)]) for x in rows]
+    return trials if same and all(bool((x.reshape(trials, *first.shape) == first).all()) for x, first in turns) else 1
 
 
 def gather_rows(x: Tensor, order: Tensor) -> Tensor:
@@ -178,10 +204,15 @@ class Rows:
         return size * max(1, int(_GATHERED_BYTES / max(1.0, bytes_of_row * size)))
 
     def take(self, ids: Tensor) -> list[Tensor]:
-        """Return the features ``(*trials, B, ...)`` of the rows ``(*trials, B)``, listed as a batch lists them."""
+        """Return the features ``(*trials, B, ...)`` of the rows ``(*trials, B)``, listed as a batch lists them.
+
+        Or of ``(S, B)`` rows of each seed.
+        """
         features = self._split.features("train")
         if self.pack.trials is None:
             return [x[ids] for x in features]
+        if len(ids) == len(self.pack.seeds):
+            return [gather_rows(x, ids) for x in features]
         seed = torch.arange(len(ids), device=ids.device).remainder(len(self.pack.seeds)).unsqueeze(-1)
         return [x[seed, ids] for x in features]
 

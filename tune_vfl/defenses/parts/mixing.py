@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from pydantic import Field
@@ -14,7 +14,7 @@ from tune_vfl.defenses.base import Defense
 from tune_vfl.defenses.parts.by_id import RowTable
 from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import RowsById
-from tune_vfl.protocol.members import Batch
+from tune_vfl.protocol.members import Batch, equal_trials, gather_rows
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
 
@@ -22,6 +22,9 @@ LARGEST_SHARE = 0.65
 """No row of a mixture has a larger share."""
 REDRAWS = 40
 """A draw for two rows fits with probability .371, for more rows more often: all of these fail once in 1e8 mixtures."""
+
+
+Rows = TypeVar("Rows", Tensor, Sequence[int])
 
 
 class MixingParams(Strict):
@@ -34,8 +37,8 @@ class MixingParams(Strict):
 def draw_shares(stream: Stream, rows: int, mix: int) -> Tensor:
     """Draw the shares of mixtures: |n| / sum |n| of normal n, drawn again where one exceeds ``LARGEST_SHARE``.
 
-    A mixture without a fitting draw after ``REDRAWS`` of them gets equal shares: always as many draws for all mixtures,
-    so that no shape depends on what was drawn.
+    A mixture without a fitting draw after ``REDRAWS`` of them gets equal shares. Until all fit, all are drawn again, so
+    that no shape depends on what was drawn; the stream is for nothing else.
 
     Returns:
         ``(*trials, rows, mix)``, each row's summing to 1.
@@ -44,7 +47,10 @@ def draw_shares(stream: Stream, rows: int, mix: int) -> Tensor:
     if mix == 1:
         return shares
     for _ in range(REDRAWS - 1):
-        shares = torch.where(_fits(shares), shares, _share_out(stream.normal(rows, mix)))
+        fits = _fits(shares)
+        if bool(fits.all()):
+            return shares
+        shares = torch.where(fits, shares, _share_out(stream.normal(rows, mix)))
     return torch.where(_fits(shares), shares, torch.full_like(shares, 1 / mix))
 
 
@@ -57,6 +63,15 @@ def _fits(shares: Tensor) -> Tensor:
     return shares.amax(-1, keepdim=True) <= LARGEST_SHARE
 
 
+class _Found(NamedTuple):
+    """Mixtures of rows: where each is, and ids, classes and shares ``(*trials, B, mix)`` of the rows in it."""
+
+    positions: Tensor
+    ids: Tensor
+    classes: Tensor
+    shares: Tensor
+
+
 class Mixing(Defense[MixingParams]):
     """Base: the bottom models train on mixtures of rows, the loss on the mixtures of their labels.
 
@@ -67,6 +82,7 @@ class Mixing(Defense[MixingParams]):
     """
 
     Params = MixingParams
+    _members: Mixtures | None
 
     @classmethod
     def structure(cls, params: MixingParams) -> tuple[object, ...]:
@@ -79,14 +95,28 @@ class Mixing(Defense[MixingParams]):
         """H0: draw the mixtures of the first epoch."""
         super().setup(y, ids, active_features=active_features, seed=seed)
         self.mix, self._once = self.shared.mix, self.shared.remix == "once"
-        self._ids, self._y, self._table = ids, y, RowTable(ids)
+        # Mixtures are those of a seed: all trials of a pack have the same.
+        self._trials = equal_trials(seed, ids, y)
+        self._ids, self._y = self._once_each(ids), self._once_each(y)
+        self._seeds = seed if isinstance(seed, int) else self._once_each(list(seed))
+        self._table, self._draws = RowTable(self._ids), Streams(self._seeds, self._device, self.stream_prefix)
         self._draw(0)
 
+    def _once_each(self, of_members: Rows) -> Rows:
+        """Return the first trial's part of what ``(*trials, ...)`` all trials have."""
+        return of_members[: len(of_members) // self._trials] if self.stacked else of_members
+
+    def _handed_out(self, of_seeds: Tensor, members: int) -> Tensor:
+        """Hand ``(S, ...)`` to the members of each seed, ``(*trials, ...)``; what is theirs already stays."""
+        if not self.stacked or len(of_seeds) == members:
+            return of_seeds
+        return of_seeds.repeat(members // len(of_seeds), *[1] * (of_seeds.dim() - 1))
+
     def _draw(self, epoch: int) -> None:
-        self._epoch, self._mixtures = epoch, self._drawn(epoch)
+        self._epoch, self._mixtures, self._members = epoch, self._drawn(epoch), None
 
     def _drawn(self, epoch: int) -> Mixtures:
-        stream = self.streams.fresh(f"mix/{epoch}")
+        stream = self._draws.fresh(f"mix/{epoch}")
         count = self._table.count
         own = torch.arange(count, device=self._device).expand_as(self._ids)
         orders = [own, *(stream.permutation(count).expand_as(own) for _ in range(self.mix - 1))]
@@ -94,20 +124,38 @@ class Mixing(Defense[MixingParams]):
 
     def mixtures(self, epoch: int) -> Mixtures:
         """Return partners, as positions in the set-up's order, and shares; of another epoch drawn once more."""
-        return self._mixtures if self._once or epoch == self._epoch else self._drawn(epoch)
+        if not self._once and epoch != self._epoch:
+            return self._of_members(self._drawn(epoch))
+        self._members = self._members or self._of_members(self._mixtures)
+        return self._members
+
+    def _of_members(self, found: Mixtures) -> Mixtures:
+        return Mixtures(*(self._handed_out(x, len(x) * self._trials) for x in (found.partners, found.shares)))
 
     def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
         """H2: the mixtures that these rows are the first of, of every party's columns."""
         if epoch != self._epoch and not self._once:
             self._draw(epoch)
-        positions = self._table.positions(batch.ids)
-        shares = _at(self._mixtures.shares, positions)
-        partners = self._ids.gather(-1, _at(self._mixtures.partners, positions).flatten(-2)).view(shares.shape)
-        mixed = [x * _like(shares[..., 0], x) for x in batch.features]
+        given = batch.by_seed
+        found = self._found(batch.ids[: len(given[0])] if self.stacked else batch.ids)
+        mixed = [x * _like(found.shares[..., 0], x) for x in given]
         for j in range(1, self.mix):
-            taken = rows.take(partners[..., j])
-            mixed = [x + other * _like(shares[..., j], other) for x, other in zip(mixed, taken, strict=True)]
-        return batch.with_features(self.encoded(mixed, positions))
+            taken = rows.take(found.ids[..., j])
+            mixed = [x + other * _like(found.shares[..., j], other) for x, other in zip(mixed, taken, strict=True)]
+        return batch.with_rows(self.encoded(mixed, found.positions))
+
+    def _found(self, ids: Tensor) -> _Found:
+        """Look the mixtures of rows ``(n, B)`` up: of each seed once, or of each member."""
+        again = len(ids) // len(self._ids) if self.stacked else 1
+        if again > 1:  # the rows of a seed's members beside each other, as one list
+            ids = ids.reshape(again, -1, ids.shape[-1]).transpose(0, 1).flatten(1)
+        positions = self._table.positions(ids)
+        partners, shares = (_at(x, positions) for x in (self._mixtures.partners, self._mixtures.shares))
+        own, classes = (x.gather(-1, partners.flatten(-2)).view(partners.shape) for x in (self._ids, self._y))
+        found = _Found(positions, own, classes, shares)
+        if again > 1:
+            return _Found(*(x.reshape(len(x), again, -1, *x.shape[2:]).transpose(0, 1).flatten(0, 1) for x in found))
+        return found
 
     def encoded(self, mixed: list[Tensor], positions: Tensor) -> list[Tensor]:
         """Return what becomes of the mixtures ``(*trials, B, ...)`` of every party; by default nothing."""
@@ -117,10 +165,11 @@ class Mixing(Defense[MixingParams]):
         """H1: the labels ``(*trials, B, K)`` of the current mixtures, in their shares; ``y`` where nothing is mixed."""
         if self.mix == 1:
             return y
-        positions = self._table.positions(ids)
-        partners = _at(self._mixtures.partners, positions)
-        classes = self._y.gather(-1, partners.flatten(-2)).view(partners.shape)
-        return (one_hot(classes, self.num_classes) * _at(self._mixtures.shares, positions).unsqueeze(-1)).sum(-2)
+        once = self._once_each(ids)
+        alike = self._trials > 1 and bool((ids.reshape(self._trials, *once.shape) == once).all())
+        found = self._found(once if alike else ids)
+        mixed = (one_hot(found.classes, self.num_classes) * found.shares.unsqueeze(-1)).sum(-2)
+        return self._handed_out(mixed, len(ids))
 
     def notes(self, member: int = 0) -> list[str]:
         """Return what mixing leaves open, and what attacks on features read."""
@@ -149,27 +198,27 @@ class Signs:
     """A random sign for each entry of each row, held for all rows; members that share a seed share them.
 
     Args:
-        seeds: the seed of the one trial, or of each member.
+        seeds: the seed of the one trial, or of each member; where all trials have the same, those of one of them.
         prefix: of the streams' names.
         rows: N.
         device: where the signs live.
     """
 
     def __init__(self, seeds: int | Sequence[int], prefix: str, rows: int, device: torch.device) -> None:
-        members = [seeds] if isinstance(seeds, int) else list(seeds)
-        distinct = list(dict.fromkeys(members))
-        self._of_member = torch.tensor([distinct.index(seed) for seed in members], device=device)
-        self._streams = Streams(distinct, device, prefix)
-        self._rows = rows
-        self._stacked = not isinstance(seeds, int)
+        self._streams, self._rows = Streams(seeds, device, prefix), rows
         self._held: dict[tuple[int, int], Tensor] = {}
 
-    def of(self, party: int, epoch: int, positions: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return ``(*trials, B, *shape)`` of -1 and 1 for the rows at these positions."""
+    def flipped(self, x: Tensor, party: int, epoch: int, positions: Tensor) -> Tensor:
+        """Return ``x (*trials, B, ...)``, with the signs of the rows at these positions ``(*trials, B)``."""
         key = (party, epoch)
         if key not in self._held:
             self._held = {k: v for k, v in self._held.items() if k[1] == epoch}
+            shape = x.shape[positions.dim() :]
             self._held[key] = self._streams.fresh(f"signs/{party}/{epoch}").uniform(self._rows, *shape) < 0.5
         held = self._held[key]
-        flipped = held[self._of_member.unsqueeze(-1), positions] if self._stacked else held[0][positions]
-        return 1 - 2 * flipped.float()
+        if positions.dim() == 1 or len(positions) == len(held):
+            minus = gather_rows(held, positions)
+        else:
+            seed = torch.arange(len(positions), device=positions.device).remainder(len(held))
+            minus = held[seed.unsqueeze(-1), positions]
+        return torch.where(minus, -x, x)
