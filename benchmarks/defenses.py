@@ -1,7 +1,7 @@
 """What every registered defense adds to a training without one: CPU seconds over those of ``none`` in the same run.
 
 Run: python -m benchmarks.defenses [--dims 16 128] [--classes 2] [--defenses laplace ppdl] [--repeats 7]
-     python -m benchmarks.defenses --recipes spambase digits --repeats 3 (spambase needs TUNE_VFL_DATA)
+     python -m benchmarks.defenses --recipes spambase spambase:split=0.5 digits --repeats 3 (with TUNE_VFL_DATA)
 
 Each defense is trained at its default parameters, a trial alone and the pack that a search with 3 seeds makes. Every
 training under a defense is timed next to one under ``none``, on the same model, and the median of those ratios counts.
@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 from unittest.mock import patch
+
+import yaml
 
 from benchmarks.problem import ROWS, TRAINING, cpu_seconds
 from tune_vfl.defenses.base import DEFENSES, defense_params
@@ -57,8 +59,13 @@ class Problem(NamedTuple):
 
     @classmethod
     def recipe(cls, dataset: str, epochs: int | None = None) -> Problem:
-        """Return a data set with its own recipe, but for the epochs where they are given."""
-        return cls(dataset, {"dataset": dataset, "model": {}, **(_training(epochs) if epochs else {})})
+        """Return a data set, ``name`` or ``name:option=value``, with its own recipe, but for epochs that are given."""
+        name, _, option = dataset.partition(":")
+        key, _, value = option.partition("=")
+        options = {key: yaml.safe_load(value)} if option else {}
+        return cls(
+            dataset, {"dataset": {"name": name, **options}, "model": {}, **(_training(epochs) if epochs else {})}
+        )
 
     def task(self, defense: str, network: Mapping[str, Any]) -> Task:
         """Return the cell of a defense on one of the networks.

@@ -35,9 +35,9 @@ def test_every_registered_defense_is_measured_or_left_out_with_a_reason(capsys: 
 
 
 def test_a_table_for_a_data_set_with_its_own_recipe(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--recipes", "wine", "--epochs", "1", "--repeats", "1", "--defenses", "laplace", "marvell"])
+    main(["--recipes", "wine:split=0.5", "--epochs", "1", "--repeats", "1", "--defenses", "laplace", "marvell"])
     head, _, laplace, _, left_out = capsys.readouterr().out.splitlines()
-    assert head.startswith("| defense, wine |")
+    assert head.startswith("| defense, wine:split=0.5 |")
     assert laplace.startswith("| laplace |")
     assert left_out.startswith("marvell: not here: ")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels import test_chain, test_rows
+from tests.kernels import test_chain, test_distances, test_rows
 from tune_vfl.kernels import chain as chains
 from tune_vfl.kernels import compiled as kernels
-from tune_vfl.kernels import passes, rows
+from tune_vfl.kernels import distances, passes, rows
 from tune_vfl.kernels.chain import Chain
 from tune_vfl.kernels.compiled import compiled
 from tune_vfl.kernels.native import NativePasses, native_passes
@@ -65,6 +65,9 @@ def test_other_processors_do_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(rows, "routine", kernels.routine.__wrapped__)
     for columns in (1, 10, 16, 37):
         test_rows.test_rows_are_added_in_their_order(None, (2, 3), columns)
+    monkeypatch.setattr(distances, "routine", kernels.routine.__wrapped__)
+    for width in (1, 10, 16):
+        test_distances.test_a_whole_batch(width)
 
 
 def test_it_is_compiled_once_for_processors_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.metrics.correlation import class_distance_correlation, distance_correlation
+from tune_vfl.kernels.distances import class_correlation
+from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.spec import Strict
 
@@ -34,9 +35,9 @@ class Discorloss(Defense[DiscorlossParams]):
     """Adds ``weight`` times the distance correlation of embedding and one-hot label to the loss, for each party.
 
     The correlation is one number a batch, taken from embeddings as the label party received them, so the gradient that
-    is sent back carries the pull. A batch of a single class adds nothing. It costs B^2 distances a step, of one
-    party's embeddings at a time; embeddings of width 1 are sorted instead. A passive party that uploads more than its
-    embedding can undo it. Source: Sun et al. 2022.
+    is sent back carries the pull. A batch of a single class adds nothing. It costs B^2 distances a step, none of which
+    machine code keeps; embeddings of width 1 are sorted instead. A passive party that uploads more than its embedding
+    can undo it. Source: Sun et al. 2022.
     """
 
     summary = "a penalty on the distance correlation of embeddings and labels"
@@ -53,7 +54,7 @@ class Discorloss(Defense[DiscorlossParams]):
     def _penalty(self, embedding: Tensor, targets: Tensor, *, hard: bool) -> Tensor:
         """Return phi of one party's correlation ``(*trials,)``, 0 where all labels of the batch are equal."""
         if hard:
-            correlation = class_distance_correlation(embedding, targets, self.num_classes)
+            correlation = class_correlation(embedding, targets, self.num_classes)
             varied = (targets != targets[..., :1]).any(-1)
         else:
             wide = torch.float64 if embedding.shape[-2] >= WIDE_FROM else embedding.dtype

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE = Path(__file__).parent
-SOURCES = tuple(HERE / f"{name}.cpp" for name in ("passes", "rows", "visits", "clusters"))
+SOURCES = tuple(HERE / f"{name}.cpp" for name in ("passes", "rows", "visits", "clusters", "distances"))
 READ = (*SOURCES, HERE / "registers.h")
 OPTIONS = ("-std=c++17", "-O2", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
