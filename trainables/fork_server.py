@@ -107,13 +107,12 @@ def instead_of_driver(handle: int, driver: int, modules: Sequence[str]) -> NoRet
 
 
 def _leave_driver(handle: int, driver: int) -> None:
-    """Be as a process that was just started, but for what is imported."""
+    """Be as a process that was just started, but for what is imported, and what that wants done at a process's end."""
     os.setsid()  # Ctrl-C on a terminal is for the driver
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    atexit._clear()
     sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
     nowhere = os.open(os.devnull, os.O_RDWR)
     handles = [fcntl.fcntl(one, fcntl.F_DUPFD, _DOOR + 1) for one in (driver, nowhere, nowhere, handle)]
