@@ -58,7 +58,7 @@ def backward(
     g = grad.transpose(-1, -2).contiguous()
     for position in range(len(form.layers) - 1, -1, -1):
         layer = form.layers[position]
-        g = _before_activation(g, kept[position + 1], layer)
+        g = _before_activation(g, kept[position + 1], layer, into=g if position + 1 < len(form.layers) else None)
         torch.sum(g, -1, out=form.bias(found, layer))
         _weight_gradient(g, kept[position], form.weight(found, layer))
         if position or to_x:
@@ -71,11 +71,13 @@ def spread(x: Tensor, members: int) -> Tensor:
     return x if len(x) == members else x.repeat(members // len(x), *[1] * (x.dim() - 1))
 
 
-def _before_activation(grad: Tensor, output: Tensor, layer: Layer) -> Tensor:
+def _before_activation(grad: Tensor, output: Tensor, layer: Layer, into: Tensor | None) -> Tensor:
+    """Return the gradient before a layer's activation, in place of the one after it where that is ours to change."""
+    to = torch.empty_like(grad) if into is None else into
     if layer.activation == "relu":
-        return torch.ops.aten.threshold_backward(grad, output, 0)  # type: ignore[no-any-return]
+        return torch.ops.aten.threshold_backward(grad, output, 0, grad_input=to)  # type: ignore[no-any-return]
     if layer.activation == "leaky_relu":  # the output has the sign of the input
-        return torch.ops.aten.leaky_relu_backward(grad, output, layer.slope, True)  # type: ignore[no-any-return]
+        return torch.ops.aten.leaky_relu_backward(grad, output, layer.slope, True, grad_input=to)  # type: ignore[no-any-return]
     return grad
 
 
