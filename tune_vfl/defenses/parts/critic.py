@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tune_vfl.kernels.chain import Steps
 from tune_vfl.models.layers import Linear
 from tune_vfl.models.optimizers import Adam
 from tune_vfl.seeds import Stream
@@ -29,14 +29,15 @@ class Critic(nn.Module):
 
     def __init__(self, hidden: int, *, lr: float, stream: Stream, device: torch.device) -> None:
         super().__init__()
-        self.hidden = Linear(1, hidden, stream=stream)
-        self.out = Linear(hidden, 1, stream=stream)
-        self.to(device)
-        self._optimizer = Adam(self.parameters(), lr=lr, fused=True)
+        self._linear = [Linear(1, hidden, stream=stream), Linear(hidden, 1, stream=stream)]
+        self.layers = nn.Sequential(self._linear[0], nn.LeakyReLU(), self._linear[1], nn.LeakyReLU()).to(device)
+        self._steps = Steps(self.layers)
+        self._trained = [chain.line for chain in self._steps.chains] or list(self.parameters())
+        self._optimizer = Adam(self._trained, lr=lr, fused=True)
 
     def forward(self, values: Tensor) -> Tensor:
         """Map ``(*trials, B, 1)`` to ``(*trials, B, 1)``; larger is more like a label."""
-        return F.leaky_relu(self.out(F.leaky_relu(self.hidden(values))))
+        return self._steps(values)
 
     @torch.enable_grad()
     def step(self, real: Tensor, made: Tensor, bound: Bound) -> None:
@@ -47,18 +48,24 @@ class Critic(nn.Module):
             made: ``(*trials, B)`` predictions.
             bound: how far from 0 a weight may be.
         """
-        self.requires_grad_(True)
+        self._learn(True)
+        # One after the other: what both pull at alike cancels to the last bit, and Adam would make steps of a rest.
         distance = self(made.detach().unsqueeze(-1)).mean((-2, -1)) - self(real.unsqueeze(-1)).mean((-2, -1))
         self._optimizer.zero_grad()
         distance.sum().backward()
         self._optimizer.step()
         # Until the next step the critic only scores predictions, and the loss made of that must not train it.
-        self.requires_grad_(False)
+        self._learn(False)
         with torch.no_grad():
-            for layer in (self.hidden, self.out):
+            for layer in self._linear:
                 for dims, weight in ((2, layer.weight), (1, layer.bias)):
                     limit = torch.as_tensor(bound(dims), device=weight.device)
                     weight.copy_(torch.minimum(torch.maximum(weight, -limit), limit))
+
+    def _learn(self, does: bool) -> None:
+        self.requires_grad_(does)
+        for trained in self._trained:
+            trained.requires_grad_(does)
 
 
 def positives_rank_low(scores: Tensor, y: Tensor) -> Tensor:
