@@ -216,14 +216,13 @@ double correlated(const Rows& rows, double* gradient) {
 
 extern "C" {
 
-// rows: members x count x width; labels: members x count, one member's `apart` numbers behind the other's, from 0 to
-// classes - 1. Written are the correlations, a number a member, and their gradients, as large as the rows. A member
-// with a row that is not finite has neither: all NaN.
-void correlate(const double* rows, const int64_t* labels, int64_t apart, int64_t members, int64_t count, int64_t width,
+// rows: members x count x width; labels: members x count, from 0 to classes - 1. Written are the correlations, a number a
+// member, and their gradients, as large as the rows. A member with a row that is not finite has neither: all NaN.
+void correlate(const double* rows, const int64_t* labels, int64_t members, int64_t count, int64_t width,
                int64_t classes, double* values, double* gradients) {
     for (int64_t t = 0; t < members; t++) {
         const int64_t size = count * width;
-        const Rows own(rows + t * size, labels + t * apart, count, width, classes);
+        const Rows own(rows + t * size, labels + t * count, count, width, classes);
         double* gradient = gradients + t * size;
         if (!own.finite()) {
             values[t] = std::numeric_limits<double>::quiet_NaN();

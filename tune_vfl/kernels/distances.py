@@ -44,12 +44,11 @@ class _Correlation(Function):
         assert natively is not None  # noqa: S101 - asked before
         rows = x.detach().double().contiguous()
         gradients, values = torch.empty_like(rows), rows.new_empty(x.shape[:-2])
-        labels, (count, width) = y.reshape(-1, y.shape[-1]).contiguous(), x.shape[-2:]
+        labels, (count, width) = y.long().expand(x.shape[:-1]).contiguous(), x.shape[-2:]
         if bool((labels < 0).any() | (labels >= num_classes).any()):
             raise IndexError(f"expected classes 0 to {num_classes - 1}, got {int(labels.min())} to {int(labels.max())}")
-        apart = 0 if len(labels) == 1 else count
         sizes = values.numel(), count, width, num_classes
-        natively(rows.data_ptr(), labels.data_ptr(), apart, *sizes, values.data_ptr(), gradients.data_ptr())
+        natively(rows.data_ptr(), labels.data_ptr(), *sizes, values.data_ptr(), gradients.data_ptr())
         ctx.save_for_backward(gradients)
         ctx.dtype = x.dtype
         return values
@@ -64,8 +63,7 @@ class _Correlation(Function):
 def native_correlation() -> Callable[..., None] | None:
     """Return what does it in machine code; None without.
 
-    It is given where rows and classes lie, how far apart two members' classes are, T, B, d and K, and where values and
-    gradients go.
+    It is given where rows and classes lie, T, B, d and K, and where values and gradients go.
     """
     sizes = (c_int64,) * 4
-    return routine("correlate", c_void_p, c_void_p, c_int64, *sizes, c_void_p, c_void_p)
+    return routine("correlate", c_void_p, c_void_p, *sizes, c_void_p, c_void_p)
