@@ -204,6 +204,12 @@ def test_all_forks_end_with_their_server(kind: str, worker: Path) -> None:
     server.end()
 
 
+def test_a_driver_that_ends_leaves_no_server(kind: str) -> None:
+    server = Server(kind)
+    server.end()
+    assert not Path(server.environment["TUNE_VFL_FORK_SERVER"]).parent.exists()
+
+
 def test_a_server_ends_with_its_driver(kind: str, worker: Path) -> None:
     server = Server(kind)
     process = started(server, worker, "stay")

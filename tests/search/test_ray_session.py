@@ -97,9 +97,7 @@ def test_workers_imports_begin_before_ray_and_the_one_that_did_them_serves_it(mo
     assert waiting == [], "a Ray that runs has its own"
 
 
-def test_nobody_imports_for_workers_that_are_elsewhere_and_nothing_waits_at_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nobody_imports_for_workers_that_are_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
@@ -111,10 +109,7 @@ def test_nobody_imports_for_workers_that_are_elsewhere_and_nothing_waits_at_the_
     assert waiting == []
     monkeypatch.delenv("RAY_ADDRESS")
     ray_session.expect()
-    (expected,) = waiting
-    ray_session._expect_no_more()
-    assert expected.closed
-    assert waiting == []
+    assert len(waiting) == 1
 
 
 VERB = """

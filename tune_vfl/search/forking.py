@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -48,6 +49,7 @@ class ForkServer:
             door.bind(self._place)
             door.listen(_BACKLOG)
             self._process = _Fork(door, modules) if may_be_forked() else _started(door, modules)
+        atexit.register(self.close)  # after what is registered later: Ray's own way out
 
     def environment(self, trainable: str) -> dict[str, str]:
         """Return what Ray's workers must have in their environment.
@@ -73,6 +75,7 @@ class ForkServer:
 
     def close(self) -> None:
         """End it, with all that it has forked."""
+        atexit.unregister(self.close)
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:

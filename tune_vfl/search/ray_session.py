@@ -109,12 +109,6 @@ def expect() -> None:
                 for module in SHARED:
                     import_module(module)
         _WAITING.append(ForkServer(IMPORTS))
-        atexit.register(_expect_no_more)
-
-
-def _expect_no_more() -> None:
-    while _WAITING:
-        _WAITING.pop().close()
 
 
 def begin(trainable: str) -> None:
