@@ -35,6 +35,13 @@ def numpy_rng(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng(derive(seed, name))
 
 
+def whole_turns(members: Sequence[int]) -> int:
+    """Return how often the same seeds come one after the other, in the same order; 0 where they do not."""
+    unique = list(dict.fromkeys(members))
+    turns = len(members) // len(unique)
+    return turns if list(members) == unique * turns else 0
+
+
 def sorted_normals(uniform: Tensor) -> Tensor:
     """Return n independent N(0, 1) numbers, sorted upward, from n + 1 uniform ones, without sorting.
 
@@ -70,7 +77,7 @@ class Stream:
         position = [unique.index(seed) for seed in members]
         # Packs list their members trial by trial, so that the same seeds repeat in the same order. Draws are then
         # repeated as a whole, which is faster than picking them member by member.
-        self._repeats = len(members) // len(unique) if members == unique * (len(members) // len(unique)) else 0
+        self._repeats = whole_turns(members)
         self._position = torch.tensor(position, device=self._device)
 
     def child(self, name: str) -> Stream:

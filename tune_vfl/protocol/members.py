@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tune_vfl.data.base import Split
-from tune_vfl.seeds import Stream
+from tune_vfl.seeds import Stream, whole_turns
 
 _GATHERED_BYTES = 4 * 2**20
 
@@ -144,12 +144,11 @@ def equal_trials(seeds: int | Sequence[int], *rows: Tensor) -> int:
     Returns:
         1 where trials differ, so that each member counts by itself.
     """
-    members = [seeds] if isinstance(seeds, int) else list(seeds)
-    distinct = list(dict.fromkeys(members))
-    trials = len(members) // len(distinct)
-    same = trials > 1 and members == distinct * trials
-    turns = [(x, x[: len(distinct)]) for x in rows]
-    return trials if same and all(bool((x.reshape(trials, *first.shape) == first).all()) for x, first in turns) else 1
+    trials = 1 if isinstance(seeds, int) else whole_turns(seeds)
+    if trials < 2:
+        return 1
+    turns = [x.reshape(trials, -1, *x.shape[1:]) for x in rows]
+    return trials if all(bool((x == x[:1]).all()) for x in turns) else 1
 
 
 def gather_rows(x: Tensor, order: Tensor) -> Tensor:
