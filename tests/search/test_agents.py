@@ -64,6 +64,16 @@ def test_what_stands_for_an_agent_ends_with_its_raylet(arguments, tmp_path):
     assert not words or int(port.read_text()) > 0
 
 
+@pytest.mark.parametrize("arguments", [[], ["FILE", "127.0.0.1", "false"]], ids=["silent", "waiting"])
+def test_what_stands_for_an_agent_does_not_outlive_a_raylet_that_was_gone_before_it_began(arguments, tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    words = [str(tmp_path / "port") if word == "FILE" else word for word in arguments]
+    told = {**os.environ, "RAY_RAYLET_PID": str(gone.pid)}
+    subprocess.run([sys.executable, "-I", "-S", stand_in.__file__, *words], env=told, timeout=60, check=True)
+    assert not (tmp_path / "port").exists()
+
+
 def test_workers_of_tune_have_an_environment_of_their_own_only_where_they_inherit_another(monkeypatch):
     from ray.tune.execution import class_cache
 

@@ -18,7 +18,8 @@ PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Wait, and become the agent."""
-    parent = os.getppid()
+    # Who has started it may be gone by now, and somebody else the parent: Ray says who it was.
+    parent = int(os.environ.get("RAY_RAYLET_PID") or os.getppid())
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
