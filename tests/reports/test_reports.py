@@ -22,6 +22,7 @@ from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord, Left
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Named, parse
+from tune_vfl.spec.cell import MEASURE
 from tune_vfl.spec.raw import read_yaml
 from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
@@ -34,7 +35,9 @@ def study_of(*points, **kwargs):
 
 def by_all(record):
     """The same study, as if every attack of a competent adversary had been run on it."""
-    rest = [Named(name=n) for n in ("direction", "grad_cluster", "gradient_completion", "pmc", "spectral")]
+    rest = [
+        Named(name=n) for n in ("direction", "grad_cluster", "gradient_completion", "gradient_em", "pmc", "spectral")
+    ]
     return replace(record, cell=record.cell.model_copy(update={"attacks": (*record.cell.attacks, *rest)}))
 
 
@@ -153,7 +156,7 @@ def test_nothing_is_recommended_before_a_competent_adversary_was_tried():
     told = story(study_of((0.90, 0.80), (0.88, 0.62)))
     assert told.failing == [
         (
-            "Not tried: direction, grad_cluster, gradient_completion, pmc and spectral. "
+            "Not tried: direction, grad_cluster, gradient_completion, gradient_em, pmc and spectral. "
             "Search with `attacks: default` before you choose."
         )
     ]
@@ -474,6 +477,6 @@ def test_a_confirmation_on_a_reserve_says_how_many_rows_it_had(tmp_path):
 
 def test_studies_of_different_measures_are_not_laid_side_by_side(tmp_path):
     old = replace(made_up_study(name="old"), measure=1)
-    with pytest.raises(StudyError, match=r"old has measure 1, test-study has measure 2.*--name NEW"):
+    with pytest.raises(StudyError, match=rf"old has measure 1, test-study has measure {MEASURE}.*--name NEW"):
         write_report([old, made_up_study()], tmp_path / "out")
     assert "1: every row was searched on" in write_report([old], tmp_path / "one").read_text(encoding="utf-8")
