@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from benchmarks.mutations import mutations_of
-from benchmarks.rooms import ROOMS, ROOT, code, room_of, test_files
+from benchmarks.rooms import ROOMS, ROOT, code, room_of, files_of_tests
 from benchmarks.tests_of_lines import KEPT, Chosen, Learned, forked, import_heavy_libraries, learned, tested
 
 FIRST, SLOW, ENOUGH = 6.0, 20.0, 60.0
@@ -172,7 +172,7 @@ def run(
     faults: Iterator[Fault], count: int, jobs: int, rooms: Sequence[str], enough: float = ENOUGH
 ) -> list[tuple[Fault, str]]:
     """Judge faults until ``count`` of them could be imported, some at a time, by the tests of their rooms."""
-    known = learned(list(code()), test_files(rooms))
+    known = learned(list(code()), files_of_tests(rooms))
     running: dict[int, tuple[Fault, float, Path]] = {}
     judged: list[tuple[Fault, str]] = []
     started = 0

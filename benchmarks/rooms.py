@@ -93,7 +93,7 @@ def code(rooms: Iterable[str] = ROOMS) -> dict[str, str]:
     return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
 
 
-def test_files(rooms: Iterable[str]) -> dict[str, str]:
+def files_of_tests(rooms: Iterable[str]) -> dict[str, str]:
     """Return the paths of test files, and which of their tests, see :class:`Room`."""
     found: dict[str, str] = {}
     for room in rooms:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.mutants import VERDICTS, Fault, drawn, functions_of, listed, plan, shares, table
 from benchmarks.mutations import mutations_of
-from benchmarks.rooms import ROOMS, code, room_of, test_files
+from benchmarks.rooms import ROOMS, code, room_of, files_of_tests
 from benchmarks.tests_of_lines import Learned
 
 
@@ -116,8 +116,8 @@ def test_a_table_counts_by_file_and_shares_by_room() -> None:
 def test_a_room_has_files_and_tests_and_only_its_own_faults_are_drawn() -> None:
     for room in ROOMS:
         assert code([room]), room
-        assert test_files([room]), room
+        assert files_of_tests([room]), room
         assert {fault.path for fault in islice(drawn(0, (), [room]), 40)} <= set(code([room]))
     assert room_of("tune_vfl/campaign/words.py") == "campaign"
     assert set(code(["ledger", "search"])) == {*code(["ledger"]), *code(["search"])}
-    assert set(test_files(["campaign"])) < set(test_files(["campaign", "ledger"]))
+    assert set(files_of_tests(["campaign"])) < set(files_of_tests(["campaign", "ledger"]))
