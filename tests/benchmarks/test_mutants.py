@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.mutants import VERDICTS, Fault, drawn, functions_of, listed, plan, shares, table
 from benchmarks.mutations import mutations_of
-from benchmarks.rooms import ROOMS, code, room_of, files_of_tests
+from benchmarks.rooms import ROOMS, code, files_of_tests, room_of
 from benchmarks.tests_of_lines import Learned
 
 
