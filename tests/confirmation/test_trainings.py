@@ -29,7 +29,7 @@ SCALES = (1e-5, 1e-3, 1e-1)
 
 
 class Here:
-    """Runs calls one after the other; ``fate`` may say what becomes of one, ``after`` is called with each that ended."""
+    """Runs calls one after the other; ``fate`` may say what becomes of one, ``after`` is called after each."""
 
     asked: list[tuple[str, Any]]
     limits: list[tuple[Any, float | None]]
