@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from benchmarks.mutations import mutations_of
-from benchmarks.rooms import ROOMS, ROOT, code, room_of, files_of_tests
+from benchmarks.rooms import ROOMS, ROOT, code, files_of_tests, room_of
 from benchmarks.tests_of_lines import KEPT, Chosen, Learned, forked, import_heavy_libraries, learned, tested
 
 FIRST, SLOW, ENOUGH = 6.0, 20.0, 60.0

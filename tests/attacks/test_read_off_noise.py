@@ -11,7 +11,7 @@ M, N, DRAWS = 30, 120, 60
 
 
 def drawn(strength: float, noise: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the squares of noisy matrices' largest singular values, and the overlap of their directions with the truth."""
+    """Return noisy matrices' largest singular values, squared, and how much of their directions is true."""
     stream = torch.Generator().manual_seed(0)
     left, right = torch.zeros(M), torch.zeros(N)
     left[0], right[0] = 1.0, 1.0
