@@ -16,6 +16,7 @@ from tune_vfl.confirmation.pool import Died, Hung
 from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.ledger.confirmations import UNDEFENDED
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
+from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.search import ray_session
 from tune_vfl.search.work import Work
 from tune_vfl.spec.cell import Cell, References
@@ -275,6 +276,10 @@ def test_parts_of_a_campaign_are_named_by_study_and_answered_together(here: type
     assert {study for study, _ in ended.failed} == {"gaussian"}
     assert "trial gaussian#0 could not be measured" in capfd.readouterr().err
     assert {p.study for p in ended.answer.points if p.outcome == "ok"} == {"laplace"}
+    held = open_campaign("campaign")
+    assert held is not None
+    assert held.record().confirmation == ended.answer
+    assert {s.name for s in held.record().studies if s.confirmation is not None} == {"laplace", "gaussian"}
     assert base.evaluated.__module__ == "trainables.base", "a worker imports the module of what it is sent"
 
 
