@@ -106,7 +106,7 @@ def test_the_tests_of_a_line_come_first_then_those_beside_them_and_narrow_quick_
 def test_a_table_counts_by_file_and_shares_by_room() -> None:
     faults = [(Fault("a.py", "", range(1), False), verdict) for verdict in (*VERDICTS, "killed")]
     assert table(faults).splitlines()[-1] == "| a.py | 4 | 2 | 1 | 1 |"
-    ledger, report = "tune_vfl/ledger/trials.py", "reports/page.py"
+    ledger, report = "tune_vfl/ledger/trials.py", "reports/story.py"
     judged = [
         (Fault(p, "", range(1), False), v) for p, v in ((ledger, "killed"), (report, "survived"), (report, "timed out"))
     ]
