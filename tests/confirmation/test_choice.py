@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.helpers.contests import answered, measure, searched
 from tune_vfl.confirmation.contest import Contest
+from tune_vfl.confirmation.table import Table
 from tune_vfl.outcome import AttackScore, Outcome, Score
 
 if TYPE_CHECKING:
@@ -88,3 +90,25 @@ def test_without_a_preference_of_the_search_other_fresh_seeds_choose() -> None:
     assert point.leakage != pytest.approx(both.max(0).mean()), "no seed chooses the attack that it is scored with"
     assert point.leakage_worst_seed == pytest.approx(both.max(0).mean())
     assert point.attack == "pmc"
+
+
+def test_an_interval_of_utility_holds_for_other_rows_as_far_as_seeds_say_nothing_of_them() -> None:
+    """Without noise over seeds it is that over rows alone: of its mean variance the share that one seed tests on."""
+    ledger = searched(scales=SCALES, noise=0.0)
+    ledger.close()
+    contest = Contest.of([ledger.record()], 5)
+    held: Held = {}
+    while places := contest.missing(contest.plan(held), held):
+        for place in places:
+            kept = measure(contest, place, noise=0.0)
+            held[place] = kept.model_copy(update={"variance": 1e-4 * (1 + place[2] % 2)})
+    answer = answered(contest, held)
+    share = Table(contest, held).facts.share
+    assert 0 < share < 1
+    measured = [*(p for p in answer.points if p.outcome == "ok"), answer.baseline]
+    for point, seeds in zip(measured, (*[len(answer.seeds)] * (len(measured) - 1), answer.baseline.seeds), strict=True):
+        variances = [1e-4 * (1 + s % 2) for s in range(1000, 1000 + seeds)]
+        half = 1.6448536 * math.sqrt(share * sum(variances) / seeds)
+        assert point.utility is not None
+        assert point.utility_interval == pytest.approx((point.utility - half, point.utility + half))
+    assert next(c for c in answer.checks if c.name == "rows").ok

@@ -80,6 +80,8 @@ def test_labels_name_a_defense_once_and_the_recommended_setting_whole() -> None:
     lone = figure_of(part_of("laplace", LAPLACE), constraints={"leakage": 0.01})
     assert [label.text for label in lone.labels if label.weight == "plain"] == ["3", "1", "2"]
     places = {label.text: (label.x, label.y) for label in two().labels}
+    (line,) = [label for label in near.labels if label.weight == "line"]
+    assert (line.x, line.y) == (near.x.limits[1], 0.75), "at the right end of its line"
     assert places["undefended"] == pytest.approx((0.9, 0.95), abs=1e-3)
     assert places["laplace scale=1"] == pytest.approx((0.6, 0.94))
 

@@ -101,6 +101,11 @@ def test_weak_attacks_are_named_with_the_trials_of_the_front() -> None:
         "Attack too weak: norm on trial 0",
         "Attack too weak: pmc on trial 0",
     ]
+    little = [
+        w for w in story(replace(whole, baseline=steady(0.95, 0.04, seeds=10))).warnings if "weak" in w or "al" in w
+    ]
+    assert little[0].startswith("The attacks find almost nothing"), "what spoils all the others comes first"
+    assert little[1].startswith("Every attack was too weak")
     behind = study(weak_at(0.94, 0.6), weak_at(0.90, 0.7, "pmc"))
     assert not any("weak" in w for w in story(behind).warnings), "what is not on the front is not chosen"
 
