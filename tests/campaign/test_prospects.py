@@ -10,16 +10,20 @@ import numpy as np
 import pytest
 
 from tests.campaign.test_words import DEPLOY
-from tests.helpers.campaigns import campaign_of, outcome_of, part_of
+from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of
 from tune_vfl.campaign import campaign as module
-from tune_vfl.campaign.allocation import PartState
+from tune_vfl.campaign.allocation import PartState, race
 from tune_vfl.campaign.campaign import Campaign, named
 from tune_vfl.campaign.challengers import chances_over
 from tune_vfl.campaign.decide import Far
+from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.describing import Describer
 from tune_vfl.campaign.gains import DRAWS, MOVED, Shown, draws
 from tune_vfl.campaign.joint import joint_of
+from tune_vfl.campaign.shares import Demand, even_shares
+from tune_vfl.campaign.summary import frontier
 from tune_vfl.campaign.words import sentences
+from tune_vfl.errors import SpecError
 from tune_vfl.statistics.fronts import TOLERANCES
 from tune_vfl.statistics.intervals import PRIOR
 
@@ -96,3 +100,54 @@ def test_a_name_is_that_of_a_campaign_or_of_a_study(monkeypatch: pytest.MonkeyPa
     assert isinstance(found, Campaign)
     assert (found.name, found.storage, found.stopped) == ("c", "sqlite:///x", False)
     assert named("s", "there") == ("study", "s", "there")
+
+
+REFERENCE = (0.5, 1.0)
+
+
+def shown_part(name: str, points: list[tuple[float, float]], **fields: Any) -> PartState:
+    rows = np.asarray(points)
+    spread = np.asarray([-0.001, 0.0, 0.001])
+    about: dict[str, Any] = {"due": 0, "pack": 4, **fields}
+    return PartState(name, name, about.pop("due"), rows, rows[:, :1] + spread, rows[:, 1:] + spread, **about)
+
+
+def test_a_race_counts_trials_that_came_to_nothing_and_packs_that_fly() -> None:
+    """Two studies that show the same promise the same: half of it where half of the trials fail, or a pack flies."""
+    front = [(0.94, 0.6), (0.92, 0.4), (0.90, 0.3), (0.88, 0.25)]
+    more = [(u - 0.0001, x + 0.0001) for u, x in front]
+    even, failing = shown_part("a", front), shown_part("b", more, failed=4)
+    assert race([failing, even], 20, REFERENCE).part == "a"
+    assert race([shown_part("b", more), shown_part("a", front, failed=12)], 20, REFERENCE).part == "b"
+    assert race([shown_part("a", front, flying=12), shown_part("b", more)], 20, REFERENCE).part == "b"
+    assert race([even, shown_part("b", more, left=0)], 3, REFERENCE)[:2] == ("a", 3), "no more than are owed"
+
+
+def test_a_study_without_published_settings_needs_a_trial_too() -> None:
+    demands = [Demand(0, math.inf), Demand(5, math.inf)]
+    assert even_shares(demands, 6) == [1, 5]
+    with pytest.raises(SpecError, match="5 are fewer than the 6 that 2 defenses need"):
+        even_shares(demands, 5)
+    assert even_shares([Demand(4, 2), Demand(0, math.inf)], 9) == [2, 7], "no more than there are"
+
+
+def test_a_front_tells_what_fresh_seeds_found_of_what_stayed() -> None:
+    part = confirmed(part_of("laplace", [(0.94, 0.6), (0.90, 0.3)]), {0: (0.93, 0.62, True), 1: (0.8, 0.4, False)})
+    stays, goes = frontier(campaign_of(part))
+    assert (stays["confirmed"], goes["confirmed"]) == (True, False)
+    assert (stays["confirmation"]["utility"], stays["confirmation"]["leakage"]) == (0.93, 0.62)
+    assert "confirmation" not in goes
+    assert (stays["utility"], stays["leakage"]) == pytest.approx((0.94, 0.6)), "its place is that of the search"
+
+
+def test_the_nearest_is_one_that_is_worth_having_where_any_is() -> None:
+    """The second misses the constraint by less, and is less useful than the label party alone (.75)."""
+    part = part_of("laplace", [(0.90, 0.4), (0.70, 0.25)])
+    found = decide(campaign := campaign_of(part, constraints={"leakage": 0.2}), joint_of(campaign))
+    assert found.verdict == "none_qualifies"
+    assert found.nearest is not None
+    assert found.nearest.number == 0
+    useless = part_of("laplace", [(0.72, 0.4), (0.70, 0.25)])
+    all_useless = decide(campaign := campaign_of(useless, constraints={"leakage": 0.2}), joint_of(campaign))
+    assert all_useless.nearest is not None
+    assert all_useless.nearest.number == 1, "where none is, the one that misses least"

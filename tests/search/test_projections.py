@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from tests.helpers.packing import planned
 from tune_vfl import confirmation, search
 from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.search import api, projections
+from tune_vfl.search import api, projections, watch
 from tune_vfl.search.live_page import LivePage
+from tune_vfl.search.part import TrialPack
 from tune_vfl.testing.studies import made_up_study
 from tune_vfl.tracking import mlflow
 
@@ -72,3 +74,18 @@ def test_rooms_open_what_they_promise_when_it_is_asked() -> None:
     for room in (confirmation, search):
         with pytest.raises(AttributeError, match="has no attribute 'confirmed'"):
             room.__getattr__("confirmed")
+
+
+def test_a_driver_s_own_node_lives_whatever_becomes_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "mine"))
+    for mine, other in ((True, False), (False, True)):
+        nodes = [{"NodeID": "mine", "Alive": mine}, {"NodeID": "other", "Alive": other}]
+        monkeypatch.setattr(ray, "nodes", lambda nodes=nodes: nodes)
+        assert watch.own_node_lives() == mine
+
+
+def test_packs_of_trials_may_wait_for_each_other() -> None:
+    pack = TrialPack(SimpleNamespace(seconds_allowed=lambda numbers: 60.0 * len(numbers)), [4, 7])  # type: ignore[arg-type]
+    assert (pack.gated, pack.trials, pack.seconds_allowed) == (True, 2, 120.0)
