@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.packing import planned
-from tune_vfl import confirmation, search
+from tune_vfl import search
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.search import api, projections, watch
 from tune_vfl.search.live_page import LivePage
@@ -65,15 +65,10 @@ def test_without_mlflow_the_page_goes_on_and_it_is_said(
     assert said == "tune-vfl: MLflow is not recorded: no such server; 'tune-vfl doctor --repair' rebuilds it later\n"
 
 
-def test_rooms_open_what_they_promise_when_it_is_asked() -> None:
-    from tune_vfl.confirmation import run
-
-    assert confirmation.__getattr__("confirm") is run.confirm
-    assert confirmation.__getattr__("Confirmed") is run.Confirmed
+def test_the_room_opens_what_it_promises_when_it_is_asked() -> None:
     assert search.__getattr__("resume") is api.resume
-    for room in (confirmation, search):
-        with pytest.raises(AttributeError, match="has no attribute 'confirmed'"):
-            room.__getattr__("confirmed")
+    with pytest.raises(AttributeError, match="has no attribute 'resumed'"):
+        search.__getattr__("resumed")
 
 
 def test_a_driver_s_own_node_lives_whatever_becomes_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
