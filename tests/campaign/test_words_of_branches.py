@@ -72,8 +72,7 @@ def test_nothing_to_deploy_in_words() -> None:
     assert words.sentences(none) == [
         "No setting qualifies on wine.",
         "None of 2 keeps it.",
-        "Nearest is marvell budget=2.1 (camp-marvell#7), accuracy .941 (.936 to .946) at leakage .20 (.13 to .26): "
-        "a; b.",
+        "Nearest is marvell budget=2.1 (camp-marvell#7), accuracy .941 (.936 to .946) at leakage .20 (.13 to .26): a; b.",  # noqa: E501
     ]
     bare = Decision(**about, verdict="none_qualifies", why="nothing", nearest=replace(MARVELL, lacks=()))
     assert words.sentences(bare)[-1].endswith("at leakage .20 (.13 to .26).")
