@@ -15,13 +15,13 @@ from tune_vfl.campaign import campaign as module
 from tune_vfl.campaign.allocation import PartState, race
 from tune_vfl.campaign.campaign import Campaign, named
 from tune_vfl.campaign.challengers import chances_over
-from tune_vfl.campaign.decide import Far
+from tune_vfl.campaign.decide import Decision, Far
 from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.describing import Describer
 from tune_vfl.campaign.gains import DRAWS, MOVED, Shown, draws
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.shares import Demand, even_shares
-from tune_vfl.campaign.summary import frontier
+from tune_vfl.campaign.summary import frontier, frontier_against
 from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import SpecError
 from tune_vfl.statistics.fronts import TOLERANCES
@@ -93,12 +93,22 @@ def test_a_name_is_that_of_a_campaign_or_of_a_study(monkeypatch: pytest.MonkeyPa
         name = "c"
         place = type("Place", (), {"url": "sqlite:///x"})
 
+        def record(self) -> Any:
+            return campaign_of(part_of("laplace", [(0.94, 0.6)]))
+
+        def parts(self) -> list[Any]:
+            return []
+
     answers: list[Any] = [Held(), None]
     monkeypatch.setattr(module, "open_campaign", lambda _name, _storage: answers.pop(0))
     monkeypatch.setattr(module, "Study", lambda name, storage: ("study", name, storage))
     found = named("c")
     assert isinstance(found, Campaign)
     assert (found.name, found.storage, found.stopped) == ("c", "sqlite:///x", False)
+    assert found.record() == Held().record()
+    assert found.frontier() == frontier(Held().record())
+    assert found.frontier("pmc") == frontier_against(Held().record(), "pmc")
+    assert (found.studies(), found.overdue()) == ([], {})
     assert named("s", "there") == ("study", "s", "there")
 
 
@@ -151,3 +161,10 @@ def test_the_nearest_is_one_that_is_worth_having_where_any_is() -> None:
     all_useless = decide(campaign := campaign_of(useless, constraints={"leakage": 0.2}), joint_of(campaign))
     assert all_useless.nearest is not None
     assert all_useless.nearest.number == 1, "where none is, the one that misses least"
+
+
+def test_a_decision_that_was_not_made_has_measured_nothing() -> None:
+    empty = decide(campaign := campaign_of(part_of("laplace", []), constraints={"leakage": 0.2}), joint_of(campaign))
+    assert (empty.measured, empty.qualifying, empty.confidence, empty.rule) == (0, 0, 0.9, "constraints")
+    bare = Decision(dataset="wine", metric="auc", verdict="nothing_measured", why="w")
+    assert (bare.measured, bare.qualifying, bare.confidence, bare.rule) == (0, 0, 0.9, "knee")

@@ -138,6 +138,9 @@ def test_the_view_holds_what_matters_and_counts_what_lies_below() -> None:
     assert near.y.limits[0] < 0.75, "the party alone is near enough to be shown"
     assert [line.kind for line in near.lines] == ["alone", "front"]
     assert near.lines[0].corners == ((0.0, 0.75), (1.0, 0.75))
+    low = figure_of(part_of("laplace", [(0.94, 0.6), (0.55, 0.3)]))
+    (guess,) = [line for line in low.lines if line.kind == "guess"]
+    assert (guess.name, guess.corners) == ("the best guess, 0.5", ((0.0, 0.5), (1.0, 0.5)))
     assert near.x.limits == (0.0, pytest.approx(1.03 * 0.9, abs=0.02)), "the undefended model leaks most"
     empty = figure_of(part_of("laplace", [], baseline=None))
     assert (empty.x.limits, empty.y.limits, empty.beyond) == ((0.0, 1.0), (0.0, 1.0), ())
