@@ -283,6 +283,14 @@ def test_parts_of_a_campaign_are_named_by_study_and_answered_together(here: type
     assert base.evaluated.__module__ == "trainables.base", "a worker imports the module of what it is sent"
 
 
+def test_ten_fresh_seeds_where_nobody_says_how_many_and_no_attacker_is_tuned(here: type[Here]) -> None:
+    searched(scales=SCALES[:1]).close()
+    ended = confirm("study", work=Work(SimulatedTrainable, {"noise": 0.02}), progress=False)
+    assert ended.answer is not None
+    assert ended.answer.seeds == tuple(range(1000, 1010))
+    assert not any(name == "tuned" for name, _ in here.asked)
+
+
 def test_there_must_be_something_to_confirm(here: type[Here]) -> None:
     with pytest.raises(StudyError):
         go("nobody")
