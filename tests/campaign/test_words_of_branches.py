@@ -13,7 +13,7 @@ from tests.campaign.test_words import DEPLOY, MARVELL
 from tests.helpers.campaigns import campaign_of, outcome_of, part_of, steady
 from tune_vfl.campaign import words
 from tune_vfl.campaign.allocation import PartState, even, race
-from tune_vfl.campaign.decide import Decision, Reference
+from tune_vfl.campaign.decide import Decision, Reference, Strongest
 from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.examined import checks_together, unexamined
 from tune_vfl.campaign.gains import Shown, hypervolume_gains, on_the_front
@@ -42,6 +42,12 @@ def test_a_setting_by_what_is_known_of_it() -> None:
     assert said(setting={"params": {}})[0] == "Deploy marvell on spambase."
     without = said(setting={"cost": None, "strongest": None})
     assert not any("times the undefended" in s or "strongest attack" in s for s in without)
+
+
+def test_an_attacker_that_was_tuned_is_said_to_be() -> None:
+    tuned = said(setting={"strongest": Strongest("pmc", 0.5, None, tuned=True)})
+    beside = "against .85 (.80 to .90) without a defense."
+    assert f"The strongest attack, pmc, tuned against it, finds .50, {beside}" in tuned
 
 
 def test_what_it_is_laid_beside_or_not() -> None:
