@@ -70,6 +70,11 @@ def test_the_figure_in_words() -> None:
     )
 
 
+def test_a_front_of_two_has_two_ends() -> None:
+    figure = figure_of(part_of("laplace", LAPLACE[:2]), constraints={"leakage": 0.01})
+    assert figure.alt.endswith("of laplace, from AUC 0.900 at leakage 0.300 to AUC 0.940 at leakage 0.600.")
+
+
 def test_labels_name_a_defense_once_and_the_recommended_setting_whole() -> None:
     found = [(label.text, label.weight) for label in two().labels]
     assert found[:2] == [("recommended: marvell scale=1", "strong"), ("undefended", "strong")]
