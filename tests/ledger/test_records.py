@@ -202,6 +202,13 @@ def test_a_state_changes_with_everything_that_a_page_shows(change: Callable[[Cam
     assert state_of(change(before)) != state_of(before)
 
 
+def test_the_order_of_studies_and_of_reasons_makes_no_other_state() -> None:
+    one, other = study(), part_of("kdk", [(0.9, 0.3)])
+    why = {"a": "x", "b": "y"}
+    first = campaign_of(one, other, retired=why)
+    assert state_of(first) == state_of(campaign_of(other, one, retired=dict(reversed(why.items()))))
+
+
 def running(number: int, pack: str, minutes_ago: float, now: datetime) -> Any:
     asked = (now - timedelta(minutes=minutes_ago)).timestamp()
     attrs = {"pack": pack, "asked": asked}

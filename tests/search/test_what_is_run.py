@@ -10,15 +10,20 @@ import pytest
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune.execution import tune_controller
 
+from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
+from tests.search.test_searcher import handed_out, searcher_of
 from trainables.cell import CellTrainable
+from trainables.simulated import SimulatedTrainable
 from tune_vfl.campaign.campaign import Campaign
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.ledger.campaigns import PlannedCampaign
-from tune_vfl.search import api, losses
+from tune_vfl.search import api, losses, runner
+from tune_vfl.search.costs import steers
 from tune_vfl.search.losses import SurvivingManager, surviving
 from tune_vfl.search.planning import shared_out
-from tune_vfl.search.work import Work
+from tune_vfl.search.undefended import Undefended
+from tune_vfl.search.work import REAL, Work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,3 +86,42 @@ def test_a_campaign_that_was_run_comes_back_as_one_and_a_study_as_one(
     held[0] = None
     with pytest.raises(StudyError, match="'c' is not in the ledger any more: somebody has removed it"):
         api.search(planned(), listeners=())
+
+
+def test_ray_begins_with_what_its_workers_will_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(runner.cluster, "begin", begun.append)
+    runner._begin(None)
+    runner._begin(Work(SimulatedTrainable, {}))
+    assert begun == [REAL, "trainables.simulated:SimulatedTrainable"]
+
+
+@pytest.mark.parametrize(
+    ("allocation", "constraints", "found"),
+    [("race", {"cost": 2.0}, True), ("race", {"leakage": 0.2}, False), ("even", {"cost": 2.0}, False)],
+)
+def test_trials_go_by_a_cost_where_a_race_is_held_to_one(
+    allocation: str, constraints: dict[str, float], *, found: bool
+) -> None:
+    ledger: Any = SimpleNamespace(spec=SimpleNamespace(allocation=allocation, constraints=constraints))
+    assert steers(ledger) == found
+
+
+@pytest.mark.usefixtures("home")
+def test_an_undefended_model_may_take_as_long_as_a_trial() -> None:
+    limited = Undefended([open_ledger("a", budget={"trial_minutes": 3})])
+    assert limited.seconds_allowed == 180
+    assert Undefended([open_ledger("b")]).seconds_allowed is None
+    assert (limited.gated, limited.tries, limited.owed) == (True, 3, True)
+
+
+def test_what_a_worker_reports_is_told_once_and_a_late_loss_changes_nothing() -> None:
+    searcher, _ = searcher_of(costs_block=False)
+    first = handed_out(searcher, "first")
+    asked = [errand for errand in searcher._errands.references if not errand.owed]
+    searcher.on_trial_result("first0", {"outcomes": ["answer"]})
+    assert asked[0].told == ["answer"]
+    searcher.on_trial_complete("first0", error=True)
+    assert not searcher.hopeless
+    assert asked[0].over
+    assert len(first) == 4
