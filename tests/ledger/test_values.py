@@ -175,6 +175,10 @@ def test_what_the_party_alone_reaches_and_what_the_federation_adds() -> None:
     gained = np.asarray(baseline.utility.values) - own
     half = float(t_quantile(0.95, 9)) * gained.std(ddof=1) / math.sqrt(10)
     assert found.gain_interval == pytest.approx((gained.mean() - half, gained.mean() + half), rel=0.05)
+    doubtful = alone_of(study(alone=(0.90, 0.99) * 5))
+    assert doubtful is not None
+    assert doubtful.gain_interval[0] < 0 < doubtful.gain_interval[1]
+    assert doubtful.kept(0.9) is None, "of a gain that may be none"
     assert alone_of(study(alone=(0.75,) * 9)) is None, "another number of seeds"
     assert alone_of(study(alone=())) is None
     assert alone_of(study(baseline=None)) is None

@@ -41,6 +41,9 @@ def test_what_is_shared_out_before_a_race_is_what_is_published() -> None:
     assert [s.spec.budget.trials for s in raced] == published, "the rest goes where the answer is open"
     assert {s.campaign for s in raced} == {"c"}
     assert [s.spec.budget.trials for s in shared_out(raced, 30, "other")] == published
+    bare = replace(raced[0], space=raced[0].space.model_copy(update={"published": ()}))
+    one, other = shared_out([bare, raced[1]], 30, "c")
+    assert (one.spec.budget.trials, other.spec.budget.trials) == (1, published[1]), "a trial at least"
     with pytest.raises(SpecError, match="are fewer than the"):
         shared_out(raced, sum(published) - 1, "c")
 
