@@ -72,11 +72,14 @@ class Task:
         """The class of the cell's defense."""
         return DEFENSES[self.cell.defense]
 
-    @property
-    def stacks(self) -> bool:
-        """Whether trials can be trained in one pass."""
+    def stacks(self, params: Strict) -> bool:
+        """Whether trials whose defense has such parameters can be trained in one pass.
+
+        Clients that train in turn cannot: each seed has an order of its own.
+        """
         alike = not self.cell.federation.horizontal or self.cell.federation.shards.equal
-        return alike and self.architecture.stackable and self.defense.capabilities.stackable
+        able = self.architecture.stackable and self.defense.capabilities.stackable
+        return alike and able and not self.defense.in_turn(params)
 
     @property
     def watching(self) -> tuple[Attack[Strict], ...]:
