@@ -120,6 +120,31 @@ class Noisy:
         center = usual.center.to(self.goal) if prior.center is None else prior.center
         return replace(prior, l2=weight + torch.as_tensor(prior.l2).to(weight), center=center)
 
+    def blended(self, found: Matched, usual: Usual, copies: int) -> Matched:
+        """Return of ``copies`` finds for each batch, listed copy by copy, the mean, each weighted by how likely it is.
+
+        Two finds that the noise does not tell apart, as of two labels, are half right each; what they differ by is not
+        found.
+
+        Args:
+            found: what searches came to from several starts, or with several labels.
+            usual: what rows look like.
+            copies: of each batch.
+        """
+        tiny = torch.finfo(self.goal.dtype).tiny
+        away = (found.rows - usual.center).square().flatten(1).sum(-1) / usual.variance
+        apart = found.mismatch.nan_to_num(nan=1.0) * self.goal.square().sum(-1) / self.noise.clamp(min=tiny)
+        weights = (-(away + apart) / 2).view(copies, -1).softmax(0)
+
+        def mean(of: Tensor) -> Tensor:
+            by_copy = of.view(copies, -1, *of.shape[1:])
+            return (weights.view(*weights.shape, *[1] * (of.dim() - 1)) * by_copy).sum(0)
+
+        rows = mean(found.rows)
+        doubt = mean((found.rows - rows.repeat(copies, *[1] * (rows.dim() - 1))).square().flatten(1).mean(-1))
+        share = (mean(found.share) - doubt / usual.variance).clamp(min=0)
+        return replace(found, rows=rows, labels=mean(found.labels), mismatch=mean(found.mismatch), share=share)
+
     def found(self, step: SingleStep, found: Matched, usual: Usual, probes: Tensor) -> Tensor:
         """Estimate the share ``(G,)`` of the variance of rows that a search has found.
 

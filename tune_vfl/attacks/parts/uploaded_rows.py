@@ -27,6 +27,8 @@ Method = Literal["dlg", "idlg", "cosine"]
 SOLVED = 1e-9
 """Relative squared distance of gradients at which no other start is tried."""
 _PRIOR_ROWS = 64
+SURE = 6.0
+"""Deviations of the noise by which the label of a row stands out that leaves no doubt."""
 _PROBES = 8
 """Weighted sums of a gradient from which its slopes are estimated."""
 MEAN_SIZE, SIGNS_TELL = (2 / math.pi) ** 0.5, 2 / math.pi
@@ -99,21 +101,26 @@ class Search:
         """Try starts of some batches side by side."""
         (starts, prior, method), seen, wanted = how, self.seen, goal[which]
         labels = None if method == "dlg" else self._labels(step, wanted, stream)
+        noise = noise_of(step, wanted, seen.batch)
+        # Where noise leaves a label open, both that it may be are tried.
+        labels = labels if labels is None else self._either(step, wanted, labels, noise)
+        rivals = 1 if labels is None else len(labels) // len(wanted)
+        copies = starts * rivals
         again = None if labels is None else labels.repeat(starts, 1)
-        classes = self.view.num_classes
-        noisy = self._noisy(step, wanted.repeat(starts, 1))
+        noisy = Noisy(wanted.repeat(copies, 1), noise.repeat(copies), seen.batch * math.prod(seen.shape))
 
         def matching(around: Usual) -> Matching:
             drawn = noisy.prior(prior, around, of_directions=method == "cosine") if noisy.there else prior
+            classes = self.view.num_classes
             return Matching(step, noisy.goal, seen.shape, seen.batch, labels=again, num_classes=classes, prior=drawn)
 
         usual = Usual.of(seen.shape)
         first = matching(usual)
         # Drawn for all batches: a start does not depend on which of them are solved.
-        begin = first.starts(stream, starts, len(goal))[:, which].flatten(0, 1)
+        begin = first.starts(stream, starts, len(goal))[:, which].repeat_interleave(rivals, 0).flatten(0, 1)
         read = self._read(step, goal)
         if read is not None:
-            begin[: len(which), : read.rows.shape[-1]] = read.rows[which]
+            begin[: rivals * len(which), : read.rows.shape[-1]] = read.rows[which].repeat(rivals, 1)
         found = searched(first, begin, method, self.params)
         if not noisy.there:
             return found.nearest_of(starts)
@@ -122,11 +129,21 @@ class Search:
             usual = usual.learned(found.rows.flatten(0, 1))
             found = searched(matching(usual), first.again(found), method, self.params)
         probes = stream.child("probes").normal(_PROBES, goal.shape[-1])
-        return replace(found, share=noisy.found(step, found, usual, probes)).nearest_of(starts)
+        return noisy.blended(replace(found, share=noisy.found(step, found, usual, probes)), usual, copies)
 
-    def _noisy(self, step: SingleStep, goal: Tensor) -> Noisy:
-        numbers = self.seen.batch * math.prod(self.seen.shape)
-        return Noisy(goal, noise_of(step, goal, self.seen.batch), numbers)
+    def _either(self, step: SingleStep, goal: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
+        """Return labels ``(G, B)``; with noise through which those of some single row may be others, both, ``(2G, 1)``.
+
+        The first G are the nearest ones.
+        """
+        last = step.last(goal)
+        residual = gradient_of_logits(last, self.view.num_classes)
+        if residual is None or self.seen.batch > 1:
+            return labels
+        nearest = residual.topk(2, largest=False)
+        summed = last.shape[-1] if last.dim() == 3 else 1
+        open_ = nearest.values.diff(dim=-1).squeeze(-1) < SURE * (noise * summed).sqrt()
+        return nearest.indices.T.reshape(-1, 1) if bool(open_.any()) else labels
 
     def read_off(self, step: SingleStep, moment: UploadedAt) -> dict[str, Reconstruction]:
         """Return single rows read off what was uploaded of a linear first layer; nothing where there is no such."""
