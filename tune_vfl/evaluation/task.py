@@ -72,14 +72,18 @@ class Task:
         """The class of the cell's defense."""
         return DEFENSES[self.cell.defense]
 
+    @property
+    def stackable(self) -> bool:
+        """Whether trials can be trained in one pass, as far as rows, model and defense go."""
+        alike = not self.cell.federation.horizontal or self.cell.federation.shards.equal
+        return alike and self.architecture.stackable and self.defense.capabilities.stackable
+
     def stacks(self, params: Strict) -> bool:
         """Whether trials whose defense has such parameters can be trained in one pass.
 
         Clients that train in turn cannot: each seed has an order of its own.
         """
-        alike = not self.cell.federation.horizontal or self.cell.federation.shards.equal
-        able = self.architecture.stackable and self.defense.capabilities.stackable
-        return alike and able and not self.defense.in_turn(params)
+        return self.stackable and not self.defense.in_turn(params)
 
     @property
     def watching(self) -> tuple[Attack[Strict], ...]:
