@@ -106,4 +106,4 @@ class CellTrainable(TrainingTrainable):
         from tune_vfl.evaluation.task import Task
 
         task = Task.open(cell)
-        return trials_that_fit(task) if task.stacks else 1
+        return trials_that_fit(task) if task.stackable else 1

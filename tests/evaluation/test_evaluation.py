@@ -19,7 +19,7 @@ from tune_vfl.evaluation.training import train_pack
 from tune_vfl.outcome import Outcome
 from tune_vfl.protocol import recorder
 from tune_vfl.protocol.recorder import recording_bytes
-from tune_vfl.spec import parse
+from tune_vfl.spec import Strict, parse
 from tune_vfl.spec.cell import References
 
 FAST = ["training.epochs=4"]
@@ -147,7 +147,7 @@ def test_what_cannot_be_stacked_is_run_one_by_one() -> None:
             }
         )
     )
-    assert not Task.open(cell).stacks
+    assert not Task.open(cell).stacks(Strict())
     first, second = evaluate_pack(cell, [{"keep": 0.5}, {"keep": 1.0}])
     assert first.outcome == second.outcome == "ok"
     assert len(first.attacks["pmc"].values) == 2

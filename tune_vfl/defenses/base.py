@@ -263,6 +263,9 @@ class Defense(Hooks, Generic[P]):
         """
         return None
 
+    def also_uploaded(self, times: int) -> None:
+        """Learn how often a copy of this defense uploaded for the client: the single steps that attacks read."""
+
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""
         return {}

@@ -132,13 +132,13 @@ class _Bench:
 
     def _groups(self, ready: Mapping[int, Strict]) -> Iterable[list[int]]:
         """Put trials of equal structure together, as many as the recordings leave room for."""
-        if not self.task.stacks:
-            return [[i] for i in ready]
         by_structure: dict[tuple[object, ...], list[int]] = {}
         for i, params in ready.items():
             by_structure.setdefault(self.task.defense.structure(params), []).append(i)
         room = trials_that_fit(self.task)
-        return [g[k : k + room] for g in by_structure.values() for k in range(0, len(g), room)]
+        for group in by_structure.values():
+            size = room if self.task.stacks(ready[group[0]]) else 1
+            yield from (group[k : k + size] for k in range(0, len(group), size))
 
     def _tables(self, params: list[Strict]) -> list[Table]:
         """Train and attack trials of equal structure; return each one's table, a row a seed."""
@@ -148,7 +148,7 @@ class _Bench:
         def measure(some: list[Strict], pack: Pack) -> Table:
             return measure_pack(task, some, pack, deadline=deadline, device=self.device)
 
-        if not task.stacks:
+        if not task.stacks(params[0]):
             return [joined([measure([p], Pack((seed,), None)) for seed in seeds]) for p in params]
         table = measure(params, Pack(seeds, len(params)))
         return [taken(table, range(p * len(seeds), (p + 1) * len(seeds))) for p in range(len(params))]

@@ -214,6 +214,11 @@ class Pipeline(Defense[P]):
         """Return the mixtures of the one stage that mixes."""
         return next((found for part in self.parts if (found := part.mixtures(epoch)) is not None), None)
 
+    def also_uploaded(self, times: int) -> None:
+        """Have every stage learn it."""
+        for part in self.parts:
+            part.also_uploaded(times)
+
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the stages measured."""
         return {name: values for part in self.parts for name, values in part.logged().items()}
