@@ -101,7 +101,7 @@ def teacher_for(given: object, *, model: Named, modality: str, published: Mappin
     """
     if given is None:
         kind = PUBLISHED_FOR.get(model.name)
-        return {"model": published[kind]} if kind in published else None
+        return None if kind is None else {"model": published[kind]}
     found = {"model": given} if isinstance(given, str) else given
     if not isinstance(found, Mapping) or found.get("model") not in get_args(TeacherName):
         return given
