@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.completion import MIXES_INPUTS, Completion, PmcParams, Variant
 from tune_vfl.attacks.parts.signs import labels_read_off
@@ -96,8 +98,8 @@ class Pmc(Attack[PmcParams]):
         """Return the view with labels that were read off gradients in the place of known ones."""
         p, seen, bottom = self.params, view.recording(self.params.direct_scope), view.bottom()
         if isinstance(bottom, JoinedBottoms):  # without a top model what all parties receive is the same but for noise
-            mean = seen.gradients.unflatten(-1, (len(bottom.parts), -1)).mean(-2)
-            seen = replace(seen, gradients=mean)
+            received = torch.stack(seen.gradients.chunk(len(bottom.parts), -1))
+            seen = replace(seen, gradients=received.mean(0))
         count = p.aux_total or min(_READ, view.features.train.shape[len(view.lead)] // 2)
         return view.holding(auxiliary=labels_read_off(view, seen, p.direct_rule, count))
 
