@@ -51,7 +51,7 @@ class GafmParams(Strict):
     @model_validator(mode="after")
     def _something_is_sent(self) -> Self:
         if not self.responses and self.gamma == 0:
-            raise ValueError("gamma: without responses and with gamma 0 nothing is sent; give one of them")
+            raise ValueError("responses: false with gamma: 0, nothing is sent; change one of them")
         return self
 
 
