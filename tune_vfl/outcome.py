@@ -135,6 +135,8 @@ class Outcome(BaseModel):
             share of the rows that a seed tests on; 0 in an outcome of measure 1.
         rarest_in_test: the fewest test rows that a class has with any seed; None in an outcome of measure 1.
         utility_before_end: each seed's utility when 90% of the steps were done; only of the undefended model.
+        training_utility: each seed's utility on its training rows; empty in a search, which does not measure it, and
+            in a horizontal federation.
         attacks: every attack's score by name.
         leakage: the largest mean advantage over the attacks, 0 when none was asked for; None unless ``ok``.
         leakage_std: that attack's ``advantage_std``.
@@ -152,6 +154,7 @@ class Outcome(BaseModel):
     rows_shared: float = 0.0
     rarest_in_test: int | None = None
     utility_before_end: list[float] = Field(default_factory=list)
+    training_utility: list[float] = Field(default_factory=list)
     attacks: dict[str, AttackScore] = Field(default_factory=dict)
     leakage: float | None = None
     leakage_std: float | None = None

@@ -15,7 +15,16 @@ from reports.confirmed import sections
 from reports.frontier import frontier_info
 from reports.page import write_report
 from reports.story import secrets, story
-from reports.tables import attacks_frame, front_frame, outcomes_frame, tables, to_latex, to_markdown, trials_frame
+from reports.tables import (
+    attacks_frame,
+    cap_frame,
+    front_frame,
+    outcomes_frame,
+    tables,
+    to_latex,
+    to_markdown,
+    trials_frame,
+)
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.campaign import phrases as words
 from tune_vfl.errors import StudyError
@@ -114,6 +123,27 @@ def test_attacks_are_listed_for_the_front_and_the_undefended_model():
     assert len(frame) == 2 * (1 + len(frontier_info(record).front))
     assert frame["number"].isna().sum() == 2
     assert frame.loc[frame["attack"] == "mean", "upper_bound"].all()
+
+
+def test_the_papers_scalars_stand_in_the_tables():
+    names_classes = {"top1": 0.6}
+    trials = []
+    for n, (utility, success) in enumerate([(0.9, 0.8), (0.8, 0.6)]):
+        outcome = made_up_outcome(utility, success)
+        attacks = {
+            name: score.model_copy(update={"extra": names_classes if name == "mean" else {}})
+            for name, score in outcome.attacks.items()
+        }
+        trials.append(made_up_trial(n, scale=0.1, outcome=outcome.model_copy(update={"attacks": attacks})))
+    record = replace(made_up_study(2), trials=tuple(trials))
+    [row] = cap_frame([record]).to_dict("records")
+    assert (row["study"], row["attack"], row["settings"]) == (record.name, "mean", 2)
+    assert row["cap"] == pytest.approx((0.9 * 0.4 + 0.8 * 0.4) / 2)
+    assert row["std"] == pytest.approx(0.4 * 0.1 / 2**0.5)
+    listed = attacks_frame([record]).query("number == 1").set_index("attack")
+    assert listed.loc["mean", "cap"] == pytest.approx(0.8 * 0.4)
+    assert listed["cap"].isna().sum() == 1
+    assert listed.loc["norm", "utility_per_leak"] > 1
 
 
 def test_csv_comes_back_as_it_was():
@@ -290,6 +320,7 @@ def test_a_report_has_every_file(report):
         "fronts",
         "trials",
         "attacks",
+        "cap",
         "outcomes",
         "ranking",
         "worst_attacks",

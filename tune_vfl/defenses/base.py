@@ -22,7 +22,7 @@ from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
-from tune_vfl.spec import VERTICAL, FederationName, Strict, validated
+from tune_vfl.spec import VERTICAL, FederationName, Named, Strict, validated
 from tune_vfl.spec.cell import ALL_MODES, Mode
 
 # A plain `Defense`, in an annotation or as the base of a plug-in, stands for one with parameters of any kind.
@@ -131,6 +131,11 @@ class Defense(Hooks, Generic[P]):
     @classmethod
     def completed(cls, given: Mapping[str, Any], *, num_classes: int) -> dict[str, Any]:
         """Return ``given`` with the defaults that depend on the task filled in; by default nothing does."""
+        return dict(given)
+
+    @classmethod
+    def fitted_to(cls, given: Mapping[str, Any], *, model: Named, modality: str) -> dict[str, Any]:
+        """Return a spec's parameters, not yet validated, with what follows from model and kind of data written in."""
         return dict(given)
 
     @classmethod

@@ -178,6 +178,7 @@ class _Bench:
             rows_shared=self.task.rows_shared,
             rarest_in_test=self.rarest_in_test,
             utility_before_end=[v for v in below(table, "before_end").get("utility", []) if math.isfinite(v)],
+            training_utility=below(table, "training_rows").get("utility", []),
             attacks=scores,
             leakage=worst.advantage if worst else 0.0,
             leakage_std=worst.advantage_std if worst else 0.0,

@@ -24,12 +24,14 @@ class Task:
         dataset: the cell's, loaded.
         architecture: the cell's model.
         attacks: the cell's, in order.
+        asks_training_rows: whether the utility on the training rows is measured too.
     """
 
     cell: Cell
     dataset: Dataset
     architecture: Architecture[ModelOptions]
     attacks: tuple[Attack[Strict], ...]
+    asks_training_rows: bool = False
 
     @classmethod
     def open(cls, cell: Cell) -> Task:
