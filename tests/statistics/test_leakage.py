@@ -142,8 +142,20 @@ def test_three_seeds_of_a_skewed_law_are_no_leak():
     noise = np.full((1, 1), 0.3 * folded(rng, (20000,)).std() / np.sqrt(3))
     known = Limits(noise, np.zeros((1, 1), dtype=bool))
     assert np.mean([leakage_bounds(x, known)[0].lower > 0 for x in draws]) < allowed
-    found = leakage_bounds([[[0.8, 0.81, 0.82]]], known)[0]
-    assert found.lower == leakage_bounds([[[0.8, 0.81, 0.82]]])[0].lower > 0.7, "what noise cannot explain is untouched"
+
+
+def test_what_noise_cannot_explain_is_left_to_the_seeds_of_several_settings_and_widened_of_few():
+    x = 0.8 + np.random.default_rng(7).normal(0, 0.01, (1, 6, 3))
+    limits = Limits(np.full((1, 6), 0.05), np.zeros((1, 6), dtype=bool))
+    assert [b[:3] for b in leakage_bounds(x, limits)] == [b[:3] for b in leakage_bounds(x)]
+    few = limits.of([0], range(4))
+    for found, plain, mean, se in zip(
+        leakage_bounds(x[:, :4], few), leakage_bounds(x[:, :4]), x[0].mean(1), stats.sem(x[0], axis=1), strict=False
+    ):
+        half = stats.t.ppf(0.95, 2) * np.sqrt((2 * 0.05**2 + 2 * se**2) / 4)
+        assert (found.lower, found.upper) == pytest.approx((mean - half, min(1, mean + half)))
+        assert found.lower < plain.lower
+    assert upper_bounds(x[:, :4], 0.9, few) == pytest.approx([b.upper_90 for b in leakage_bounds(x[:, :4], few)])
 
 
 def test_where_the_floor_leaves_little_nothing_is_surely_little():

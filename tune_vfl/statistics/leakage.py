@@ -19,7 +19,7 @@ import numpy as np
 
 from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.statistics.arrays import Bools, Floats, Ints, finite
-from tune_vfl.statistics.intervals import levels, undecided
+from tune_vfl.statistics.intervals import FEWEST_SETTINGS, PRIOR, Estimate, levels, undecided
 from tune_vfl.statistics.laws import normal_quantile, t_quantile
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class Limits(NamedTuple):
     Attributes:
         noise: ``(K, N)`` the standard deviation that the mean advantage has where there is nothing to find, from
             permuted labels or untrained models; 0 where that is not known. Three seeds of a skewed law agree by chance
-            more often than Student's t allows for: a mean that noise of this size explains has its lower end at 0.
+            more often than Student's t allows for: a mean that noise of this size explains has its lower end at 0, and
+            where there are too few settings to learn from, noise says how far a seed usually moves one.
         narrow: ``(K, N)`` whether less than .1 is left above the floor, see
             :func:`tune_vfl.statistics.advantages.narrow`. Nothing says then that an advantage is small: the upper end
             is 1.
@@ -160,7 +161,7 @@ def bounds(mean: ArrayLike, se: ArrayLike, df: ArrayLike) -> Bounds:
     m, spread, freedom = (finite(a, "attacks", "estimates") for a in (mean, se, df))
     if not m.shape == spread.shape == freedom.shape:
         raise ShapeError(f"estimates: one number an attack each, got {len(m)}, {len(spread)} and {len(freedom)}")
-    return _bounds(m[:, None], spread[:, None], freedom[:, None], Limits.none(len(m), 1))[0]
+    return _bounds(Estimate(m[:, None], spread[:, None], freedom[:, None]), Limits.none(len(m), 1))[0]
 
 
 def leakage_bounds(x: ArrayLike, limits: Limits | None = None) -> list[Bounds]:
@@ -177,8 +178,7 @@ def leakage_bounds(x: ArrayLike, limits: Limits | None = None) -> list[Bounds]:
     Raises:
         ShapeError, UsageError: for another shape, a number that is not finite, or a single seed.
     """
-    mean, se, df = _estimates(x)
-    return _bounds(mean, se, df, Limits.none(*mean.shape) if limits is None else limits)
+    return _bounds(*_estimates(x, limits))
 
 
 def upper_bounds(x: ArrayLike, confidence: float, limits: Limits | None = None) -> Floats:
@@ -195,20 +195,26 @@ def upper_bounds(x: ArrayLike, confidence: float, limits: Limits | None = None) 
     Raises:
         ShapeError, UsageError: as :func:`leakage_bounds`.
     """
-    mean, se, df = _estimates(x)
+    (mean, se, df), held = _estimates(x, limits)
     high = mean + t_quantile(confidence, df) * se
-    return clipped((high if limits is None else np.where(limits.narrow, 1.0, high)).max(0))
+    return clipped(np.where(held.narrow, 1.0, high).max(0))
 
 
-def _estimates(x: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Return means, standard errors and degrees of freedom ``(K, N)``, each attack a block of its own."""
+def _estimates(x: ArrayLike, limits: Limits | None) -> tuple[Estimate, Limits]:
+    """Return estimates ``(K, N)``, each attack a block of its own, and the limits, none where none are given."""
     blocks = finite(x, "attacks settings seeds", "advantages")
     mean, se, df = (np.stack(columns) for columns in zip(*(levels(block) for block in blocks), strict=True))
-    return mean, se, df
+    held = Limits.none(*mean.shape) if limits is None else limits
+    if mean.shape[1] < FEWEST_SETTINGS:
+        # No other settings say what is usual for a seed; noise does, and three seeds that agree by chance do not.
+        usual = np.sqrt((PRIOR * held.noise**2 + df * se**2) / (PRIOR + df))
+        se = np.maximum(se, usual)
+    return Estimate(mean, se, df), held
 
 
-def _bounds(mean: Floats, se: Floats, df: Floats, limits: Limits) -> list[Bounds]:
+def _bounds(estimate: Estimate, limits: Limits) -> list[Bounds]:
     """Return the bounds of each column of ``(K, N)`` estimates."""
+    mean, se, df = estimate
     half = t_quantile(1 - TAIL, df) * se
     high, surely = np.where(limits.narrow, np.maximum(mean, 1.0), mean + half), (mean - half).max(0)
     contenders = high >= surely
