@@ -125,7 +125,10 @@ class Table:
         measured = self._on(self._seeds_shown(i))
         row = measured.rows.index(i)
         gains, bounds = measured.block.advantages[:, row], measured.bounds[row]
-        chosen = cross_selected(gains, searched([outcome], self._names).advantages[:, 0])
+        # The search's seeds choose too, unless they did not meet an attack: it must not lose to what stands in there.
+        alike = self._records[i][0].attacks.keys() <= outcome.attackers.keys()
+        earlier = searched([outcome], self._names).advantages[:, 0] if alike else None
+        chosen = cross_selected(gains, earlier)
         low, high = measured.utility.interval(rows=measured.variance)
         leakage = within(chosen, bounds)
         return {
