@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -125,9 +126,9 @@ def limits_over(floors: Sequence[float], noise: Sequence[float]) -> tuple[float,
         floors: by seed.
         noise: the deviation of the success, by seed; empty where it is not known.
     """
-    floor = float(np.mean(floors))
-    of_mean = float(np.sqrt(np.sum(np.square(noise)))) / max(1, len(noise))
-    return (of_mean / (1 - floor) if floor < 1 else 0.0), bool(narrow(floor))
+    floor = sum(floors) / len(floors)
+    of_mean = math.hypot(*noise) / max(1, len(noise))
+    return (of_mean / (1 - floor) if floor < 1 else 0.0), narrow(floor)
 
 
 def stood_in(gains: Floats, met: Bools) -> Floats:

@@ -110,8 +110,9 @@ def noise_of(
     candidates = _candidates(attack, variants, nulls)
     if not candidates:
         return []
-    spread: Floats = np.stack([np.std(np.asarray(c["null"]), axis=1, ddof=1) for c in candidates]).max(0)
-    return spread.tolist()
+    spreads = [np.std(np.asarray(c["null"]), axis=1, ddof=1) for c in candidates]
+    found: list[float] = np.stack(spreads).max(0).tolist()
+    return found
 
 
 def _candidates(

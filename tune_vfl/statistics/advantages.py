@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tune_vfl.errors import ShapeError
-from tune_vfl.statistics.arrays import Bools, Floats, finite
+from tune_vfl.statistics.arrays import Floats, finite
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -36,9 +36,9 @@ class Advantage(NamedTuple):
     headroom: float
 
 
-def narrow(floor: ArrayLike) -> Bools:
-    """Return where a mean floor leaves less than .1 above it, in the shape of ``floor``; rounding does not count."""
-    return np.asarray(1 - np.asarray(floor, dtype=np.float64) < LEAST_HEADROOM - 1e-9)
+def narrow(floor: float) -> bool:
+    """Return whether a mean floor leaves less than .1 above it; rounding does not count."""
+    return 1 - floor < LEAST_HEADROOM - 1e-9
 
 
 def chosen_floor(guess: ArrayLike, r_lower: ArrayLike | None = None) -> Floats:
