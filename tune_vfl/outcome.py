@@ -57,13 +57,15 @@ class AttackScore(Score):
     and variant, such as ``bank/logreg``.
 
     Attributes:
-        advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1]; where less than .1 is left above the
-            floor it is divided by .1.
-        advantages: one a seed, signed and never clipped, whose mean is the undivided advantage; empty in an outcome of
-            measure 1.
+        advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1].
+        advantages: one a seed, signed and never clipped, whose mean is the advantage before clipping; empty in an
+            outcome of measure 1.
         advantage_std: sample standard deviation over the seeds of ``advantage`` before clipping.
         floor: the best success that needs no federation: the larger of the guess and ``r_lower`` (mean over seeds).
         floors: one a seed; empty in an outcome of measure 1.
+        noise: the standard deviation that the success of one seed has around the floor where there is nothing to find,
+            one a seed: of an attack with ``r_lower`` that between untrained models, else that on permuted labels; empty
+            where neither was measured.
         guess: the best constant guess: AUC 0.5, or the majority share; 0 for a reconstruction.
         r_lower: the same attack on an untrained bottom model, where it reads one; noise stands in for gradients.
         variant: the variant that the success belongs to; ``chosen`` where the attacker's own validation picks one of
@@ -87,6 +89,7 @@ class AttackScore(Score):
     advantages: list[float] = Field(default_factory=list)
     floor: float = 0.0
     floors: list[float] = Field(default_factory=list)
+    noise: list[float] = Field(default_factory=list)
     guess: float = 0.0
     r_lower: float | None = None
     variant: str = ""

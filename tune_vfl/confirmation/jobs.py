@@ -6,7 +6,7 @@ How work is cut into jobs changes the speed and what a kill loses, and never a r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.ledger.confirmations import UNDEFENDED, SeedRecord
 from tune_vfl.ledger.joint import Setting
@@ -123,15 +123,22 @@ def _parts(seeds: Sequence[int], most: int) -> list[tuple[int, ...]]:
     return [tuple(seeds[k : k + size]) for k in range(0, len(seeds), size)]
 
 
+class _Floor(NamedTuple):
+    """R_lower of an attack with one seed, and the deviation of one more untrained model from it."""
+
+    r_lower: float
+    noise: float | None
+
+
 @dataclass
 class Floors:
     """What attacks are compared with, by untrained model and seed; it is the same for every setting of one.
 
     Attributes:
-        known: by what is built and attacked, see :func:`_untrained`, and seed: R_lower by attack.
+        known: by what is built and attacked, see :func:`_untrained`, and seed: R_lower by attack, and its noise.
     """
 
-    known: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    known: dict[tuple[str, int], dict[str, _Floor]] = field(default_factory=dict)
 
     @classmethod
     def held(cls, studies: Sequence[StudyRecord], held: Mapping[Place, SeedRecord]) -> Floors:
@@ -141,7 +148,7 @@ class Floors:
         models = {(study, number): _untrained(cell_of(records[study], number)[0]) for study, number in settings}
         for (study, number, seed), kept in held.items():
             if kept.outcome == "ok":
-                lower = {name: a.r_lower for name, a in kept.attacks.items() if a.r_lower is not None}
+                lower = {n: _Floor(a.r_lower, a.noise) for n, a in kept.attacks.items() if a.r_lower is not None}
                 floors.known[models[study, number], seed] = lower
         return floors
 
@@ -158,13 +165,18 @@ class Floors:
         """Take what was measured for a cell."""
         model = _untrained(cell)
         for i, seed in enumerate(cell.seeds):
-            self.known[model, seed] = {name: values[i] for name, values in references.r_lower.items()}
+            self.known[model, seed] = {
+                name: _Floor(values[i], references.noise[name][i] if name in references.noise else None)
+                for name, values in references.r_lower.items()
+            }
 
     def of(self, cell: Cell) -> References:
         """Return what the attacks of a cell are compared with."""
         model = _untrained(cell)
         by_seed = [self.known[model, seed] for seed in cell.seeds]
-        return References(r_lower={name: [seen[name] for seen in by_seed] for name in by_seed[0]})
+        lower = {name: [seen[name].r_lower for seen in by_seed] for name in by_seed[0]}
+        noise = {name: [n for seen in by_seed if (n := seen[name].noise) is not None] for name in by_seed[0]}
+        return References(r_lower=lower, noise={n: v for n, v in noise.items() if len(v) == len(by_seed)})
 
 
 def _untrained(cell: Cell) -> str:

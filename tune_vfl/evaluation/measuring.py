@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -121,14 +122,18 @@ def references_of(task: Task) -> References:
     without what was sent: no model takes part, so once.
     """
     lower: dict[str, list[float]] = {}
+    noise: dict[str, list[float]] = {}
     for attack in task.attacks:
         starts = _starts(attack, task)
         if starts and all(keeper.stands_in() for keeper in keepers_for([attack])):
             scores = joined([_untrained_scores(task, attack, start) for start in range(starts)])
             for name in named_seats(attack, task):
                 successes = best_of(standing(attack, variants_of(scores, name)))[1]["success"]
-                lower[name] = np.reshape(successes, (starts, -1)).mean(0).tolist()
-    return References(r_lower=lower)
+                of_models = np.reshape(successes, (starts, -1))
+                lower[name] = of_models.mean(0).tolist()
+                if starts > 1:  # the deviation of one model and that of the mean of so many others
+                    noise[name] = (of_models.std(0, ddof=1) * math.sqrt(1 + 1 / starts)).tolist()
+    return References(r_lower=lower, noise=noise)
 
 
 def _starts(attack: Attack[Strict], task: Task) -> int:

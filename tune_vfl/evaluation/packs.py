@@ -16,7 +16,7 @@ from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.attempts import together_or_alone
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.measuring import guess_of, measure_pack, rarest_in_test, references_once
-from tune_vfl.evaluation.permuting import p_value_of
+from tune_vfl.evaluation.permuting import noise_of, p_value_of
 from tune_vfl.evaluation.seats import seats_of
 from tune_vfl.evaluation.summarizing import summarize, worst_party
 from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
@@ -196,8 +196,9 @@ class _Bench:
             columns = variants_of(table, name)
             score = summarize(attack, columns, num_classes=cell.num_classes, guess=self.guess, r_lower=lower)
             if score is not None:
-                p_value = p_value_of(attack, columns, below(table, "permuted", name))
-                found[party] = score.model_copy(update={"p_value": p_value})
+                nulls = attack, columns, below(table, "permuted", name)
+                noise = noise_of(*nulls) if lower is None else self.references.noise.get(name, [])[: len(cell.seeds)]
+                found[party] = score.model_copy(update={"p_value": p_value_of(*nulls), "noise": noise})
             elif party != TOGETHER:
                 return None
         return worst_party(found)

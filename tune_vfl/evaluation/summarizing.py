@@ -60,8 +60,8 @@ def summarize(
     found = advantage(score.values, floors)
     return AttackScore(
         **score.model_dump(),
-        advantage=float(clipped(found.objective)),
-        advantage_std=Score.of("advantage", (found.by_seed * found.objective_share).tolist()).std,
+        advantage=float(clipped(found.value)),
+        advantage_std=Score.of("advantage", found.by_seed.tolist()).std,
         advantages=found.by_seed.tolist(),
         floor=float(floors.mean()),
         floors=floors.tolist(),

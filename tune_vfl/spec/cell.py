@@ -153,10 +153,13 @@ class References(Strict):
     Attributes:
         r_lower: by attack, or by ``ATTACK/PARTY`` with several passive parties, its success on untrained bottom models,
             one value a seed, those of the trials first; only for attacks that read a bottom model.
+        noise: by the same names, by how much the success on one more untrained model differs from ``r_lower``, a
+            standard deviation a seed; an attacker of whom a single model was measured is left out.
         alone: the utility of the label party's own model, one value a seed; empty where it was not measured.
     """
 
     r_lower: dict[str, list[float]] = Field(default_factory=dict)
+    noise: dict[str, list[float]] = Field(default_factory=dict)
     alone: list[float] = Field(default_factory=list)
 
     def of(self, attacker: str, seeds: int) -> list[float] | None:
