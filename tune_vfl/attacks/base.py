@@ -171,6 +171,14 @@ class Attack(ABC, Generic[P_co]):
         """How many columns it sends beside its embedding; the top model is built to take them."""
         return 0
 
+    @property
+    def draws(self) -> int:
+        """Over how many draws of the rows that it knows, and of its own random numbers, a training's success is a mean.
+
+        More of them where they scatter much and cost little beside a training: ``benchmarks/noise_of_a_seed.py``.
+        """
+        return 1
+
     def auxiliary_request(self) -> AuxiliaryRequest | None:
         """Return the labeled rows it wants; None when it uses none."""
         return AuxiliaryRequest() if "auxiliary" in self.sees() else None
@@ -202,6 +210,9 @@ class Attack(ABC, Generic[P_co]):
         """Return why these parameters cannot be used here, one sentence each; empty when they can."""
         return []
 
+
+SEVERAL_DRAWS = 4
+"""Draws of cheap attacks that scatter with the few labels that they know, and with how these fall into folds."""
 
 ATTACKS: Registry[Attack[Strict]] = Registry("attack", "tune_vfl.attacks")
 attack = ATTACKS.register

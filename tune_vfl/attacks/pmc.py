@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
-from tune_vfl.attacks.parts.completion import MIXES_INPUTS, Completion, PmcParams, Variant
+from tune_vfl.attacks.base import SEVERAL_DRAWS, Attack, AttackCapabilities, AuxiliaryRequest, attack
+from tune_vfl.attacks.parts.completion import MIXES_INPUTS, REGRESSIONS, Completion, PmcParams, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +32,11 @@ class Pmc(Attack[PmcParams]):
     in_default = {"variants": ("logreg", "logreg_all", "conditioned")}  # noqa: RUF012 - a constant
     quick = {"steps": 60}  # noqa: RUF012 - a constant
     draws_as = "pmc"  # also of those that inherit: an attack that acts and then completes has the floor of this one
+
+    @property
+    def draws(self) -> int:
+        """Several for regressions: known rows, and the folds that choose how much ridge; one where heads are trained."""
+        return SEVERAL_DRAWS if set(self.params.variants) <= REGRESSIONS else 1
 
     def auxiliary_request(self) -> AuxiliaryRequest:
         """Return how many labeled rows it wants and how they are drawn."""
