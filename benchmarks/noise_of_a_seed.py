@@ -30,8 +30,9 @@ from benchmarks.noise_tables import Noise, print_tables
 from tune_vfl.attacks.base import Attack
 from tune_vfl.data.split import split
 from tune_vfl.defenses.base import defense_params
+from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.grants.base import view_of
-from tune_vfl.evaluation.measuring import STARTS
+from tune_vfl.evaluation.measuring import STARTS, guess_of
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import score_answer
@@ -58,6 +59,9 @@ SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "mid": ({"weight": 0.01}, {"weight": 0.1}),
 }
 
+KNOWING = {"auxiliary", "positive_hints"}
+"""Grants of rows whose labels are known."""
+
 
 class Design(NamedTuple):
     """How many levels each factor has."""
@@ -75,6 +79,18 @@ def task_of(case: str, defense: str) -> Task:
     return open_task(parse(apply_settings(raw, ["threat.labels_per_class=10", *filter(None, settings.split(","))])))
 
 
+def tasks_of(case: str) -> dict[str, Task]:
+    """Return the task of each defense that is defined for the data set's classes."""
+    found = {}
+    for defense in SETTINGS:
+        try:
+            found[defense] = task_of(case, defense)
+        except SpecError:
+            if defense == "laplace":
+                raise
+    return found
+
+
 def with_split(task: Task, seed: int) -> Task:
     """Return the task with the test rows of one seed for all seeds, as if they were official ones."""
     held_out = split(task.dataset, seed).test_rows
@@ -82,20 +98,32 @@ def with_split(task: Task, seed: int) -> Task:
 
 
 def attacked(attack: Attack[Strict], run: Run, design: Design) -> Cells:
-    """Return success and validation ``(members, A, B)`` by variant, for each draw of known rows from several starts."""
+    """Return success and validation ``(members, A, B)`` by variant, for each draw of known rows from several starts.
+
+    What an attack that knows no row, or no more than hints, has nothing to draw by is run once and repeated. Of an
+    attack that names its choice nothing else is scored.
+    """
     found: dict[str, dict[str, list[list[float]]]] = {}
-    y, seeds = run.y_train, run.pack.seed_of_each
-    for a in range(design.known):
+    y, seeds, k = run.y_train, run.pack.seed_of_each, run.task.dataset.num_classes
+    starts = design.starts if "auxiliary" in attack.sees() else 1
+    known = design.known if attack.sees() & KNOWING else 1
+    for a in range(known):
         view = view_of(attack, run.with_draw(a))
-        for b in range(design.starts):
-            streams = view_of(attack, run.with_draw(1000 + design.starts * a + b)).streams
-            for variant, answer in attack.run(replace(view, streams=streams)).items():
+        for b in range(starts):
+            streams = view_of(attack, run.with_draw(1000 + starts * a + b)).streams
+            answers = attack.run(replace(view, streams=streams))
+            for variant in [attack.choice] if attack.choice in answers else answers:
+                answer = answers[variant]
                 assert isinstance(answer, Answer)  # noqa: S101 - every attack here is on labels
-                scored = score_answer(answer, y, run.y_test, run.task.dataset.num_classes, seeds)
+                scored = score_answer(answer, y, run.y_test, k, seeds)
                 for column in {"success", "validation"} & scored.keys():
                     found.setdefault(variant, {}).setdefault(column, []).append(scored[column])
-    shape = design.known, design.starts, -1
-    return {v: {c: np.moveaxis(np.reshape(x, shape), -1, 0) for c, x in of.items()} for v, of in found.items()}
+    shape = len(seeds), design.known, design.starts
+
+    def spread(x: list[list[float]]) -> Floats:
+        return np.broadcast_to(np.moveaxis(np.reshape(x, (known, starts, -1)), -1, 0), shape)
+
+    return {v: {c: spread(x) for c, x in of.items()} for v, of in found.items()}
 
 
 class Measured(NamedTuple):
@@ -120,9 +148,8 @@ def joined(splits: Sequence[Sequence[Cells]]) -> list[Cells]:
     ]
 
 
-def measure(case: str, design: Design) -> tuple[dict[str, Measured], float]:
+def measure(tasks: Mapping[str, Task], design: Design) -> tuple[dict[str, Measured], float]:
     """Return every attack of `default` in the whole design, and the CPU seconds of one training with recordings."""
-    tasks = {defense: task_of(case, defense) for defense in SETTINGS}
     attacks = tasks["laplace"].watching
     success: dict[str, list[list[Cells]]] = {a.name: [] for a in attacks}
     lower: dict[str, list[list[Cells]]] = {a.name: [] for a in attacks}
@@ -130,9 +157,9 @@ def measure(case: str, design: Design) -> tuple[dict[str, Measured], float]:
     for s in range(design.splits):
         seeds = tuple(range(s * design.trainings, (s + 1) * design.trainings))
         of_split: dict[str, list[Cells]] = {a.name: [] for a in attacks}
-        for defense, settings in SETTINGS.items():
-            task = with_split(tasks[defense], s)
-            params = [defense_params(defense, p, num_classes=task.cell.num_classes) for p in settings]
+        for defense, of_defense in tasks.items():
+            task = with_split(of_defense, s)
+            params = [defense_params(defense, p, num_classes=task.cell.num_classes) for p in SETTINGS[defense]]
             begun = time.process_time()
             run = train_pack(task, params, Pack(seeds, len(params)), task.watching)
             trained, members = trained + time.process_time() - begun, members + len(params) * len(seeds)
@@ -151,9 +178,11 @@ def measure(case: str, design: Design) -> tuple[dict[str, Measured], float]:
             lower[attack.name].append(
                 [attacked(attack, untrained(bare, Pack(seeds, 1), [attack], k), design) for k in starts]
             )
-        print(f"  {case}: split {s + 1} of {design.splits}", flush=True)
-    draws = members * design.known * design.starts
-    found = {a: Measured(joined(success[a]), joined(lower[a]), spent[a] / draws) for a in success}
+        print(f"  split {s + 1} of {design.splits}", flush=True)
+    found = {}
+    for a in attacks:
+        drawn = (design.known if a.sees() & KNOWING else 1) * (design.starts if "auxiliary" in a.sees() else 1)
+        found[a.name] = Measured(joined(success[a.name]), joined(lower[a.name]), spent[a.name] / members / drawn)
     return found, trained / members
 
 
@@ -165,15 +194,15 @@ def chosen(attack: Attack[Strict], cells: Cells) -> tuple[str, Floats]:
     return name, np.reshape(best["success"], shape)
 
 
-def advantages(attack: Attack[Strict], measured: Measured) -> tuple[Floats, list[str]]:
+def advantages(attack: Attack[Strict], measured: Measured, guess: float) -> tuple[Floats, list[str]]:
     """Return signed advantages ``(settings, S, T, A, B)`` of the attack's best candidates, and these by setting."""
     found, names = [], []
     for cells in measured.success:
         name, success = chosen(attack, cells)
-        floor = np.full(success.shape, 0.5)
+        floor = np.full(success.shape, guess)
         if measured.lower:
             lower = np.mean([chosen(attack, of)[1] for of in measured.lower], axis=0)
-            floor = lower if lower.mean() > 0.5 else floor
+            floor = lower if lower.mean() > guess else floor
         headroom = float(1 - floor.mean())
         values = pseudo_values(success.reshape(1, -1), floor.reshape(1, -1)) * headroom / max(headroom, LEAST_HEADROOM)
         found.append(values.reshape(success.shape))
@@ -183,14 +212,12 @@ def advantages(attack: Attack[Strict], measured: Measured) -> tuple[Floats, list
 
 def noise_of(case: str, design: Design) -> Noise:
     """Measure a data set."""
-    attacks = {a.name: a for a in task_of(case, "laplace").watching}
-    measured, training = measure(case, design)
-    found = {name: advantages(attacks[name], of) for name, of in measured.items()}
-    labels = [
-        " ".join([d, *(f"{k} {v:g}" for k, v in p.items())]) for d, settings in SETTINGS.items() for p in settings
-    ]
+    tasks = tasks_of(case)
+    attacks, guess = {a.name: a for a in tasks["laplace"].watching}, guess_of(tasks["laplace"])
+    measured, training = measure(tasks, design)
+    found = {name: advantages(attacks[name], of, guess) for name, of in measured.items()}
     return Noise(
-        labels,
+        [" ".join([d, *(f"{k} {v:g}" for k, v in p.items())]) for d in tasks for p in SETTINGS[d]],
         {name: values for name, (values, _) in found.items()},
         {name: names for name, (_, names) in found.items()},
         {name: of.seconds for name, of in measured.items()},

@@ -17,7 +17,16 @@ Floats = NDArray[np.float64]
 
 PARTS = ("split", "training", "known rows", "training x known rows", "starts")
 DRAWS = (1, 2, 3, 4, 6, 8)
-SEEDS, STUDIES = 3, 2000
+STUDIES = 500
+ONCE_MORE = (
+    ("pmc",),
+    ("gradient_completion",),
+    ("grad_cluster",),
+    ("direction",),
+    ("pmc", "gradient_completion"),
+    ("pmc", "gradient_completion", "grad_cluster"),
+)
+"""Attacks whose draws are more than one."""
 
 
 class Noise(NamedTuple):
@@ -86,17 +95,17 @@ def parts_of(noise: Noise) -> dict[str, tuple[Floats, Floats]]:
 
 def print_parts(noise: Noise) -> None:
     """Print what the variance is made of."""
-    print(f"\n| advantage of | deviation | {' | '.join(PARTS)} |\n|{'---|' * (len(PARTS) + 2)}")
+    print(f"\n| advantage of | deviation | of two draws | {' | '.join(PARTS)} |\n|{'---|' * (len(PARTS) + 3)}")
     for name, pair in parts_of(noise).items():
         for what, parts in zip((name, f"{name}, a setting's own"), pair, strict=True):
             whole = float(parts.sum())
             shares = " | ".join(f"{100 * p / whole:.0f}%" for p in parts)
-            print(f"| {what} | {math.sqrt(whole):.3f} | {shares} |")
-    print("\n| setting | worst attack | advantage | deviation | with 4 draws |", "|---|---|---|---|---|", sep="\n")
+            print(f"| {what} | {math.sqrt(whole):.3f} | {math.sqrt(with_draws(parts, 2)):.3f} | {shares} |")
+    print("\n| setting | worst attack | advantage | deviation | of two draws |", "|---|---|---|---|---|", sep="\n")
     for i, (setting, attack) in enumerate(zip(noise.settings, noise.worst, strict=True)):
         values, which = noise.gains[attack][i], noise.candidates[attack][i]
-        one, four = (math.sqrt(max(0.0, with_draws(components(values), m))) for m in (1, 4))
-        print(f"| {setting} | {attack}, {which} | {values.mean():.2f} | {one:.3f} | {four:.3f} |")
+        one, two = (math.sqrt(max(0.0, with_draws(components(values), m))) for m in (1, 2))
+        print(f"| {setting} | {attack}, {which} | {values.mean():.2f} | {one:.3f} | {two:.3f} |")
 
 
 def print_worth(noise: Noise) -> None:
@@ -117,32 +126,39 @@ def print_worth(noise: Noise) -> None:
         print(f"| {name} | {draw:.4f} | {least:.1f} | {' | '.join(f'{p / products[0]:.2f}' for p in products)} |")
 
 
-def held(noise: Noise, draws: int) -> tuple[float, float]:
-    """Return how often 90% bounds from three seeds hold the leakage of the whole design, and their mean half-width.
+def held(noise: Noise, seeds: int, draws: Mapping[str, int]) -> tuple[float, float]:
+    """Return how often 90% bounds from so many seeds hold the leakage of the whole design, and their mean half-width.
 
     Seeds are trainings of different splits, as drawn; each with the first starts of so many draws of known rows.
     """
     rng = np.random.default_rng(0)
-    block = np.stack([noise.gains[a] for a in noise.gains])
-    truth = np.clip(block.mean((2, 3, 4, 5)).max(0), 0, 1)
-    _, _, splits, trainings, known, _ = block.shape
+    truth = np.clip(np.stack([x.mean((1, 2, 3, 4)) for x in noise.gains.values()]).max(0), 0, 1)
+    _, splits, trainings, known, _ = next(iter(noise.gains.values())).shape
     hits, widths = [], []
     for _ in range(STUDIES):
-        of = rng.permutation(splits)[:SEEDS], rng.integers(trainings, size=SEEDS)
-        rows = rng.permutation(known)[:draws]
-        seen = block[:, :, of[0], of[1]][..., rows, 0].mean(-1)
-        bounds = leakage_bounds(seen)
+        of, at, rows = rng.permutation(splits)[:seeds], rng.integers(trainings, size=seeds), rng.permutation(known)
+        seen = [x[:, of, at][:, :, rows[: draws.get(a, 1)], 0].mean(-1) for a, x in noise.gains.items()]
+        bounds = leakage_bounds(np.stack(seen))
         hits += [b.lower - 1e-9 <= t <= b.upper + 1e-9 for b, t in zip(bounds, truth, strict=True)]
         widths += [(b.upper - b.lower) / 2 for b in bounds]
     return float(np.mean(hits)), float(np.mean(widths))
+
+
+def print_bounds(noise: Noise) -> None:
+    """Print what seeds and what draws cost, and what intervals of the leakage, the largest of all, become by them."""
+    once = noise.training + sum(noise.seconds.values())
+    known = next(iter(noise.gains.values())).shape[3]
+    several = [dict.fromkeys(names, m) for names in ONCE_MORE for m in range(2, known + 1)]
+    print("\n| seeds | draws | cost | 90% bounds hold | half-width |", "|---|---|---|---|---|", sep="\n")
+    for seeds, draws in [(3, {}), *((3, d) for d in several), (4, {}), (5, {})]:
+        spent = seeds / 3 * (once + sum((m - 1) * noise.seconds[a] for a, m in draws.items())) / once
+        share, width = held(noise, seeds, draws)
+        said = ", ".join(f"{a} {m}" for a, m in draws.items()) or "1"
+        print(f"| {seeds} | {said} | {spent:.2f} | {share:.3f} | {width:.4f} |", flush=True)
 
 
 def print_tables(noise: Noise) -> None:
     """Print all tables of a data set."""
     print_parts(noise)
     print_worth(noise)
-    known = next(iter(noise.gains.values())).shape[3]
-    print("\n| draws | 90% bounds from three seeds hold | half-width |", "|---|---|---|", sep="\n")
-    for draws in sorted({1, 2, known}):
-        share, width = held(noise, draws)
-        print(f"| {draws} | {share:.3f} | {width:.3f} |", flush=True)
+    print_bounds(noise)

@@ -149,10 +149,10 @@ def test_r_lower_is_the_mean_over_untrained_models_of_the_attacks_that_read_one(
     found = references_of(task).r_lower
     assert set(found) == {"pmc", "active"}
     untouched = [untrained(task, Pack(SEEDS, 1), [pmc], start) for start in range(STARTS)]
-    assert (STARTS, pmc.draws) == (5, 4)
+    assert (STARTS, pmc.draws) == (5, 2)
     successes = [
         score_attack(pmc, run, [draw])["attack", "pmc", "logreg", "success"]
-        for run, draw in zip(untouched, (0, 1, 2, 3, 0), strict=True)
+        for run, draw in zip(untouched, (0, 1, 0, 1, 0), strict=True)
     ]
     assert measure_references(task.cell).r_lower == found
     assert found["pmc"] == pytest.approx(np.mean(successes, axis=0))

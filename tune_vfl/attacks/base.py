@@ -175,7 +175,8 @@ class Attack(ABC, Generic[P_co]):
     def draws(self) -> int:
         """Over how many draws of the rows that it knows, and of its own random numbers, a training's success is a mean.
 
-        More of them where they scatter much and cost little beside a training: ``benchmarks/noise_of_a_seed.py``.
+        More than one where that narrows intervals more than seeds of the same cost would
+        (``benchmarks/noise_of_a_seed.py``).
         """
         return 1
 
@@ -210,9 +211,6 @@ class Attack(ABC, Generic[P_co]):
         """Return why these parameters cannot be used here, one sentence each; empty when they can."""
         return []
 
-
-SEVERAL_DRAWS = 4
-"""Draws of cheap attacks that scatter with the few labels that they know, and with how these fall into folds."""
 
 ATTACKS: Registry[Attack[Strict]] = Registry("attack", "tune_vfl.attacks")
 attack = ATTACKS.register

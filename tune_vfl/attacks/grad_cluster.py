@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from tune_vfl.attacks.base import SEVERAL_DRAWS, AttackCapabilities, attack
+from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.parts.kmeans import spherical_kmeans, unit
 from tune_vfl.attacks.parts.moments import MomentAttack, MomentParams, Name
 from tune_vfl.protocol.folds import folds_of
@@ -62,11 +62,6 @@ class GradCluster(MomentAttack[GradClusterParams]):
     Params = GradClusterParams
     in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(sees=frozenset({"gradients", "auxiliary"}))
-
-    @property
-    def draws(self) -> int:
-        """Several: known rows and starts of the clustering."""
-        return SEVERAL_DRAWS
 
     def read(self, view: View, seen: Recording) -> dict[str, Answer]:
         """Return the variant ``grad_cluster``: scores ``(*trials, M, K)`` in [-1, 1], oriented."""

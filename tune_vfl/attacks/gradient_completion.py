@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pydantic import Field, field_validator
 
-from tune_vfl.attacks.base import SEVERAL_DRAWS, Attack, AttackCapabilities, AuxiliaryRequest, attack
+from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.blocks import KINDS, Block, blocks_of
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.attacks.parts.folds import Labeled
@@ -77,8 +77,8 @@ class GradientCompletion(Attack[GradientCompletionParams]):
 
     @property
     def draws(self) -> int:
-        """Several: known rows, and the folds that heads are compared on."""
-        return SEVERAL_DRAWS
+        """Two: known rows, and the folds that heads are compared on."""
+        return 2
 
     def moments(self) -> tuple[Moment, ...]:
         """Return the first epoch, the last one, and all of them."""

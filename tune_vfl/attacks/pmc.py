@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.attacks.base import SEVERAL_DRAWS, Attack, AttackCapabilities, AuxiliaryRequest, attack
+from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.completion import MIXES_INPUTS, REGRESSIONS, Completion, PmcParams, Variant
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class Pmc(Attack[PmcParams]):
 
     @property
     def draws(self) -> int:
-        """Several for regressions: known rows, and the folds that choose how much ridge; one where heads are trained."""
-        return SEVERAL_DRAWS if set(self.params.variants) <= REGRESSIONS else 1
+        """Two of regressions: known rows, and the folds that choose how much ridge; one where heads are trained."""
+        return 2 if set(self.params.variants) <= REGRESSIONS else 1
 
     def auxiliary_request(self) -> AuxiliaryRequest:
         """Return how many labeled rows it wants and how they are drawn."""

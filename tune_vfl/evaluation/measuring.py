@@ -90,7 +90,9 @@ def score_attack(attack: Attack[Strict], run: Run, draws: Sequence[int] = ()) ->
     for name, parties in named_seats(attack, run.task).items():
         seen, found = run.seen_by(parties), []
         for draw in draws or range(attack.draws):
-            answers = attack.run(view_of(attack, seen.with_draw(draw)))
+            answers = dict(attack.run(view_of(attack, seen.with_draw(draw))))
+            if found and attack.choice in answers:  # of the first draw alone the others are shown too
+                answers = {attack.choice: answers[attack.choice]}
             found.append({variant: _scored(answer, seen) for variant, answer in answers.items()})
             if run.table and draw == 0:  # models that nobody trained are a floor, and are not tested
                 put(table, ("permuted", name), _permuted(answers, seen))

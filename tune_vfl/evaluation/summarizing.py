@@ -134,6 +134,7 @@ def over_draws(attack: Attack[Strict], draws: Sequence[Mapping[str, Columns]]) -
     """Return the means over draws of what the attacker knows and draws, by variant and column, a value a member.
 
     Where the attacker chooses among variants, it does so in each draw, by what it knows there: that is a variant too.
+    Variants that were scored in the first draw alone stay as they are there.
 
     Args:
         attack: whose variants they are.
@@ -141,7 +142,7 @@ def over_draws(attack: Attack[Strict], draws: Sequence[Mapping[str, Columns]]) -
     """
     if len(draws) == 1:
         return dict(draws[0])
-    found = {variant: _mean_of([of[variant] for of in draws]) for variant in draws[0]}
+    found = {**draws[0], **{variant: _mean_of([of[variant] for of in draws]) for variant in draws[-1]}}
     if sum("validation" in columns for columns in found.values()) < 2:
         return found
     chosen = [next(c for c in standing(attack, of).values() if "validation" in c) for of in draws]
