@@ -22,6 +22,7 @@ from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import derive
 from tune_vfl.spec import Strict
+from tune_vfl.testing.attacks import said, world_for
 
 PMC = {"name": "pmc", "variants": ["logreg"]}
 cell_of = cells("training.epochs=2", defense="none")
@@ -130,6 +131,23 @@ def test_what_costs_as_much_as_a_training_and_what_rests_on_its_known_rows_is_sc
     one = [name for name in ATTACKS.names() if draws_of(name) == 1]
     assert set(ATTACKS.names()) - set(one) == {"gradient_completion"}
     assert draws_of("embedding_extension", variants=("logreg",)) == 1
+
+
+def as_listed(name: str) -> Attack[Strict]:
+    cls = ATTACKS[name]
+    return cls(cls.Params(**(cls.in_default or cls.quick)))
+
+
+@pytest.mark.parametrize("name", [name for name in ATTACKS.names() if as_listed(name).draws > 1])
+def test_another_draw_gives_another_answer_and_in_a_pack_the_one_that_a_member_has_alone(name: str) -> None:
+    attack = as_listed(name)
+    run = world_for(ATTACKS[name], [7, 8]).played([attack])
+    first, other = (attack.run(view_of(attack, run.with_draw(draw))) for draw in (0, 1))
+    alone = attack.run(view_of(attack, run.member(1).with_draw(1)))
+    assert first.keys() == other.keys() == alone.keys()
+    assert any(not torch.equal(said(first[variant]), said(other[variant])) for variant in first)
+    for variant, answer in alone.items():
+        assert ((said(answer) - said(other[variant])[1]).abs() > 2e-3).float().mean() <= 0.005, variant
 
 
 def test_a_pack_of_trials_has_the_numbers_that_trials_have_alone() -> None:
