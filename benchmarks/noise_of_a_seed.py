@@ -100,8 +100,8 @@ def with_split(task: Task, seed: int) -> Task:
 def attacked(attack: Attack[Strict], run: Run, design: Design) -> Cells:
     """Return success and validation ``(members, A, B)`` by variant, for each draw of known rows from several starts.
 
-    What an attack that knows no row, or no more than hints, has nothing to draw by is run once and repeated. Of an
-    attack that names its choice nothing else is scored.
+    What an attack has nothing to draw for, known rows or starts, is run once and repeated. Of an attack that names its
+    choice nothing else is scored.
     """
     found: dict[str, dict[str, list[list[float]]]] = {}
     y, seeds, k = run.y_train, run.pack.seed_of_each, run.task.dataset.num_classes
@@ -112,7 +112,7 @@ def attacked(attack: Attack[Strict], run: Run, design: Design) -> Cells:
         for b in range(starts):
             streams = view_of(attack, run.with_draw(1000 + starts * a + b)).streams
             answers = attack.run(replace(view, streams=streams))
-            for variant in [attack.choice] if attack.choice in answers else answers:
+            for variant in [v for v in answers if v == attack.choice] or answers:
                 answer = answers[variant]
                 assert isinstance(answer, Answer)  # noqa: S101 - every attack here is on labels
                 scored = score_answer(answer, y, run.y_test, k, seeds)

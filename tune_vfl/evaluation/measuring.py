@@ -88,7 +88,8 @@ def score_attack(attack: Attack[Strict], run: Run, draws: Sequence[int] = ()) ->
         return joined([score_attack(attack, run.member(m), draws) for m in range(run.pack.lead[0])])
     table: Table = {}
     for name, parties in named_seats(attack, run.task).items():
-        seen, found = run.seen_by(parties), []
+        seen = run.seen_by(parties)
+        found: list[dict[str, Numbers]] = []
         for draw in draws or range(attack.draws):
             answers = dict(attack.run(view_of(attack, seen.with_draw(draw))))
             if found and attack.choice in answers:  # of the first draw alone the others are shown too
