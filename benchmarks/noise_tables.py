@@ -147,11 +147,11 @@ def held(noise: Noise, seeds: int, draws: Mapping[str, int]) -> tuple[float, flo
 def print_bounds(noise: Noise) -> None:
     """Print what seeds and what draws cost, and what intervals of the leakage, the largest of all, become by them."""
     once = noise.training + sum(noise.seconds.values())
-    known = next(iter(noise.gains.values())).shape[3]
+    _, splits, _, known, _ = next(iter(noise.gains.values())).shape
     met = [names for names in ONCE_MORE if set(names) <= set(noise.gains)]
     several = [dict.fromkeys(names, m) for names in met for m in range(2, known + 1)]
     print("\n| seeds | draws | cost | 90% bounds hold | half-width |", "|---|---|---|---|---|", sep="\n")
-    for seeds, draws in [(3, {}), *((3, d) for d in several), (4, {})]:
+    for seeds, draws in [(3, {}), *((3, d) for d in several), *([(4, {})] if splits > 3 else [])]:
         spent = seeds / 3 * (once + sum((m - 1) * noise.seconds[a] for a, m in draws.items())) / once
         share, width = held(noise, seeds, draws)
         said = ", ".join(f"{a} {m}" for a, m in draws.items()) or "1"
