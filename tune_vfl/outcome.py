@@ -69,7 +69,7 @@ class AttackScore(Score):
         guess: the best constant guess: AUC 0.5, or the majority share; 0 for a reconstruction.
         r_lower: the same attack on an untrained bottom model, where it reads one; noise stands in for gradients.
         variant: the variant that the success belongs to; ``chosen`` where the attacker's own validation picks one of
-            several, another one in another seed.
+            several, another one in another seed or draw.
         candidates: success by seed of everything that the attacker may commit to: its variants, those among which it
             can choose as ``chosen``; empty in an outcome of measure 1.
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.

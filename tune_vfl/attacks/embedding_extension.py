@@ -68,6 +68,11 @@ class EmbeddingExtension(Pmc):
         return [*found, f"attack {cls.name!r} fits its columns on its labeled rows: give one aux_per_class, not a list"]
 
     @property
+    def draws(self) -> int:
+        """One: its columns are fitted, in the training, to the rows that it knows."""
+        return 1
+
+    @property
     def widens(self) -> int:
         """How many columns it sends beside its embedding."""
         return self.params.columns

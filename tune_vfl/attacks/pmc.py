@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
-from tune_vfl.attacks.parts.completion import MIXES_INPUTS, Completion, PmcParams, Variant
+from tune_vfl.attacks.parts.completion import MIXES_INPUTS, REGRESSIONS, Completion, PmcParams, Variant
 from tune_vfl.attacks.parts.signs import labels_read_off
 from tune_vfl.models.joined import JoinedBottoms
 
@@ -46,6 +46,11 @@ class Pmc(Attack[PmcParams]):
     in_default = {"variants": ("logreg", "logreg_all", "conditioned")}  # noqa: RUF012 - a constant
     quick = {"steps": 60}  # noqa: RUF012 - a constant
     draws_as = "pmc"  # also of those that inherit: an attack that acts and then completes has the floor of this one
+
+    @property
+    def draws(self) -> int:
+        """Two of regressions: known rows, and the folds that choose how much ridge; one where heads are trained."""
+        return 2 if set(self.params.variants) <= REGRESSIONS else 1
 
     @classmethod
     def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:

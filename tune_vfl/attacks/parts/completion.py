@@ -42,7 +42,7 @@ SEARCH: tuple[Variant, ...] = (
     "conditioned",
 )
 
-
+REGRESSIONS: frozenset[Variant] = frozenset({"logreg", "logreg_all", "conditioned"})
 MIXES_INPUTS: frozenset[Variant] = frozenset({"mixmatch_unfrozen", "fidelity"})
 
 
