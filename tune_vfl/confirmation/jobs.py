@@ -12,6 +12,7 @@ from tune_vfl.ledger.confirmations import UNDEFENDED, SeedRecord
 from tune_vfl.ledger.joint import Setting
 from tune_vfl.search.packs import LANES, shortened
 from tune_vfl.search.undefended import undefended
+from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
 from tune_vfl.spec.study import Training
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tune_vfl.ledger.records import StudyRecord
+
+ALWAYS = "gradient_em"
+"""The attack that every confirmation of attacks on labels runs: it breaks noise that nothing else breaks."""
 
 Place = tuple[str, int, int]
 """A study's name, a trial's number or :data:`UNDEFENDED`, and a seed."""
@@ -54,12 +58,26 @@ class Job:
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
     """Return the cell that a setting is confirmed in, without seeds, and the parameters of its defense.
 
-    What passive parties reach together is no part of a leakage, and so of no confirmation.
+    What passive parties reach together is no part of a leakage, and so of no confirmation. An attack that reads all
+    epochs together is, also where the search did without it.
     """
     given = next((t.params for t in record.trials if t.number == number), {})
     cell, params = (undefended(record.cell), {}) if number == UNDEFENDED else record.cell.with_params(given)
     threat = cell.threat.model_copy(update={"parties": "each"})
-    return cell.model_copy(update={"rows": "report", "seeds": (), "threat": threat}), params
+    attacks = (*cell.attacks, *_added(cell))
+    return cell.model_copy(update={"rows": "report", "seeds": (), "threat": threat, "attacks": attacks}), params
+
+
+def _added(cell: Cell) -> list[Named]:
+    """Return the attack that a confirmation adds to attacks on labels in a vertical federation."""
+    from tune_vfl.attacks.base import ATTACKS
+
+    listed = {a.name for a in cell.attacks}
+    if ALWAYS in listed or cell.federation.horizontal:
+        return []
+    if all(ATTACKS[name].capabilities.goal != "labels" for name in listed):
+        return []
+    return [Named(name=ALWAYS, **ATTACKS[ALWAYS]().params.model_dump())]
 
 
 def undefended_of(studies: Sequence[StudyRecord]) -> dict[str, str]:
