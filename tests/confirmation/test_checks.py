@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.campaigns import part_of
+from tests.helpers.campaigns import part_of, steady
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl import confirmation, data
 from tune_vfl.confirmation import run
-from tune_vfl.confirmation.answer import _gap, _range
+from tune_vfl.confirmation.answer import _gap, _line, _range
 from tune_vfl.confirmation.checks import RowFacts, checks_of, nothing_ended_ok, rows_of
+from tune_vfl.confirmation.jobs import _lanes
 from tune_vfl.confirmation.tuning import owed, with_tuned
 from tune_vfl.ledger.confirmations import ConfirmedPoint
 from tune_vfl.outcome import TunedAttack
+from tune_vfl.search.packs import LANES
 from tune_vfl.statistics import leakage_bounds
 
 POINTS = made_up_confirmation().points
@@ -98,6 +100,21 @@ def test_ranges_of_what_varies_in_a_line() -> None:
     assert _range([2, 2]) == [2]
     assert _range([True, False, True]) == [True, False], "words, not numbers"
     assert _range(["a", "b", "a", 1]) == ["a", "b", 1]
+
+
+def test_a_line_goes_from_the_lowest_to_the_highest() -> None:
+    first = point((0.9, 0.2), (0.88, 0.3)).model_copy(update={"number": 4, "params": {"scale": 0.1, "k": 2}})
+    second = point((0.9, 0.2), (0.90, 0.1)).model_copy(update={"number": 7, "params": {"scale": 0.3, "k": 2}})
+    assert _line([second, first], ["k"]) == {
+        "numbers": (7, 4), "params": {"scale": [0.1, 0.3]}, "utility": (0.88, 0.9), "leakage": (0.1, 0.3),
+    }  # fmt: skip
+
+
+def test_a_job_lasts_no_longer_than_ten_minutes() -> None:
+    timed = steady(0.9, 0.3).model_copy(update={"seconds": {"train": 240.0, "attack": 60.0}})
+    assert _lanes(part_of("laplace", [timed])) == 6, "a network of 100 seconds: the three seeds of a trial share 300"
+    assert _lanes(part_of("laplace", [timed, timed])) == 6
+    assert _lanes(part_of("laplace", [])) == LANES
 
 
 def attacker(*gains: float, minutes: float = 1.0) -> TunedAttack:
