@@ -49,7 +49,7 @@ def recipe(net, epochs=6, lr=3e-3):
         ({"model": "same", "name": "lenet"}, images),
         ({"model": "same", **MLP}, images),
     ],
-    ids=str,
+    ids=["resnet20", "bert", "distilbert", "same-lenet", "same-mlp"],
 )
 def test_a_teacher_of_any_kind_learns_its_rows(net, rows):
     x, y = rows()
