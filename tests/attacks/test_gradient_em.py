@@ -131,6 +131,26 @@ def test_a_training_that_diverged_harms_no_other_member():
     torch.testing.assert_close(both[0], alone, atol=1e-3, rtol=0)
 
 
+def test_members_of_a_pack_that_need_other_candidates_each_get_their_own():
+    """One shows its classes in means alone, the other in the size of its noise alone."""
+    alone = [world(jump=1.0, features=0.5), world(seed=1, jump=0.0, spread=(1.0, 1.6), features=1.5)]
+    views = [view for _, view in alone]
+    visits = [v.granted("visits") for v in views]
+    held = {
+        "visits": Visits(*(torch.stack(p) for p in zip(*(vars(v).values() for v in visits), strict=True))),
+        "features": Features(*(torch.stack([getattr(v.features, n) for v in views]) for n in ("train", "test"))),
+        "bottom": nn.Identity,
+        "auxiliary": Auxiliary(*(torch.stack([getattr(v.auxiliary, n) for v in views]) for n in ("ids", "labels"))),
+        "class_prior": torch.stack([v.class_prior for v in views]),
+    }
+    both = EM().run(View("gradient_em", (2,), 2, Streams([0, 1]), held))["gradient_em"]
+    for i, view in enumerate(views):
+        one = EM().run(view)["gradient_em"]
+        assert torch.equal(both.ids[i], one.ids)
+        apart = (both.scores[i] - one.scores).abs() > 2e-3
+        assert apart.float().mean() <= 0.005
+
+
 def folded(rows, classes, seed=1):
     g = torch.Generator().manual_seed(seed)
     shares = torch.rand(1, rows, classes, generator=g).softmax(-1)

@@ -80,9 +80,7 @@ class GradientEm(Attack[GradientEmParams]):
             raise SpecError(f"attack {view.attack!r} got labels for all {rows} training rows; lower aux_per_class")
         problem = _Problem.of(view, self.params.rows)
         found = _candidates(problem, self.params.rounds)
-        best = _chosen(found)
-        chosen = torch.stack([c.shares for c in found.values()])
-        whole = chosen.gather(0, best.view(1, -1, *[1] * 4).expand(1, *chosen.shape[1:])).squeeze(0)
+        whole = _chosen(found)
         answers = {self.choice: whole, **{name: c.shares for name, c in found.items()}}
         return {name: problem.answer(shares, view.lead) for name, shares in answers.items()}
 
@@ -178,42 +176,39 @@ class _Problem:
 
 
 def _chosen(found: dict[str, _Candidate]) -> Tensor:
-    """Return the place ``(T,)`` of the best candidate: of those that say known rows well, the one of largest merit.
+    """Return each member's best class probabilities ``(T, F, 1, K, n)``: of largest merit among those that fit.
 
-    Variances that depend on the own columns look like agreement with them. So the candidate with a covariance for each
-    class is taken only where every other one says the known rows worse.
+    Candidates fit that say the known rows nearly as well as the best one. Variances that depend on the own columns look
+    like agreement with them, so the candidate with a covariance for each class is taken only where no other one fits.
     """
-    loss, merit = (torch.stack([getattr(c, name) for c in found.values()]) for name in ("loss", "merit"))
+    loss, merit, shares = (
+        torch.stack([getattr(c, name) for c in found.values()]) for name in ("loss", "merit", "shares")
+    )
     curved = torch.tensor([name == CURVED for name in found]).unsqueeze(-1)
     fitting = loss <= loss.amin(0) + ALIKE
-    others = fitting & ~curved
-    allowed = torch.where(others.any(0), others, fitting)
-    return torch.where(allowed, merit, -torch.inf).argmax(0)
+    linear = fitting & ~curved
+    allowed = torch.where(linear.any(0), linear, fitting)
+    best = torch.where(allowed, merit, -torch.inf).argmax(0)
+    return shares.gather(0, best.view(1, -1, 1, 1, 1, 1).expand(1, *shares.shape[1:])).squeeze(0)
 
 
 def _candidates(problem: _Problem, rounds: int) -> dict[str, _Candidate]:
     visits, explained = problem.visits, problem.starts.explained
     classes = problem.starts.own.shape[-1]
-    model = {
+    read = {
         "means": (visits.received_means, visits.sent_means),
         "directions": (visits.direction_means, visits.sent_means),
         "epochs": (visits.received, visits.sent),
     }
     found: dict[str, _Candidate] = {}
-    for name, (received, sent) in model.items():
+    for name, (received, sent) in read.items():
         fitted = VisitModel(received, sent, explained, problem.rows, classes)
-        start = _folded(problem, problem.starts.all)
+        start = problem.rows.fold(problem.starts.all)
         every = 2 if name == "epochs" else 1
         found[name] = _Fit(problem, fitted.linear, rounds, every).best(start)
-    best = max(found.values(), key=lambda c: float(c.merit.mean()))
-    start = best.shares.clamp(min=_RAREST).log()
+    start = _chosen(found).clamp(min=_RAREST).log()
     found[CURVED] = _Fit(problem, fitted.curved, rounds, 1).best(start)
     return found
-
-
-def _folded(problem: _Problem, logits: Tensor) -> Tensor:
-    """Deal logits ``(T, S, N, K)``: ``(T, F, S, K, n)``."""
-    return problem.rows.fold(logits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +225,7 @@ class _Fit:
         p = self.problem
         mask = p.rows.mask
         gate = SoftGate(p.own, p.rows)
-        own = balanced(_folded(p, p.starts.own.unsqueeze(1)), p.prior, mask).clamp(min=_RAREST).log()
+        own = balanced(p.rows.fold(p.starts.own.unsqueeze(1)), p.prior, mask).clamp(min=_RAREST).log()
         by_own = own.expand(start.shape)
         shares = balanced(start, p.prior, mask)
         alone = torch.arange(start.shape[2]).view(1, 1, -1, 1, 1) > 0
