@@ -1,0 +1,165 @@
+"""What knowing the defense and its setting adds: the law of what it did to labels and gradients, undone or weighed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.by_hand_em import Array, Gate, Visits, balanced, principal, sigmoid, standard
+
+if TYPE_CHECKING:
+    from benchmarks.by_hand import Seen
+
+
+def flips(s: Seen, visits: Visits, start: Array, keep: float, rounds: int = 10) -> tuple[Array, Array]:
+    """Return log odds of the true label where the model was taught labels that were swapped, kept with a known chance.
+
+    What is hidden in the gradients is the swapped label; the gate learns the true one through the known channel.
+    """
+    gate = Gate(standard(principal(s.own, 24)), s.folds)
+    share = keep * s.share + (1 - keep) * (1 - s.share)
+    r_true, r_taught = start, keep * start + (1 - keep) * (1 - start)
+    odds = start
+    for _ in range(rounds):
+        evidence = np.clip(visits.evidence(r_taught).sum(1), -30, 30)
+        of_true = np.log((keep * np.exp(evidence) + 1 - keep) / ((1 - keep) * np.exp(evidence) + keep))
+        gate_says = gate.says(r_true)
+        odds = of_true + gate_says
+        r_true = balanced(odds, s.share)
+        r_true[s.ids] = s.labels
+        p = balanced(gate_says, s.share)
+        p[s.ids] = s.labels
+        taught = keep * p + (1 - keep) * (1 - p)
+        r_taught = balanced(evidence + np.log(taught / (1 - taught)), share)
+    return odds, r_taught
+
+
+def believed(s: Seen, r: Array, skipped: int = 2) -> tuple[Array, Array]:
+    """Return what the model itself makes of each row, ``(N,)`` probabilities, and how sure R says the taught label is.
+
+    A visit is (p - y) J: along the classes' difference its sign says the label that was taught, and its size how far the
+    model is from it. The model sees the label party's columns too. Its scale is the one at which p is calibrated,
+    E (y - p)^2 = E p (1 - p).
+
+    Args:
+        s: what the attacker holds.
+        r: probabilities of the taught label.
+        skipped: first epochs, in which the model knows nothing.
+    """
+    taught = (r > np.quantile(r, 1 - r.mean())).astype(float)
+    jump = np.einsum("n,tnd->td", taught - taught.mean(), s.received)
+    along = np.einsum("tnd,td->tn", s.received, jump / (np.linalg.norm(jump, axis=1, keepdims=True) + 1e-30))
+    along = np.where(taught == 1, np.maximum(along, 0), np.minimum(along, 0))
+    scale = 2 * (along**2).mean(1) / (np.abs(along).mean(1) + 1e-30)
+    p = taught - along / (scale[:, None] + 1e-30)
+    return np.clip(p[skipped:].mean(0), 0, 1), taught
+
+
+def truth_behind(s: Seen, r: Array, keep: float | None) -> Array:
+    """Return log odds of the true label from the model's own belief and the taught label.
+
+    Args:
+        s: what the attacker holds.
+        r: probabilities of the taught label.
+        keep: chance that a taught label is the true one, for both classes; None: the belief alone.
+    """
+    p, taught = believed(s, r)
+    if keep is None:
+        return np.log((p + 0.02) / (1 - p + 0.02))
+    clean = np.clip((p - (1 - keep)) / (2 * keep - 1), 0.02, 0.98)
+    return np.log(clean / (1 - clean)) + np.where(taught == 1, 1, -1) * np.log(keep / (1 - keep))
+
+
+def bins(s: Seen, visits: Visits, start: Array, count: int, rounds: int = 10) -> Array:
+    """Return log odds of the label where the model was taught one number for a class and a bin (labobf).
+
+    The attacker knows its own random number, the last column of its features, and by it the odds of the bins.
+    """
+    gate = Gate(standard(principal(s.own, 24)), s.folds)
+    values = (np.arange(2)[:, None] + 2 * np.arange(count)) / (2 * count - 1)  # (class, bin)
+    own = np.round((s.x[:, -1] - s.x[:, -1].min()) / np.ptp(s.x[:, -1]) * 200)
+    sums = own[:, None] + np.arange(201)
+    ways = np.convolve(np.ones(201), np.ones(201)).cumsum() / 201**2
+    cuts = [int(np.searchsorted(ways, k / count)) for k in range(1, count)]
+    which = (sums[..., None] > np.array(cuts)).sum(-1)
+    prior = np.stack([(which == b).mean(1) for b in range(count)], 1) + 1e-6  # (N, bin)
+    odds = np.log(start / (1 - start) + 1e-9)
+    r = start
+    evidence = np.zeros((len(own), 2, count))
+    for _ in range(rounds):
+        joint = np.log(np.stack([1 - r, r], 1) + 1e-9)[:, :, None] + np.log(prior)[:, None] + evidence
+        joint = np.exp(joint - joint.max((1, 2), keepdims=True))
+        joint /= joint.sum((1, 2), keepdims=True)
+        along, size = visits.along((joint * values).sum((1, 2)), (joint * values**2).sum((1, 2)))
+        evidence = values * along.sum(1)[:, None, None] - values**2 * size.sum(1)[:, None, None] / 2
+        whole = np.log(prior)[:, None] + evidence
+        by_class = np.log(np.exp(whole - whole.max((1, 2), keepdims=True)).sum(2) + 1e-30)
+        odds = by_class[:, 1] - by_class[:, 0] + gate.says(r)
+        r = balanced(odds, s.share)
+        r[s.ids] = s.labels
+    return odds
+
+
+def raw_entries(s: Seen, bound: float) -> Array:
+    """Return what ppdl sent without the entries that it drew: those at its bounds, and zeros; means of visits follow."""
+    size = sizes_of(s)
+    sent = s.received / size[..., None]
+    drawn = (np.abs(np.abs(sent) - bound) < 1e-3 * bound) | (sent == 0)
+    return np.where(drawn, 0.0, s.received)
+
+
+def sizes_of(s: Seen) -> Array:
+    """Return the rows of each row's batch, ``(T, N)``: what gradients were multiplied by."""
+    out = np.ones(s.received.shape[:2])
+    for epoch, steps in s.extra.get("order", {}).items():
+        for ids in steps:
+            out[epoch, ids.numpy()] = len(ids)
+    return out
+
+
+def by_batch(s: Seen) -> Array:
+    """Return gradients over the mean square of their batch: batches with more noise weigh less."""
+    out = s.received.copy()
+    for epoch, steps in s.extra.get("order", {}).items():
+        for ids in steps:
+            at = ids.numpy()
+            out[epoch, at] /= np.median((out[epoch, at] ** 2).sum(1)) + 1e-30
+    return out
+
+
+def by_row(s: Seen) -> Array:
+    """Return gradients over the mean length of their row in all visits."""
+    length = np.linalg.norm(s.received, axis=-1).mean(0)
+    out: Array = s.received / (length[:, None] + 1e-3 * length.mean() + 1e-30)
+    return out
+
+
+def waited(s: Seen) -> Array:
+    """Return gradients where what was sent late, in another row's place, is shared out over those that waited for it."""
+    out, batches = s.received.copy(), [ids.numpy() for e in sorted(s.extra.get("order", {})) for ids in s.extra["order"][e]]
+    steps = [(e, ids.numpy()) for e in sorted(s.extra.get("order", {})) for ids in s.extra["order"][e]]
+    width, full = s.received.shape[-1], max(map(len, batches), default=0)
+    since: list[tuple[int, np.ndarray]] = []
+    waiting = np.zeros((full, width), dtype=int)
+    for e, ids in steps:
+        if len(ids) != full:
+            since, waiting = [], np.zeros((full, width), dtype=int)
+            continue
+        since.append((e, ids))
+        sent = s.received[e, ids]
+        emitted = sent != 0
+        shared = sent / (waiting + 1)
+        out[e, ids] = np.where(emitted, shared, 0)
+        for back in range(1, min(len(since), 40)):
+            epoch, rows = since[-1 - back]
+            place, column = np.nonzero(emitted & (waiting >= back))
+            out[epoch, rows[place], column] = shared[place, column]
+        waiting = np.where(emitted, 0, waiting + 1)
+        since = since[-40:]
+    return out
+
+
+def keep_chance(epsilon: float) -> float:
+    """Return the chance that randomized response keeps one of two labels."""
+    return float(sigmoid(np.array(epsilon)))
