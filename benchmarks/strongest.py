@@ -1,8 +1,10 @@
-"""What beats `attacks: default`: the best of many attacks by hand on everything that a passive party sent and received.
+"""What beats `attacks: default`: the best of many ways by hand, on all that a passive party sent and received.
 
-Run: python -m benchmarks.strongest run OUT.jsonl [--seeds 0 1 2] [--tables bank] [--defenses laplace] (with TUNE_VFL_DATA)
-     python -m benchmarks.strongest floors OUT.jsonl [--seeds 0 1 2] [--tables bank]
+Run: python -m benchmarks.strongest run OUT.jsonl [--seeds 0 1 2] [--tables bank] [--defenses laplace] [--beaten]
+     python -m benchmarks.strongest floors OUT.jsonl [--seeds 0] [--tables bank]
      python -m benchmarks.strongest table OUT.jsonl
+Cells that the file holds are left out; with --beaten so are those in which nothing there is better by .03. It needs
+TUNE_VFL_DATA.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +33,12 @@ from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack, untrained
 from tune_vfl.machine.runtime import prepare_process
 from tune_vfl.protocol.members import Pack
-from tune_vfl.spec import Strict, parse
+from tune_vfl.spec import References, Strict, parse
 
-FULL = 0.95
-"""A leakage that nothing can beat by enough to matter; there is nothing to do by hand."""
+FULL, WORTH = 0.95, 0.03
+"""A leakage that nothing beats by much, where nothing is tried by hand; and what is worth more seeds."""
+Row = dict[str, Any]
+Key = tuple[str, str, str]
 
 
 def task_of(table: str, defense: str, seeds: Sequence[int], folder: Path) -> Task:
@@ -57,81 +62,170 @@ def successes(attack: Attack[Strict], table: Table) -> dict[str, list[float]]:
     return {v: list(columns["success"]) for v, columns in variants_of(table, attack.name).items()}
 
 
-def done_in(out: Path) -> set[str]:
-    """Return the cells that a file holds."""
-    rows = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    return {_key(row["table"], row["defense"], row["setting"], row["seeds"]) for row in rows if "setting" in row}
-
-
-def _key(*of_cell: Any) -> str:
-    return json.dumps(of_cell)
-
-
-def cells(task: Task, table: str, lower: Any, done: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield what `default` and what is done by hand reach at each setting of the task's defense."""
+def measured(task: Task, table: str, setting: Mapping[str, Any], lower: References) -> Row:
+    """Return what `default` and what is done by hand reach in a cell."""
     pack, hand = Pack(task.cell.seeds, 1), ByHand()
-    for setting in SETTINGS[task.cell.defense]:
-        if _key(table, task.cell.defense, setting, task.cell.seeds) in done:
-            continue
-        params = defense_params(task.cell.defense, setting, num_classes=task.cell.num_classes)
-        run = train_pack(task, [params], pack, [*task.watching, hand])
-        found = {}
-        start = time.process_time()
-        for attack in task.watching:
-            columns = variants_of(score_attack(attack, run), attack.name)
-            r_lower = lower.of(attack.name, len(task.cell.seeds))
-            score = summarize(attack, columns, num_classes=2, guess=guess_of(task), r_lower=r_lower)
-            found[attack.name] = [score.advantage, score.floor, score.values] if score else [0.0, 0.5, []]
-        leakage = max(advantage for advantage, _, _ in found.values())
-        spent = time.process_time() - start
-        COST.clear()
-        by_hand = successes(hand, score_attack(hand, run)) if leakage < FULL else {}
-        yield {
-            "table": table,
-            "defense": task.cell.defense,
-            "setting": setting,
-            "seeds": task.cell.seeds,
-            "utility": list(run.table["utility",]),
-            "leakage": leakage,
-            "default": found,
-            "default_seconds": spent,
-            "hand": by_hand,
-            "seconds": {name: round(seconds / len(task.cell.seeds), 3) for name, seconds in COST.items()},
-        }
+    params = defense_params(task.cell.defense, setting, num_classes=task.cell.num_classes)
+    run = train_pack(task, [params], pack, [*task.watching, hand])
+    found, start = {}, time.process_time()
+    for attack in task.watching:
+        columns = variants_of(score_attack(attack, run), attack.name)
+        r_lower = lower.of(attack.name, len(task.cell.seeds))
+        score = summarize(attack, columns, num_classes=2, guess=guess_of(task), r_lower=r_lower)
+        found[attack.name] = [score.advantage, score.floor, score.values] if score else [0.0, 0.5, []]
+    leakage, spent = max(advantage for advantage, _, _ in found.values()), time.process_time() - start
+    COST.clear()
+    by_hand = successes(hand, score_attack(hand, run)) if leakage < FULL else {}
+    return {
+        "table": table,
+        "defense": task.cell.defense,
+        "setting": setting,
+        "seeds": task.cell.seeds,
+        "utility": list(run.table["utility",]),
+        "leakage": leakage,
+        "default": found,
+        "default_seconds": spent,
+        "hand": by_hand,
+        "seconds": {name: round(seconds / len(task.cell.seeds), 3) for name, seconds in COST.items()},
+    }
 
 
 def floors(task: Task) -> dict[str, list[float]]:
-    """Return each variant's success on models that nobody trained, with noise for gradients: a mean over starts."""
+    """Return each way's success on models that nobody trained, with noise for gradients: a mean over starts."""
     hand, pack = ByHand(), Pack(task.cell.seeds, 1)
     found = [successes(hand, score_attack(hand, untrained(task, pack, [hand], start))) for start in range(STARTS)]
     return {v: np.mean([of[v] for of in found], 0).tolist() for v in found[0]}
 
 
+@dataclass(eq=False)
+class Cell:
+    """All seeds of a cell.
+
+    Attributes:
+        default: each attack's successes.
+        default_floors: and its floor, as often.
+        hand: each way's successes.
+    """
+
+    default: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    default_floors: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    hand: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    seeds: int = 0
+
+    def add(self, row: Row) -> None:
+        """Take in the seeds of a row."""
+        self.seeds += len(row["seeds"])
+        for name, (_, floor, values) in row["default"].items():
+            self.default[name] += values
+            self.default_floors[name] += [floor] * len(values)
+        for name, values in row["hand"].items():
+            self.hand[name] += values
+
+    def best(self, lower: Mapping[str, Sequence[float]]) -> tuple[tuple[float, str], tuple[float, str] | None]:
+        """Return the largest advantage of `default` and of a way by hand, each with its name."""
+        shipped = {name: _advantage(v, self.default_floors[name]) for name, v in self.default.items() if v}
+        whole = {name: v for name, v in self.hand.items() if len(v) == max(map(len, self.hand.values()))}
+        mine = {name: _advantage(v, np.maximum(0.5, lower.get(name, [0.5]))) for name, v in whole.items()}
+        ranked = [max((a, name) for name, a in of.items()) if of else None for of in (shipped, mine)]
+        return ranked[0] or (0.0, "-"), ranked[1]
+
+
+def _advantage(values: Sequence[float], floor: Any) -> float:
+    at = float(np.mean(floor))
+    return max(0.0, (float(np.mean(values)) - at) / (1 - at))
+
+
+def read(out: Path) -> tuple[dict[Key, Cell], dict[tuple[str, bool], dict[str, list[float]]], set[str]]:
+    """Return the cells of a file, the floors by table, and which cells with which seeds there are."""
+    cells: dict[Key, Cell] = defaultdict(Cell)
+    lower: dict[tuple[str, bool], dict[str, list[float]]] = defaultdict(dict)
+    held = set()
+    for line in out.read_text().splitlines() if out.exists() else []:
+        row = json.loads(line)
+        if "floors" in row:
+            lower[row["table"], row["alone"]] |= row["floors"]
+            continue
+        key = row["table"], row["defense"], json.dumps(row["setting"])
+        held.add(json.dumps([*key, list(row["seeds"])]))
+        cells[key].add(row)
+    return cells, lower, held
+
+
+def table(out: Path) -> Iterator[str]:
+    """Yield the lines of the table: a line a setting, a column a table, `default` > by hand, and how."""
+    cells, lower, _ = read(out)
+    yield f"| defense, setting | {' | '.join(TABLES)} |"
+    yield f"|---|{'---|' * len(TABLES)}"
+    beaten = tried = 0
+    for defense, settings in SETTINGS.items():
+        for setting in settings:
+            shown = []
+            for name in TABLES:
+                cell = cells.get((name, defense, json.dumps(setting)))
+                if cell is None:
+                    shown.append("-")
+                    continue
+                tried += 1
+                (leakage, _), mine = cell.best(lower[name, defense in LABELS_ALONE])
+                better = mine is not None and mine[0] > leakage + 0.05
+                beaten += better
+                said = f"{leakage:.2f}" if mine is None else f"{leakage:.2f} > {mine[0]:.2f} {mine[1]}"
+                shown.append(f"**{said}**" if better else said)
+            options = " ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in setting.items())
+            yield f"| {defense} {options} | {' | '.join(shown)} |"
+    yield f"beaten by more than .05: {beaten} of {tried}"
+
+
+def _wanted(given: argparse.Namespace) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    cells, lower, held = read(given.out)
+    for name in given.tables:
+        for defense in given.defenses:
+            for setting in SETTINGS[defense]:
+                key = name, defense, json.dumps(setting)
+                if json.dumps([*key, given.seeds]) in held:
+                    continue
+                if given.beaten:
+                    (leakage, _), mine = cells[key].best(lower[name, defense in LABELS_ALONE])
+                    if mine is None or mine[0] <= leakage + WORTH:
+                        continue
+                yield name, defense, setting
+
+
+def rows(given: argparse.Namespace) -> Iterator[Row]:
+    """Yield what the command line asks for, as soon as it is there."""
+    folder = Path(tempfile.mkdtemp(prefix="strongest-"))
+    if given.what == "floors":
+        for name in given.tables:
+            for defense in ("laplace", LABELS_ALONE[0]):
+                found = floors(task_of(name, defense, given.seeds, folder))
+                yield {"table": name, "alone": defense in LABELS_ALONE, "seeds": given.seeds, "floors": found}
+        return
+    lower: dict[tuple[object, ...], References] = {}
+    for name, defense, setting in _wanted(given):
+        task = task_of(name, defense, given.seeds, folder)
+        at = name, defense in LABELS_ALONE, *(a.name for a in task.attacks)
+        if at not in lower:
+            lower[at] = references_of(task)
+        yield measured(task, name, setting, lower[at])
+
+
 def main() -> None:
     """Do as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "floors"])
+    parser.add_argument("what", choices=["run", "floors", "table"])
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
     parser.add_argument("--defenses", nargs="+", default=list(SETTINGS))
+    parser.add_argument("--beaten", action="store_true")
     given = parser.parse_args()
+    if given.what == "table":
+        print("\n".join(table(given.out)))
+        return
     prepare_process()
-    folder = Path(tempfile.mkdtemp(prefix="strongest-"))
-    done = done_in(given.out)
-    for table in given.tables:
-        lower: dict[bool, Any] = {}
-        for defense in ["laplace", "gafm"] if given.what == "floors" else given.defenses:
-            task, alone = task_of(table, defense, given.seeds, folder), defense in LABELS_ALONE
-            if given.what == "floors":
-                rows = iter([{"table": table, "alone": alone, "seeds": given.seeds, "floors": floors(task)}])
-            else:
-                if alone not in lower or {a.name for a in task.attacks} - set(lower[alone].r_lower):
-                    lower[alone] = references_of(task)
-                rows = cells(task, table, lower[alone], done)
-            for row in rows:
-                with given.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+    for row in rows(given):
+        with given.out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

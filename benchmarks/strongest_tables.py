@@ -11,8 +11,6 @@ import pandas as pd
 
 from tune_vfl.machine.places import data_root
 
-
-
 ROWS = 4000
 TABLES = ("spambase", "bank", "credit", "made_up")
 

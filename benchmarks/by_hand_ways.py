@@ -1,15 +1,112 @@
-"""What knowing the defense and its setting adds: the law of what it did to labels and gradients, undone or weighed."""
+"""Ways to read visits by hand: scales, graphs, clusters, trees; and what knowing the defense and its setting adds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.neighbors import kneighbors_graph
 
-from benchmarks.by_hand_em import Array, Gate, Visits, balanced, principal, sigmoid, standard
+from benchmarks.by_hand_em import Array, Gate, Ints, Visits, balanced, principal, sigmoid, standard
 
 if TYPE_CHECKING:
     from benchmarks.by_hand import Seen
+
+
+def unit(g: Array) -> Array:
+    """Return rows at length 1; rows of zeros stay."""
+    length = np.linalg.norm(g, axis=-1, keepdims=True)
+    out: Array = g / np.where(length > 0, length, 1)
+    return out
+
+
+def clipped(g: Array) -> Array:
+    """Return entries clipped at a robust deviation of their epoch and column: what Laplace noise would have scored."""
+    middle = np.median(g, 1, keepdims=True)
+    width = np.quantile(np.abs(g - middle), 0.7, axis=1, keepdims=True) + 1e-12
+    out: Array = np.clip((g - middle) / width, -1, 1)
+    return out
+
+
+def sized(g: Array) -> Array:
+    """Return gradients, each epoch's over their root mean square."""
+    size = np.sqrt((g**2).mean((1, 2), keepdims=True))
+    out: Array = g / np.where(size > 0, size, 1)
+    return out
+
+
+def flat(g: Array) -> Array:
+    """Return ``(N, T d)`` of ``(T, N, d)``."""
+    return np.swapaxes(g, 0, 1).reshape(g.shape[1], -1)
+
+
+def by_batch(s: Seen) -> Array:
+    """Return gradients over the median square length of their batch: batches with more noise weigh less."""
+    out = s.received.copy()
+    for epoch, ids in s.steps:
+        out[epoch, ids] /= np.median((out[epoch, ids] ** 2).sum(1)) + 1e-30
+    return out
+
+
+def by_row(s: Seen) -> Array:
+    """Return gradients over the mean length of their row in all visits."""
+    length = np.linalg.norm(s.received, axis=-1).mean(0)
+    out: Array = s.received / (length[:, None] + 1e-3 * length.mean() + 1e-30)
+    return out
+
+
+def neighbors_say(x: Array, s: Seen, count: int = 12, steps: int = 40) -> Array:
+    """Spread the known labels over a graph of nearest rows; return log odds."""
+    graph = kneighbors_graph(x, count, mode="connectivity")
+    graph = graph.maximum(graph.T)
+    root = np.sqrt(np.asarray(graph.sum(1)).ravel())
+    scaled = graph.multiply(1 / root[:, None]).multiply(1 / root[None]).tocsr()
+    y = np.zeros((len(x), 2))
+    for k in (0, 1):
+        y[s.ids[s.labels == k], k] = 1 / max(1, (s.labels == k).sum())
+    f = y
+    for _ in range(steps):
+        f = 0.95 * (scaled @ f) + 0.05 * y
+    out: Array = np.log(f[:, 1] + 1e-12) - np.log(f[:, 0] + 1e-12)
+    return out
+
+
+def clusters_say(x: Array, s: Seen) -> Array:
+    """Name the clusters of k-means by the known labels, over several numbers of clusters; return log odds."""
+    total = np.zeros(len(x))
+    for k in (2, 3, 5, 8):
+        found = KMeans(k, n_init=2, random_state=0).fit(x)
+        inside = [s.labels[found.labels_[s.ids] == c] for c in range(k)]
+        odds = np.array([np.log((mine.sum() + s.share) / ((1 - mine).sum() + 1 - s.share)) for mine in inside])
+        near = -((x[:, None] - found.cluster_centers_[None]) ** 2).sum(-1)
+        near = np.exp(near / (near.std() + 1e-9))
+        total += (near * odds).sum(1) / near.sum(1)
+    return total
+
+
+def boosted(x: Array, r: Array, folds: Ints, rounds: int = 30) -> Array:
+    """Return log odds that boosted trees, taught labels drawn from r of the other folds, give each row."""
+    out = np.zeros(len(x))
+    drawn = np.random.default_rng(0).random((2, len(x))) < r
+    for fold in range(3):
+        rest = np.flatnonzero(folds % 3 != fold)
+        trees = HistGradientBoostingClassifier(
+            max_iter=rounds, max_leaf_nodes=6, max_bins=32, learning_rate=0.2, early_stopping=False
+        )
+        trees.fit(np.concatenate([x[rest], x[rest]]), np.concatenate([drawn[0, rest], drawn[1, rest]]))
+        out[folds % 3 == fold] = trees.decision_function(x[folds % 3 == fold])
+    return out
+
+
+def few_trees(x: Array, s: Seen) -> Array:
+    """Return log odds of small boosted trees on the known rows alone."""
+    trees = HistGradientBoostingClassifier(
+        max_iter=50, max_leaf_nodes=3, min_samples_leaf=3, learning_rate=0.1, early_stopping=False
+    )
+    out: Array = trees.fit(x[s.ids], s.labels).decision_function(x)
+    return out
 
 
 def flips(s: Seen, visits: Visits, start: Array, keep: float, rounds: int = 10) -> tuple[Array, Array]:
@@ -38,8 +135,8 @@ def flips(s: Seen, visits: Visits, start: Array, keep: float, rounds: int = 10) 
 def believed(s: Seen, r: Array, skipped: int = 2) -> tuple[Array, Array]:
     """Return what the model itself makes of each row, ``(N,)`` probabilities, and how sure R says the taught label is.
 
-    A visit is (p - y) J: along the classes' difference its sign says the label that was taught, and its size how far the
-    model is from it. The model sees the label party's columns too. Its scale is the one at which p is calibrated,
+    A visit is (p - y) J: along the difference of the classes its sign says the label that was taught, and its size how
+    far the model is from it. The model sees the label party's columns too. Its scale is the one at which p is calibrated,
     E (y - p)^2 = E p (1 - p).
 
     Args:
@@ -102,62 +199,13 @@ def bins(s: Seen, visits: Visits, start: Array, count: int, rounds: int = 10) ->
 
 
 def raw_entries(s: Seen, bound: float) -> Array:
-    """Return what ppdl sent without the entries that it drew: those at its bounds, and zeros; means of visits follow."""
-    size = sizes_of(s)
-    sent = s.received / size[..., None]
+    """Return what ppdl sent without the entries that it drew: those at its bounds, and zeros."""
+    rows = np.ones(s.received.shape[:2])
+    for epoch, ids in s.steps:
+        rows[epoch, ids] = len(ids)
+    sent = s.received / rows[..., None]
     drawn = (np.abs(np.abs(sent) - bound) < 1e-3 * bound) | (sent == 0)
     return np.where(drawn, 0.0, s.received)
-
-
-def sizes_of(s: Seen) -> Array:
-    """Return the rows of each row's batch, ``(T, N)``: what gradients were multiplied by."""
-    out = np.ones(s.received.shape[:2])
-    for epoch, steps in s.extra.get("order", {}).items():
-        for ids in steps:
-            out[epoch, ids.numpy()] = len(ids)
-    return out
-
-
-def by_batch(s: Seen) -> Array:
-    """Return gradients over the mean square of their batch: batches with more noise weigh less."""
-    out = s.received.copy()
-    for epoch, steps in s.extra.get("order", {}).items():
-        for ids in steps:
-            at = ids.numpy()
-            out[epoch, at] /= np.median((out[epoch, at] ** 2).sum(1)) + 1e-30
-    return out
-
-
-def by_row(s: Seen) -> Array:
-    """Return gradients over the mean length of their row in all visits."""
-    length = np.linalg.norm(s.received, axis=-1).mean(0)
-    out: Array = s.received / (length[:, None] + 1e-3 * length.mean() + 1e-30)
-    return out
-
-
-def waited(s: Seen) -> Array:
-    """Return gradients where what was sent late, in another row's place, is shared out over those that waited for it."""
-    out, batches = s.received.copy(), [ids.numpy() for e in sorted(s.extra.get("order", {})) for ids in s.extra["order"][e]]
-    steps = [(e, ids.numpy()) for e in sorted(s.extra.get("order", {})) for ids in s.extra["order"][e]]
-    width, full = s.received.shape[-1], max(map(len, batches), default=0)
-    since: list[tuple[int, np.ndarray]] = []
-    waiting = np.zeros((full, width), dtype=int)
-    for e, ids in steps:
-        if len(ids) != full:
-            since, waiting = [], np.zeros((full, width), dtype=int)
-            continue
-        since.append((e, ids))
-        sent = s.received[e, ids]
-        emitted = sent != 0
-        shared = sent / (waiting + 1)
-        out[e, ids] = np.where(emitted, shared, 0)
-        for back in range(1, min(len(since), 40)):
-            epoch, rows = since[-1 - back]
-            place, column = np.nonzero(emitted & (waiting >= back))
-            out[epoch, rows[place], column] = shared[place, column]
-        waiting = np.where(emitted, 0, waiting + 1)
-        since = since[-40:]
-    return out
 
 
 def keep_chance(epsilon: float) -> float:
