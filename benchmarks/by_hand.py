@@ -226,7 +226,11 @@ def knowing(s: Seen, r: Array, out: Mapping[str, Array]) -> dict[str, Callable[[
         guesses = {k: balanced(out[k], s.share) for k in ("em3", "curved")}
         return {f"believed_{k}": partial(ways.truth_behind, s, guess, None) for k, guess in guesses.items()}
     if name == "labobf" and p is not None:
-        return {"bins3": lambda: ways.bins(s, spans, r, p.bins)}
+        plain = Visits(np.zeros((10, len(r), 1)), windows(s.received, 10), s.folds)
+        return {
+            "bins3": lambda: ways.bins(s, spans, r, p.bins),
+            "bins10": lambda: ways.bins(s, plain, np.full(len(r), s.share), p.bins),
+        }
     if name == "ppdl" and p is not None:
         raw = ways.raw_entries(s, p.bound)
         start = s.start(np.concatenate([standard(raw.mean(0)), s.own], 1))

@@ -136,8 +136,8 @@ def believed(s: Seen, r: Array, skipped: int = 2) -> tuple[Array, Array]:
     """Return what the model itself makes of each row, ``(N,)`` probabilities, and how sure R says the taught label is.
 
     A visit is (p - y) J: along the difference of the classes its sign says the label that was taught, and its size how
-    far the model is from it. The model sees the label party's columns too. Its scale is the one at which p is calibrated,
-    E (y - p)^2 = E p (1 - p).
+    far the model is from it. The model sees the columns of the label party too. The scale is that at which
+    p is calibrated: E (y - p)^2 = E p (1 - p).
 
     Args:
         s: what the attacker holds.
