@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from benchmarks import by_hand_ways as ways
-from benchmarks.by_hand_em import Array, Gate, Ints, Visits, balanced, fitted, principal, said, soft_logistic, standard
+from benchmarks.by_hand_em import Array, Ints, Visits, balanced, principal, said, soft_logistic, standard, windows
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.defenses.base import Defense
@@ -159,18 +159,6 @@ def seen_of(view: View) -> Seen:
     )
 
 
-def windows(g: Array, count: int) -> Array:
-    """Return means ``(count, N, d)`` over as many spans of epochs."""
-    return np.stack([part.mean(0) for part in np.array_split(g, count)])
-
-
-def em(s: Seen, g: Array, count: int, start: Array, *, curved: bool = False) -> Array:
-    """Return log odds of EM over means of visits of so many spans."""
-    visits = Visits(windows(s.sent, count), windows(g, count), s.folds)
-    gate = Gate(standard(principal(s.own, 24)), s.folds)
-    return fitted(visits, start, s.share, gate, s.known, curved=curved)
-
-
 COST: dict[str, float] = {}
 """CPU seconds of each way so far."""
 
@@ -200,12 +188,12 @@ def all_ways(s: Seen) -> dict[str, Array]:
     put("spread_direction", lambda: ways.neighbors_say(direction, s))
     put("clusters_pcd", lambda: ways.clusters_say(directions[:, :10], s))
     r = out["lr_mean+own"]
-    put("em3", lambda: em(s, g, 3, r))
-    put("em3_unit", lambda: em(s, ways.unit(g), 3, out["lr_direction+own"]))
-    put("em3_clip", lambda: em(s, ways.clipped(g), 3, r))
-    put("em3_row", lambda: em(s, ways.by_row(s), 3, r))
-    put("curved", lambda: em(s, g, len(g), balanced(out["em3"], s.share), curved=True))
-    put("curved_unit", lambda: em(s, ways.unit(g), len(g), balanced(out["em3"], s.share), curved=True))
+    put("em3", lambda: ways.em(s, g, 3, r))
+    put("em3_unit", lambda: ways.em(s, ways.unit(g), 3, out["lr_direction+own"]))
+    put("em3_clip", lambda: ways.em(s, ways.clipped(g), 3, r))
+    put("em3_row", lambda: ways.em(s, ways.by_row(s), 3, r))
+    put("curved", lambda: ways.em(s, g, len(g), balanced(out["em3"], s.share), curved=True))
+    put("curved_unit", lambda: ways.em(s, ways.unit(g), len(g), balanced(out["em3"], s.share), curved=True))
     put("em3_trees", lambda: ways.boosted(small, balanced(out["em3"], s.share), s.folds))
     for name, way in knowing(s, r, out).items():
         put(name, way)
@@ -217,7 +205,7 @@ def knowing(s: Seen, r: Array, out: Mapping[str, Array]) -> dict[str, Callable[[
     p, name = s.extra.get("params"), getattr(s.extra.get("defense"), "name", "")
     spans = Visits(windows(s.sent, 3), windows(s.received, 3), s.folds)
     if name in ("iso", "max_norm"):
-        return {"em3_batch": lambda: em(s, ways.by_batch(s), 3, r)}
+        return {"em3_batch": lambda: ways.em(s, ways.by_batch(s), 3, r)}
     if name == "label_dp" and p is not None:
         keep = ways.keep_chance(p.epsilon)
         odds, taught = ways.flips(s, spans, r, keep)
@@ -234,7 +222,7 @@ def knowing(s: Seen, r: Array, out: Mapping[str, Array]) -> dict[str, Callable[[
     if name == "ppdl" and p is not None:
         raw = ways.raw_entries(s, p.bound)
         start = s.start(np.concatenate([standard(raw.mean(0)), s.own], 1))
-        return {"lr_raw": lambda: start, "em3_raw": lambda: em(s, raw, 3, start)}
+        return {"lr_raw": lambda: start, "em3_raw": lambda: ways.em(s, raw, 3, start)}
     return {}
 
 

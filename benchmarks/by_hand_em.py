@@ -43,6 +43,11 @@ def balanced(logits: Array, share: float) -> Array:
     return sigmoid(logits + low)
 
 
+def windows(g: Array, count: int) -> Array:
+    """Return means ``(count, N, d)`` of ``(T, N, d)`` over as many spans of epochs."""
+    return np.stack([part.mean(0) for part in np.array_split(g, count)])
+
+
 class Visits:
     """Statistics of all visits, by fold and epoch: what an expectation or a maximization step needs of them.
 

@@ -9,7 +9,18 @@ from sklearn.cluster import KMeans
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.neighbors import kneighbors_graph
 
-from benchmarks.by_hand_em import Array, Gate, Ints, Visits, balanced, principal, sigmoid, standard
+from benchmarks.by_hand_em import (
+    Array,
+    Gate,
+    Ints,
+    Visits,
+    balanced,
+    fitted,
+    principal,
+    sigmoid,
+    standard,
+    windows,
+)
 
 if TYPE_CHECKING:
     from benchmarks.by_hand import Seen
@@ -107,6 +118,13 @@ def few_trees(x: Array, s: Seen) -> Array:
     )
     out: Array = trees.fit(x[s.ids], s.labels).decision_function(x)
     return out
+
+
+def em(s: Seen, g: Array, count: int, start: Array, *, curved: bool = False) -> Array:
+    """Return log odds of EM over means of visits of so many spans."""
+    visits = Visits(windows(s.sent, count), windows(g, count), s.folds)
+    gate = Gate(standard(principal(s.own, 24)), s.folds)
+    return fitted(visits, start, s.share, gate, s.known, curved=curved)
 
 
 def flips(s: Seen, visits: Visits, start: Array, keep: float, rounds: int = 10) -> tuple[Array, Array]:

@@ -125,7 +125,8 @@ class Cell:
         """Return the largest advantage of `default` and of a way by hand, each with its name."""
         shipped = {name: _advantage(v, self.default_floors[name]) for name, v in self.default.items() if v}
         whole = {name: v for name, v in self.hand.items() if len(v) == max(map(len, self.hand.values()))}
-        mine = {name: _advantage(v, np.maximum(0.5, lower.get(name, [0.5]))) for name, v in whole.items()}
+        usual = lower.get("em3", [0.5])  # of ways that know a defense, where there was none
+        mine = {name: _advantage(v, np.maximum(0.5, lower.get(name, usual))) for name, v in whole.items()}
         ranked = [max((a, name) for name, a in of.items()) if of else None for of in (shipped, mine)]
         return ranked[0] or (0.0, "-"), ranked[1]
 

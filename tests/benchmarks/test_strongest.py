@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.by_hand import Seen, em
+from benchmarks.by_hand import Seen
 from benchmarks.by_hand_em import Visits, balanced
-from benchmarks.by_hand_ways import believed, bins, raw_entries, truth_behind
+from benchmarks.by_hand_ways import believed, bins, em, raw_entries, truth_behind
 from benchmarks.strongest import SETTINGS, table
 from benchmarks.strongest_tables import TABLES, made_up
 from tune_vfl.metrics.utility import auc
