@@ -153,7 +153,7 @@ def read(out: Path) -> tuple[dict[Key, Cell], dict[tuple[str, bool], dict[str, l
 
 
 def table(out: Path) -> Iterator[str]:
-    """Yield the lines of the table: a line a setting, a column a table, `default` > by hand, and how."""
+    """Yield the lines of the table: a line a setting, a column a table: `default` > by hand, how (seeds)."""
     cells, lower, _ = read(out)
     yield f"| defense, setting | {' | '.join(TABLES)} |"
     yield f"|---|{'---|' * len(TABLES)}"
@@ -171,6 +171,7 @@ def table(out: Path) -> Iterator[str]:
                 better = mine is not None and mine[0] > leakage + 0.05
                 beaten += better
                 said = f"{leakage:.2f}" if mine is None else f"{leakage:.2f} > {mine[0]:.2f} {mine[1]}"
+                said += f" ({cell.seeds})" if cell.seeds > 1 else ""
                 shown.append(f"**{said}**" if better else said)
             options = " ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in setting.items())
             yield f"| {defense} {options} | {' | '.join(shown)} |"

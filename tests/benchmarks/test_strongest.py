@@ -98,7 +98,7 @@ def test_the_table_counts_what_beats_default_over_all_seeds(tmp_path):
     rows = [row(0, 0.95), row(1, 0.85), {"table": "bank", "alone": False, "floors": {"em3": [0.6]}}]
     out.write_text("\n".join(json.dumps(r) for r in rows))
     lines = list(table(out))
-    assert "| laplace scale 0.01 | - | **0.50 > 0.75 em3** | - | - |" in lines
+    assert "| laplace scale 0.01 | - | **0.50 > 0.75 em3 (2)** | - | - |" in lines
     assert lines[-1] == "beaten by more than .05: 1 of 1"
 
 
