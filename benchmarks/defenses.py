@@ -30,7 +30,7 @@ from tune_vfl.evaluation.task import Task
 from tune_vfl.machine.runtime import prepare_process
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack
-from tune_vfl.spec import parse
+from tune_vfl.spec import Strict, parse
 
 SEEDS, TRIALS = (0, 1, 2), 6
 ALONE, STACKED = Pack((0,), None), Pack(SEEDS, TRIALS)
@@ -99,11 +99,15 @@ def timed(task: Task, pack: Pack) -> Timing:
             loops.append(time.process_time() - start)
             return trained
 
-    params = defense_params(task.cell.defense, {}, num_classes=task.cell.num_classes)
+    params = _default(task)
     with patch.object(training, "SplitTraining", Timed):
         whole = cpu_seconds(lambda: training.train_pack(task, [params] * (pack.trials or 1), pack))
     (loop,) = loops
     return Timing(whole - loop, loop)
+
+
+def _default(task: Task) -> Strict:
+    return defense_params(task.cell.defense, {}, num_classes=task.cell.num_classes)
 
 
 class Row(NamedTuple):
@@ -150,7 +154,7 @@ def table(names: Sequence[str], problem: Problem, repeats: int) -> Iterator[str]
             left_out.append(f"{name}: not here: {error}")
             continue
         alone = measure(plain, defended, ALONE, repeats)
-        together = measure(plain, defended, STACKED, repeats) if defended.stacks else None
+        together = measure(plain, defended, STACKED, repeats) if defended.stacks(_default(defended)) else None
         seconds += [(alone.none, together.none)] if together else []
         pack = f"{together.ratio:.2f}" if together else "does not stack"
         yield f"| {name} | {alone.ratio:.2f} | {pack} | {alone.setup:.2f} |"

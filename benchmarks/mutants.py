@@ -1,11 +1,12 @@
-"""Do the tests notice faults in the code that decides a leakage? Seeded faults, one at a time, against the tests.
+"""Do the tests notice faults in the code that decides an answer? Seeded faults, one at a time, against the tests.
 
     python -m benchmarks.mutants --seed 0 --count 200
+    python -m benchmarks.mutants --room ledger        in one room of benchmarks/rooms.py; without, in the first
     python -m benchmarks.mutants --named              the faults of mutants.yaml, which no test noticed once
     python -m benchmarks.mutants --control            no fault, once for each file: no test may fail
     python -m benchmarks.mutants --only marvell       in files whose path contains a word
 
-Every file of :data:`CODE` gives about as many faults (:mod:`benchmarks.mutations`) as any other. A fault that keeps its
+Every file of a room gives about as many faults (:mod:`benchmarks.mutations`) as any other. A fault that keeps its
 file from being imported is not counted; another one is drawn. Each gets a fork of a process that has imported torch,
 imports its file from the changed text, and runs the tests that execute its line (:mod:`benchmarks.tests_of_lines`),
 none of more than :data:`SLOW` seconds, until one fails. It survives when none does within :data:`ENOUGH` seconds' worth
@@ -38,29 +39,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from benchmarks.mutations import mutations_of
-from benchmarks.tests_of_lines import KEPT, ROOT, Chosen, Learned, forked, import_heavy_libraries, learned, tested
+from benchmarks.rooms import ROOMS, ROOT, code, files_of_tests, room_of
+from benchmarks.tests_of_lines import KEPT, Chosen, Learned, forked, import_heavy_libraries, learned, tested
 
-CODE = (
-    "tune_vfl/evaluation/grants/*.py",
-    "tune_vfl/evaluation/scoring.py",
-    "tune_vfl/evaluation/measuring.py",
-    "tune_vfl/evaluation/summarizing.py",
-    "tune_vfl/evaluation/certainty.py",
-    "tune_vfl/protocol/granted.py",
-    "tune_vfl/protocol/folds.py",
-    "tune_vfl/protocol/recorder.py",
-    "tune_vfl/protocol/view.py",
-    "tune_vfl/statistics/*.py",
-    "tune_vfl/metrics/leakage.py",
-    "tune_vfl/metrics/utility.py",
-    "tune_vfl/defenses/marvell.py",
-    "tune_vfl/defenses/kdk.py",
-    "tune_vfl/defenses/gafm.py",
-    "tune_vfl/defenses/parts/marvell_solver.py",
-    "tune_vfl/defenses/parts/teacher_labels.py",
-    "tune_vfl/defenses/parts/teachers.py",
-    "tune_vfl/defenses/parts/critic.py",
-)
 FIRST, SLOW, ENOUGH = 6.0, 20.0, 60.0
 PATIENCE, LEAST = 5, 0.9
 NOT_IMPORTED = 77
@@ -107,21 +88,15 @@ class Changed(MetaPathFinder, SourceFileLoader):
         return compile(self._text, self.path, "exec")
 
 
-def code() -> dict[str, str]:
-    """Return the source texts that are changed, by path."""
-    paths = [path for pattern in CODE for path in sorted(ROOT.glob(pattern))]
-    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
-
-
 def functions_of(text: str) -> set[int]:
     """Return the lines inside of functions: others run when the file is imported, for whichever test comes first."""
     bodies = [node.body for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     return {line for body in bodies for line in range(body[0].lineno, (body[-1].end_lineno or 0) + 1)}
 
 
-def drawn(seed: int, only: Sequence[str]) -> Iterator[Fault]:
+def drawn(seed: int, only: Sequence[str], rooms: Sequence[str] = tuple(ROOMS)) -> Iterator[Fault]:
     """Yield faults, of one file after the other, in an order that depends on the seed."""
-    texts = {path: text for path, text in code().items() if not only or any(word in path for word in only)}
+    texts = {path: text for path, text in code(rooms).items() if not only or any(word in path for word in only)}
     left = {path: mutations_of(text) for path, text in texts.items()}
     order = sorted(left)
     for path, mutations in left.items():
@@ -154,12 +129,12 @@ def listed(kind: str) -> list[Fault]:
     return found
 
 
-def unchanged(only: Sequence[str]) -> list[Fault]:
+def unchanged(only: Sequence[str], rooms: Sequence[str]) -> list[Fault]:
     """Return each file as it is, in the place of a fault of some statement: no test may notice it."""
     first: dict[str, Fault] = {}
-    for fault in drawn(0, only):
+    for fault in drawn(0, only, rooms):
         first.setdefault(fault.path, fault)
-    return [fault._replace(text=code()[path], name="unchanged") for path, fault in first.items()]
+    return [fault._replace(text=code(rooms)[path], name="unchanged") for path, fault in first.items()]
 
 
 def plan(fault: Fault, known: Mapping[str, Learned], enough: float = ENOUGH) -> list[Step]:
@@ -193,9 +168,11 @@ def judge(fault: Fault, steps: Sequence[Step]) -> int:
     return int(any(tested([path], Chosen(tests)) not in (0, 5) for path, tests in steps))
 
 
-def run(faults: Iterator[Fault], count: int, jobs: int, enough: float = ENOUGH) -> list[tuple[Fault, str]]:
-    """Judge faults until ``count`` of them could be imported, some at a time."""
-    known = learned(list(code()))
+def run(
+    faults: Iterator[Fault], count: int, jobs: int, rooms: Sequence[str], enough: float = ENOUGH
+) -> list[tuple[Fault, str]]:
+    """Judge faults until ``count`` of them could be imported, some at a time, by the tests of their rooms."""
+    known = learned(list(code()), files_of_tests(rooms))
     running: dict[int, tuple[Fault, float, Path]] = {}
     judged: list[tuple[Fault, str]] = []
     started = 0
@@ -234,28 +211,41 @@ def table(judged: Judged) -> str:
     return "\n".join(lines)
 
 
+def shares(judged: Judged) -> str:
+    """Return a line a room: how many faults were noticed."""
+    noticed: dict[str, list[bool]] = {}
+    for fault, verdict in judged:
+        noticed.setdefault(room_of(fault.path), []).append(verdict != "survived")
+    lines = [f"| {room} | {sum(of)} of {len(of)} | {sum(of) / len(of):.1%} |" for room, of in noticed.items()]
+    return "\n".join(["| room | noticed | share |", "|---|---|---|", *lines])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Seeded faults in the code that decides a leakage, against the tests.")
+    parser = argparse.ArgumentParser(description="Seeded faults in the code that decides an answer, against the tests.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--room", nargs="*", choices=ROOMS, default=None, help="whose files; the first room's")
     parser.add_argument("--named", action="store_true", help="the faults of mutants.yaml in place of drawn ones")
     parser.add_argument("--control", action="store_true", help="no faults: nothing may be noticed")
     parser.add_argument("--only", nargs="*", default=(), help="files whose path contains one of these words")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     asked = parser.parse_args(arguments)
+    rooms = asked.room or list(ROOMS)[:1]
     import_heavy_libraries()
     if asked.control:
-        files = unchanged(asked.only)
-        failing = [
-            fault.path for fault, verdict in run(iter(files), len(files), asked.jobs, FIRST) if verdict != "survived"
-        ]
+        files = unchanged(asked.only, rooms)
+        judged = run(iter(files), len(files), asked.jobs, rooms, FIRST)
+        failing = [fault.path for fault, verdict in judged if verdict != "survived"]
         print(f"\n{len(files)} files unchanged; tests fail for {', '.join(failing) or 'none'}")
         return int(bool(failing))
-    faults = listed("named") if asked.named else drawn(asked.seed, asked.only)
-    judged = run(iter(faults), len(faults) if asked.named else asked.count, asked.jobs)
+    if asked.named:
+        named = [f for f in listed("named") if not asked.room or room_of(f.path) in rooms]
+        judged = run(iter(named), len(named), asked.jobs, list(dict.fromkeys(room_of(f.path) for f in named)))
+    else:
+        judged = run(drawn(asked.seed, asked.only, rooms), asked.count, asked.jobs, rooms)
     survivors = [fault for fault, verdict in judged if verdict == "survived"]
     score = 1 - len(survivors) / len(judged)
-    print("", table(judged), *(fault.diff() for fault in survivors), sep="\n\n")
+    print("", table(judged), shares(judged), *(fault.diff() for fault in survivors), sep="\n\n")
     print(f"\n{len(judged) - len(survivors)} of {len(judged)} noticed: {score:.1%}")
     return int(score < (1 if asked.named else LEAST))
 

@@ -19,27 +19,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.rooms import ROOT
+
 KEPT = ROOT / "build/mutants"
-TESTS = {
-    "statistics/test_*.py": "",
-    "metrics/test_[!p]*.py": "",
-    "protocol/test_*.py": "",
-    "evaluation/test_[!s]*.py": "",
-    "evaluation/test_s[cu]*.py": "",
-    "defenses/test_gafm.py": "",
-    "defenses/test_kdk.py": "",
-    "defenses/test_ladistill.py": "",
-    "defenses/test_marvell.py": "",
-    "defenses/test_parameters.py": "",
-    "attacks/test_direct*.py": "",
-    "attacks/test_grad*.py": "",
-    "attacks/test_moments.py": "",
-    "attacks/test_secrets.py": "",
-    "defenses/test_contract.py": "gafm or kdk or marvell",
-}
-"""Test files, and which of their tests (pytest's ``-k``)."""
-HEAVY = ("hypothesis", "pandas", "pydantic", "pytest", "scipy.special", "scipy.stats", "sklearn", "torch")
+PACKAGE = ("tune_vfl", "trainables", "reports", "tests/helpers")
+HEAVY = ("hypothesis", "pandas", "pydantic", "pytest", "ray", "scipy.special", "scipy.stats", "sklearn", "torch")
 
 
 class Learned:
@@ -72,6 +56,8 @@ class Chosen:
         self.failed: set[str] = set()
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        # A server of a process that is stopped would live on.
+        items[:] = [item for item in items if "postgres" not in item.fixturenames]
         if self.tests is not None:
             by_id = {item.nodeid: item for item in items}
             items[:] = [by_id[test] for test in self.tests if test in by_id]
@@ -120,37 +106,47 @@ def forked(work: Callable[[], int], log: Path, limit: int = resource.RLIM_INFINI
 
 
 def tested(arguments: Sequence[str], plugin: Chosen) -> int:
-    """Run tests in this process; return pytest's exit code. Properties try the same examples every time."""
+    """Run tests in this process; return pytest's exit code. Properties try the same examples every time.
+
+    A test that starts a Ray fails, and so is left out: a fault may have it wait for ever, for what never comes.
+    """
     import hypothesis
     import pytest
+    import ray
 
+    ray.init = _refused
     hypothesis.settings.register_profile("mutants", database=None, derandomize=True)
     hypothesis.settings.load_profile("mutants")
     return int(pytest.main(["-qx", "-n0", "-p", "no:cacheprovider", "--tb=line", *arguments], plugins=[plugin]))
 
 
-def learned(code: Sequence[str]) -> dict[str, Learned]:
+def _refused(**_: object) -> None:
+    raise RuntimeError("no Ray is started here")
+
+
+def learned(code: Sequence[str], tests: Mapping[str, str]) -> dict[str, Learned]:
     """Return what is known of each test file; those that are not known are run.
 
     Args:
         code: the source files whose lines are asked about.
+        tests: the test files, and which of their tests (pytest's ``-k``).
 
     Raises:
         SystemExit: when a test file cannot be run.
     """
     KEPT.mkdir(parents=True, exist_ok=True)
     found = {}
-    for pattern, keyword in TESTS.items():
-        for path in sorted((ROOT / "tests").glob(pattern)):
-            test = str(path.relative_to(ROOT))
-            kept = KEPT / f"{path.stem}-{hashlib.sha256(_package() + path.read_bytes()).hexdigest()[:16]}.json"
+    for test, keyword in tests.items():
+        text = _package() + (ROOT / test).read_bytes() + keyword.encode()
+        name = test.removeprefix("tests/").removesuffix(".py").replace("/", "-")
+        kept = KEPT / f"{name}-{hashlib.sha256(text).hexdigest()[:16]}.json"
+        if not kept.exists():
+            print("learning", test, flush=True)
+            arguments, log = [test, "-k", keyword, "--maxfail=99"], KEPT / "log"
+            os.waitpid(forked(lambda a=arguments, kept=kept: _learn(a, code, kept), log), 0)
             if not kept.exists():
-                print("learning", test, flush=True)
-                arguments, log = [test, "-k", keyword, "--maxfail=99"], KEPT / "log"
-                os.waitpid(forked(lambda a=arguments, kept=kept: _learn(a, code, kept), log), 0)
-                if not kept.exists():
-                    sys.exit(f"{test} cannot be run:\n{log.read_text()}")
-            found[test] = Learned(*json.loads(kept.read_text()))
+                sys.exit(f"{test} cannot be run:\n{log.read_text()}")
+        found[test] = Learned(*json.loads(kept.read_text()))
     return found
 
 
@@ -174,5 +170,5 @@ def _learn(arguments: Sequence[str], code: Sequence[str], kept: Path) -> int:
 
 @cache
 def _package() -> bytes:
-    texts = sorted(path for top in ("tune_vfl", "tests/helpers") for path in (ROOT / top).rglob("*.py"))
+    texts = sorted(path for top in PACKAGE for path in (ROOT / top).rglob("*.py"))
     return b"".join(hashlib.sha256(path.read_bytes()).digest() for path in (*texts, ROOT / "tests/conftest.py"))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 def train(cfg: ExportedConfig, csv: str | None, seed: int) -> OwnRounds:
     """Train with one seed, and have one of the clients attacked."""
     run, federation = cfg.own_rounds(seed=seed, path=csv), cfg.federation
+    if run.in_turn:
+        raise SystemExit("this loop trains clients side by side, under this setting they train in turn; extend it")
     total = sum(client.count for client in run.clients)
     # The server holds what all share; a second one, which it cannot look into, what SplitFed hides from it.
     first = run.clients[0]

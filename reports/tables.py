@@ -9,6 +9,7 @@ from reports.confirmed import confirmed_frame
 from reports.frames import frame_of
 from tune_vfl.campaign import phrases as words
 from tune_vfl.ledger.standing import standing
+from tune_vfl.metrics.published import cap_by_attack, scalars
 from tune_vfl.outcome import OUTCOMES, Outcome
 from tune_vfl.spec.cell import qualified
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
     Texts = list[list[str]]
+
+
+_SCALARS = ("cap", "utility_per_leak")
 
 
 def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
@@ -72,9 +76,22 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
         undefended = [(None, record.baseline)] if record.baseline else []
         rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]
     names = ["metric", "success", "success_std", "advantage", "advantage_std", "floor", "guess", "r_lower"]
-    marks = ["variant", "upper_bound", "weak_attack"]
+    marks = ["variant", "upper_bound", "weak_attack", *_SCALARS]
     frame = frame_of(rows, columns=["study", "number", "attack", *names, *marks])
-    return frame.astype({"number": "Int64", "r_lower": "Float64"})
+    return frame.astype({"number": "Int64", "r_lower": "Float64", **dict.fromkeys(_SCALARS, "Float64")})
+
+
+def cap_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
+    """Return CAP (FedAdOb, equation 13) over all settings of a study, a row per study and attack that has one.
+
+    It can be compared with a CAP over the same settings alone: ``std`` is over the settings.
+    """
+    rows = [
+        {"study": record.name, "attack": name, **of._asdict()}
+        for record in records
+        for name, of in cap_by_attack([t.outcome for t in record.ok]).items()
+    ]
+    return frame_of(rows, columns=["study", "attack", "settings", "cap", "std"])
 
 
 def _attack_rows(study: str, number: int | None, outcome: Outcome) -> list[dict[str, Any]]:
@@ -89,9 +106,11 @@ def _attack_rows(study: str, number: int | None, outcome: Outcome) -> list[dict[
         "upper_bound",
         "weak_attack",
     )
+    beside = scalars(outcome)
     return [
         {"study": study, "number": number, "attack": name, "success": score.mean, "success_std": score.std}
         | {field: getattr(score, field) for field in kept}
+        | ({field: getattr(beside[name], field) for field in _SCALARS} if beside else {})
         for name, score in outcome.attacks.items()
     ]
 
@@ -122,6 +141,7 @@ def tables(records: Sequence[StudyRecord]) -> dict[str, pd.DataFrame]:
         "trials": trials_frame(records),
         "outcomes": outcomes_frame(records),
         "attacks": attacks_frame(records),
+        "cap": cap_frame(records),
         **confirmed,
     }
 

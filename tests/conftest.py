@@ -39,6 +39,7 @@ IN_ONE_WORKER = {
     "tests/reports/test_reports.py": "reports",
     "tests/search/test_run.py": "simulated",
     "tests/search/test_costs.py": "simulated",
+    "tests/search/test_devices.py": "simulated",
     "tests/faults/test_workers.py": "simulated",
     "tests/confirmation/test_run.py": "simulated",
     "tests/faults/test_services.py": "servers",

@@ -5,13 +5,25 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import ray
+
 from trainables.base import TrainingTrainable
+from tune_vfl.machine.runtime import device_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tune_vfl.outcome import Outcome, TunedAttack
     from tune_vfl.spec.cell import Cell, References
+
+
+def worker_device() -> str:
+    """Return what this process trains on: a GPU where Ray gave it one, however many it can see.
+
+    Raises:
+        SpecError: when torch does not see what Ray gave.
+    """
+    return device_for(len(ray.get_gpu_ids()) if ray.is_initialized() else 0)
 
 
 class CellTrainable(TrainingTrainable):
@@ -31,22 +43,22 @@ class CellTrainable(TrainingTrainable):
         cls, cell: Cell, params: Sequence[Mapping[str, Any]], references: References, options: Mapping[str, Any]
     ) -> list[Outcome]:
         """Train and attack."""
-        import torch
-
         from tune_vfl.evaluation.packs import evaluate_task
         from tune_vfl.evaluation.task import Task
 
-        # Ray shows a worker the GPUs that it was given, and no others.
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        return evaluate_task(Task.open(cell), params, references, device=device)
+        return evaluate_task(Task.open(cell), params, references, device=worker_device())
 
     @classmethod
     def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:
         """Measure R_lower of every attack that has one, the label party's own model, and what a constant guess scores.
 
         With the seeds of the undefended model, of which the first are the study's.
+
+        Raises:
+            SpecError: when Ray gave this worker a GPU and torch sees none: no trial could be trained.
         """
         cls.prepare_worker()
+        worker_device()
         from statistics import fmean
 
         from tune_vfl.evaluation.alone import alone, guessed
@@ -72,25 +84,20 @@ class CellTrainable(TrainingTrainable):
     ) -> TunedAttack | None:
         """Train with the cell's own seeds, and tune its attacks against what came of it."""
         cls.prepare_worker()
-        import torch
-
         from tune_vfl.defenses.base import defense_params
         from tune_vfl.evaluation.adaptive import tuned_attack
         from tune_vfl.evaluation.task import Task
 
-        device = "cuda" if torch.cuda.is_available() else "cpu"
         built = defense_params(cell.defense, {**params, **cell.fixed}, num_classes=cell.num_classes)
-        return tuned_attack(Task.open(cell), built, minutes=minutes, device=device)
+        return tuned_attack(Task.open(cell), built, minutes=minutes, device=worker_device())
 
     @classmethod
     def cost(cls, cell: Cell, params: Mapping[str, Any], undefended: Cell, options: Mapping[str, Any]) -> float:
         """Train one network with the defense and one without, in turn."""
         cls.prepare_worker()
-        import torch
-
         from tune_vfl.evaluation.cost import training_cost
 
-        return training_cost(cell, params, undefended, device="cuda" if torch.cuda.is_available() else "cpu")
+        return training_cost(cell, params, undefended, device=worker_device())
 
     @classmethod
     def most_per_pack(cls, cell: Cell) -> int:
@@ -99,4 +106,4 @@ class CellTrainable(TrainingTrainable):
         from tune_vfl.evaluation.task import Task
 
         task = Task.open(cell)
-        return trials_that_fit(task) if task.stacks else 1
+        return trials_that_fit(task) if task.stackable else 1

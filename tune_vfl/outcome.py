@@ -57,17 +57,19 @@ class AttackScore(Score):
     and variant, such as ``bank/logreg``.
 
     Attributes:
-        advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1]; where less than .1 is left above the
-            floor it is divided by .1.
-        advantages: one a seed, signed and never clipped, whose mean is the undivided advantage; empty in an outcome of
-            measure 1.
+        advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1].
+        advantages: one a seed, signed and never clipped, whose mean is the advantage before clipping; empty in an
+            outcome of measure 1.
         advantage_std: sample standard deviation over the seeds of ``advantage`` before clipping.
         floor: the best success that needs no federation: the larger of the guess and ``r_lower`` (mean over seeds).
         floors: one a seed; empty in an outcome of measure 1.
+        noise: the standard deviation that the success of one seed has around the floor where there is nothing to find,
+            one a seed: of an attack with ``r_lower`` that between untrained models, else that on permuted labels; empty
+            where neither was measured.
         guess: the best constant guess: AUC 0.5, or the majority share; 0 for a reconstruction.
         r_lower: the same attack on an untrained bottom model, where it reads one; noise stands in for gradients.
         variant: the variant that the success belongs to; ``chosen`` where the attacker's own validation picks one of
-            several, another one in another seed.
+            several, another one in another seed or draw.
         candidates: success by seed of everything that the attacker may commit to: its variants, those among which it
             can choose as ``chosen``; empty in an outcome of measure 1.
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.
@@ -87,6 +89,7 @@ class AttackScore(Score):
     advantages: list[float] = Field(default_factory=list)
     floor: float = 0.0
     floors: list[float] = Field(default_factory=list)
+    noise: list[float] = Field(default_factory=list)
     guess: float = 0.0
     r_lower: float | None = None
     variant: str = ""
@@ -135,6 +138,8 @@ class Outcome(BaseModel):
             share of the rows that a seed tests on; 0 in an outcome of measure 1.
         rarest_in_test: the fewest test rows that a class has with any seed; None in an outcome of measure 1.
         utility_before_end: each seed's utility when 90% of the steps were done; only of the undefended model.
+        training_utility: each seed's utility on its training rows; empty in a search, which does not measure it, and
+            in a horizontal federation.
         attacks: every attack's score by name.
         leakage: the largest mean advantage over the attacks, 0 when none was asked for; None unless ``ok``.
         leakage_std: that attack's ``advantage_std``.
@@ -152,6 +157,7 @@ class Outcome(BaseModel):
     rows_shared: float = 0.0
     rarest_in_test: int | None = None
     utility_before_end: list[float] = Field(default_factory=list)
+    training_utility: list[float] = Field(default_factory=list)
     attacks: dict[str, AttackScore] = Field(default_factory=dict)
     leakage: float | None = None
     leakage_std: float | None = None

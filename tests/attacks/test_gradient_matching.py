@@ -229,13 +229,16 @@ def test_of_several_guesses_at_what_is_secret_the_one_that_explains_the_gradient
 
 
 def test_what_no_start_improves_stays_as_it_was():
-    first = Matched(torch.zeros(3, 1, 2), torch.zeros(3, 1, 2), torch.tensor([0.5, 0.1, torch.nan]))
-    second = Matched(torch.ones(2, 1, 2), torch.ones(2, 1, 2), torch.tensor([0.2, 0.7]))
+    first = Matched(torch.zeros(3, 1, 2), torch.zeros(3, 1, 2), torch.tensor([0.5, 0.1, torch.nan]), torch.zeros(3))
+    second = Matched(torch.ones(2, 1, 2), torch.ones(2, 1, 2), torch.tensor([0.2, 0.7]), torch.ones(2))
     both = first.with_nearer(second, torch.tensor([0, 2]))
     assert both.rows[:, 0, 0].tolist() == [1.0, 0.0, 1.0]
     assert both.mismatch.tolist() == pytest.approx([0.2, 0.1, 0.7])
     listed = Matched(
-        torch.arange(6.0).view(6, 1, 1), torch.zeros(6, 1, 1), torch.tensor([3.0, 1, 2, torch.nan, 1.5, 1.2])
+        torch.arange(6.0).view(6, 1, 1),
+        torch.zeros(6, 1, 1),
+        torch.tensor([3.0, 1, 2, torch.nan, 1.5, 1.2]),
+        torch.zeros(6),
     )
     assert listed.nearest_of(2).rows.flatten().tolist() == [0.0, 1.0, 5.0]
     assert listed.nearest_of(3).rows.flatten().tolist() == [4.0, 1.0]

@@ -7,8 +7,9 @@ from itertools import islice
 
 import pytest
 
-from benchmarks.mutants import VERDICTS, Fault, code, drawn, functions_of, listed, plan, table
+from benchmarks.mutants import VERDICTS, Fault, drawn, functions_of, listed, plan, shares, table
 from benchmarks.mutations import mutations_of
+from benchmarks.rooms import ROOMS, code, files_of_tests, room_of
 from benchmarks.tests_of_lines import Learned
 
 
@@ -80,7 +81,7 @@ def test_every_drawn_fault_is_a_changed_file_and_a_seed_draws_the_same_ones_agai
 
 
 def test_listed_faults_can_still_be_made_and_those_that_change_nothing_are_not_drawn() -> None:
-    assert len(listed("named")) == 3
+    assert len(listed("named")) == 8
     texts = code()
     for fault in listed("same"):
         assert fault.text in {mutation.applied(texts[fault.path]) for mutation in mutations_of(texts[fault.path])}
@@ -102,6 +103,21 @@ def test_the_tests_of_a_line_come_first_then_those_beside_them_and_narrow_quick_
     assert whole == [("narrow.py", ["d", "e"]), ("other.py", ["f"]), ("wide.py", ["b", "a"])]
 
 
-def test_a_table_counts_by_file() -> None:
+def test_a_table_counts_by_file_and_shares_by_room() -> None:
     faults = [(Fault("a.py", "", range(1), False), verdict) for verdict in (*VERDICTS, "killed")]
     assert table(faults).splitlines()[-1] == "| a.py | 4 | 2 | 1 | 1 |"
+    ledger, report = "tune_vfl/ledger/trials.py", "reports/story.py"
+    judged = [
+        (Fault(p, "", range(1), False), v) for p, v in ((ledger, "killed"), (report, "survived"), (report, "timed out"))
+    ]
+    assert shares(judged).splitlines()[2:] == ["| ledger | 1 of 1 | 100.0% |", "| reports | 1 of 2 | 50.0% |"]
+
+
+def test_a_room_has_files_and_tests_and_only_its_own_faults_are_drawn() -> None:
+    for room in ROOMS:
+        assert code([room]), room
+        assert files_of_tests([room]), room
+        assert {fault.path for fault in islice(drawn(0, (), [room]), 40)} <= set(code([room]))
+    assert room_of("tune_vfl/campaign/words.py") == "campaign"
+    assert set(code(["ledger", "search"])) == {*code(["ledger"]), *code(["search"])}
+    assert set(files_of_tests(["campaign"])) < set(files_of_tests(["campaign", "ledger"]))

@@ -18,6 +18,7 @@ from tune_vfl.ledger.joint import JointConfirmation, PointName
 from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.ledger.trust import trust_of
 from tune_vfl.outcome import Outcome
+from tune_vfl.spec.cell import MEASURE
 from tune_vfl.testing.studies import made_up_study
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
@@ -62,7 +63,7 @@ def test_trials_without_a_result_count_and_have_no_place_on_it() -> None:
     assert (nothing.points, nothing.front, nothing.knee, nothing.hypervolume) == ((), (), None, 0.0)
 
 
-@pytest.mark.parametrize("measure", [1, 2])
+@pytest.mark.parametrize("measure", [1, MEASURE])
 def test_a_lone_study_is_what_it_was(measure: int) -> None:
     record = replace(made_up_study(), measure=measure)
     joint, now = joint_of(CampaignRecord.of(record)), standing(record)
@@ -71,7 +72,7 @@ def test_a_lone_study_is_what_it_was(measure: int) -> None:
     assert joint.knee.number == now.knee
     assert joint.hypervolume == pytest.approx(now.hypervolume)
     assert [s.hypervolume for s in joint.history] == growth(record.trials, record.reference_point)
-    if measure == 2:
+    if measure == MEASURE:
         assert {p.number: p.sure for p in joint.points} == trust_of(record).trials
 
 
@@ -187,7 +188,13 @@ def test_a_confirmation_of_the_whole_campaign_names_the_knee() -> None:
     parts = confirmed(laplace, {0: (0.93, 0.65, True)}), confirmed(marvell, {1: (0.84, 0.1, True)})
     named = PointName(study=laplace.name, number=0)
     rest: dict[str, Any] = {"points": (), "lines": (), "checks": (), "reserve": {}, "baseline": {}, "gap": {}}
-    about: dict[str, Any] = {"schema": CONFIRMATION_SCHEMA, "name": "camp", "measure": 2, "seeds": (1000,), **rest}
+    about: dict[str, Any] = {
+        "schema": CONFIRMATION_SCHEMA,
+        "name": "camp",
+        "measure": MEASURE,
+        "seeds": (1000,),
+        **rest,
+    }
     answer = JointConfirmation(**about, knee={"breast_cancer": named})
     joint = joint_of(campaign_of(*parts, confirmation=answer))
     assert joint.knee is not None

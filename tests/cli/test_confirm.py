@@ -19,6 +19,7 @@ from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.ledger.confirmations import ConfirmedPoint
 from tune_vfl.service import confirming, studies
+from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +95,7 @@ def test_it_answers_in_its_schema(run: Run, ended: Confirmed) -> None:
     answer = json.loads(out)
     assert ended.answer is not None
     assert answer == ended.answer.plain()
-    assert (answer["schema"], answer["name"], answer["measure"]) == ("tune-vfl/confirmation/1", "study", 2)
+    assert (answer["schema"], answer["name"], answer["measure"]) == ("tune-vfl/confirmation/1", "study", MEASURE)
     assert answer["seeds"] == [1000, 1001, 1002, 1003]
     told = {"study", "dataset", "defense", "number", "params", "utility", "utility_interval", "leakage", "stays"}
     told |= {"leakage_interval", "leakage_untuned", "searched"}

@@ -92,6 +92,8 @@ def test_frontier_files_hold_the_same_points(searched, run, tmp_path):
         assert list(frame["number"]) == [p["number"] for p in front]
         assert frame["params.scale"].tolist() == pytest.approx([p["params"]["scale"] for p in front])
         assert frame["attack.norm"].tolist() == pytest.approx([p["attacks"]["norm"] for p in front])
+        ratios = [p["published"]["norm"]["utility_per_leak"] for p in front]
+        assert frame["utility_per_leak.norm"].tolist() == pytest.approx(ratios)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["front.csv", "front.parquet"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import pytest
@@ -13,6 +14,7 @@ from tune_vfl.confirmation.jobs import Floors, Job, cell_of, cut
 from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
 from tune_vfl.ledger.records import StudyRecord
 from tune_vfl.search.packs import LANES
+from tune_vfl.spec import Named
 from tune_vfl.spec.cell import References
 
 
@@ -78,3 +80,14 @@ def test_what_attacks_are_compared_with_is_read_from_the_records_of_an_earlier_r
     job = Job("study", cell.model_copy(update={"seeds": (1000, 1001, 1002)}), (3,), (params,))
     assert [c.seeds for c in floors.owed([job])] == [(1001,)]
     assert floors.of(cell.model_copy(update={"seeds": (1000, 1002)})) == References(r_lower={"pmc": [0.6, 0.6]})
+
+
+def test_a_confirmation_adds_the_attack_on_all_epochs_where_labels_are_attacked(record: StudyRecord) -> None:
+    assert [a.name for a in record.cell.attacks] == ["norm"]
+    cell, _ = cell_of(record, 0)
+    assert [a.name for a in cell.attacks] == ["norm", "gradient_em"]
+    again, _ = cell_of(replace(record, cell=cell), 0)
+    assert again.attacks == cell.attacks, "where it is listed it runs once"
+    on_features = record.cell.model_copy(update={"attacks": (Named(name="bmi"),)})
+    kept, _ = cell_of(replace(record, cell=on_features), 0)
+    assert [a.name for a in kept.attacks] == ["bmi"]

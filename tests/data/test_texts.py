@@ -14,9 +14,9 @@ from tune_vfl import evaluate
 from tune_vfl.data import load
 from tune_vfl.data.reading.tokens import PADDING, START, UNKNOWN, TextOptions, by_words
 from tune_vfl.data.split import split
+from tune_vfl.defenses.parts.teachers import BAG, numbers
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.evaluation.resolving import resolve
-from tune_vfl.evaluation.teacher_rows import BAG, numbers
 from tune_vfl.models.base import MODELS
 from tune_vfl.models.bert import auto
 from tune_vfl.seeds import Stream

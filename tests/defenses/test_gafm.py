@@ -93,6 +93,18 @@ def test_without_gamma_the_critic_is_not_heard():
     assert torch.equal(one, other)
 
 
+def test_without_responses_the_critic_alone_is_heard_and_no_label_reaches_what_is_sent():
+    y, b, grad = torch.arange(40) % 2, uniform(40, 1), uniform(40, 1, seed=1)
+    alone = GafmParams(responses=False, gamma=3.0)
+    torch.testing.assert_close(sent(alone, grad, b, y), 3.0 * normalized(grad))
+    assert torch.equal(sent(alone, grad, b, y), made(alone).cut_gradient(grad, y=1 - y))
+    assert not torch.allclose(sent(GafmParams(gamma=3.0), grad, b, y), 3.0 * normalized(grad))
+    assert GafmMarvellParams(responses=False).responses is False
+    assert Gafm.structure(alone) != Gafm.structure(GafmParams(gamma=3.0))
+    with pytest.raises(ValueError, match="nothing is sent"):
+        GafmParams(responses=False, gamma=0.0)
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e-15])
 def test_what_has_no_direction_is_left_out(bad):
     grad = torch.full((2, 6, 3), 0.5)

@@ -113,7 +113,10 @@ def test_a_clients_budget_is_that_of_the_rounds_it_took_part_in():
     noise = [2 / (4 * math.sqrt(10)), 1 / 4, 5 / math.sqrt(10)]
     expected = [epsilon_of(1 / s) for s in noise]
     assert made.logged()["epsilon"] == pytest.approx(expected, rel=1e-9)
-    assert "budget of a client" in made.notes()[0]
+    assert "budget of the client" in made.notes()[0]
+    made.also_uploaded(6)
+    noise = [2 / (4 * 4), 2 / (4 * math.sqrt(10)), 5 / 4]
+    assert made.logged()["epsilon"] == pytest.approx([epsilon_of(1 / s) for s in noise], rel=1e-9)
     assert not Gaussian(one, num_classes=2, embedding_dims=[3]).logged()
 
 

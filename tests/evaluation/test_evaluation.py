@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,19 @@ import torch
 
 from tests.helpers.cells import cells
 from tune_vfl import evaluate
+from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation import evaluate_pack, measure_references
 from tune_vfl.evaluation import measuring as module
 from tune_vfl.evaluation import packs as packs_module
-from tune_vfl.evaluation.resolving import resolve
+from tune_vfl.evaluation.resolving import open_task, resolve
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
+from tune_vfl.metrics.utility import auc
 from tune_vfl.outcome import Outcome
 from tune_vfl.protocol import recorder
+from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import recording_bytes
-from tune_vfl.spec import parse
+from tune_vfl.spec import Strict, parse
 from tune_vfl.spec.cell import References
 
 FAST = ["training.epochs=4"]
@@ -147,7 +151,7 @@ def test_what_cannot_be_stacked_is_run_one_by_one() -> None:
             }
         )
     )
-    assert not Task.open(cell).stacks
+    assert not Task.open(cell).stacks(Strict())
     first, second = evaluate_pack(cell, [{"keep": 0.5}, {"keep": 1.0}])
     assert first.outcome == second.outcome == "ok"
     assert len(first.attacks["pmc"].values) == 2
@@ -185,6 +189,31 @@ def test_answer_of_the_evaluate_verb() -> None:
     norm = answer["attacks"]["norm"]
     assert {"metric", "mean", "std", "values", "advantage", "floor", "variants", "weak_attack"} <= set(norm)
     assert answer["leakage"] == max(a["advantage"] for a in answer["attacks"].values())
+
+
+def test_the_papers_scalars_stand_beside_each_attack_of_evaluate_and_a_search_measures_no_training_rows() -> None:
+    answer = evaluate("breast_cancer", attacks=["norm", QUICK_PMC], seeds=2, settings=FAST)
+    norm, pmc, tested = answer["attacks"]["norm"], answer["attacks"]["pmc"], answer["utility"]["values"]
+    ratios = [u / k for u, k in zip(tested, norm["values"], strict=True)]
+    assert norm["utility_per_leak"] == pytest.approx(np.mean(ratios))
+    ratios = [k / u for u, k in zip(answer["training_utility"], norm["values"], strict=True)]
+    assert norm["leak_per_training_auc"] == pytest.approx(np.mean(ratios))
+    assert norm["cap"] is None
+    assert pmc["cap"] == pytest.approx(answer["utility"]["mean"] * (1 - pmc["extra"]["top1"]))
+    (searched,) = evaluate_pack(cell_of("norm"), [{"scale": 1e-3}])
+    assert searched.training_utility == []
+
+
+def test_the_utility_on_training_rows_is_that_of_the_trained_model_on_them() -> None:
+    spec = parse({"study": "t", "dataset": "breast_cancer", "defense": "none", "attacks": ["norm"]})
+    task = replace(open_task(spec), asks_training_rows=True)
+    run = train_pack(task, [defense_params("none", {}, num_classes=2)], Pack((0, 1), 1), task.attacks)
+    with torch.no_grad():
+        own = run.pack.spread(run.split.active_train) if run.split.active_train is not None else None
+        logits = run.network([run.x_train], own)
+    scores = logits.softmax(-1)[..., 1] if logits.shape[-1] == 2 else logits[..., 0]
+    by_hand = [auc(s.double().numpy(), y.numpy()) for s, y in zip(scores, run.y_train, strict=True)]
+    assert run.table["training_rows", "utility"] == pytest.approx(by_hand, abs=1e-4)
 
 
 def test_direct_attack_on_undefended_summed_logits_is_certain() -> None:

@@ -16,7 +16,7 @@ from tune_vfl.evaluation.clients import Clients
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.task import Task
 from tune_vfl.protocol.members import Pack
-from tune_vfl.spec import parse
+from tune_vfl.spec import Strict, parse
 
 HOSPITALS = {"north": 80, "east": 50, "south": 30}
 
@@ -102,7 +102,7 @@ def test_rows_by_a_column_make_each_of_its_values_a_client(path: Path) -> None:
     task = by_hospital(path)
     assert task.cell.federation.clients == 3
     assert task.cell.dataset.options["client"] == "hospital"
-    assert not task.stacks
+    assert not task.stacks(Strict())
     holders = task.dataset.holders
     assert holders is not None
     clients = Clients(task, Pack((0, 1), 1))

@@ -188,7 +188,7 @@ def test_what_acts_and_what_the_label_party_does_stays_at_the_first_party(folder
     seats = {name: seats_of(ATTACKS[name](), task) for name in ATTACKS}
     first = {"active", "embedding_extension", "bli", "bgi", "bmi", "wgi", "wmi"}
     assert {name for name, seat in seats.items() if seat == {"shop": (0,)}} == first
-    joined = {"pmc", "gradient_completion", "unmix"}
+    joined = {"pmc", "gradient_completion", "gradient_em", "unmix"}
     assert {name for name, seat in seats.items() if seat.get("together") == (0, 1, 2)} == joined
     assert all(tuple(seats[name])[:3] == PARTIES for name in set(seats) - first)
     two = [{"name": "active", "variants": ["logreg"]}, {"name": "bli", "iterations": 2}]

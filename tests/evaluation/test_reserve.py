@@ -20,7 +20,7 @@ from tune_vfl.protocol.members import Rows
 from tune_vfl.search.planning import plan_study
 from tune_vfl.search.undefended import undefended
 from tune_vfl.spec import parse
-from tune_vfl.spec.cell import Cell
+from tune_vfl.spec.cell import MEASURE, Cell
 
 ROWS = 1200
 
@@ -118,7 +118,7 @@ def test_evaluate_takes_all_rows_unless_it_is_asked_for_those_of_a_search(tmp_pa
     ask: dict[str, Any] = {"attacks": ["norm"], "seeds": 1, "settings": ["training.epochs=1"]}
     everything, selection = evaluate(given, **ask), evaluate(given, **ask, rows="selection")
     assert (everything["rows"], selection["rows"]) == ("all", "selection")
-    assert everything["measure"] == 2
+    assert everything["measure"] == MEASURE
     assert everything["data"] == {**selection["data"], "rows": ROWS, "reserve": ROWS // 5}
     assert everything["utility"]["values"] != selection["utility"]["values"]
 

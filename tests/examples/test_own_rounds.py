@@ -21,7 +21,7 @@ QUICK = {"name": "bmi", "variants": ["shadow"], "epochs": 2, "iterations": 20, "
 HORIZONTAL = [n for n in DEFENSES.names() if "horizontal" in DEFENSES[n].capabilities.federations]
 
 
-def exported(folder: Path, defense: str, **fields: Any) -> tuple[Outcome, Path]:
+def exported(folder: Path, defense: str, params: dict[str, Any] | None = None, **fields: Any) -> tuple[Outcome, Path]:
     raw = {
         "study": "s",
         "dataset": "digits",
@@ -31,7 +31,7 @@ def exported(folder: Path, defense: str, **fields: Any) -> tuple[Outcome, Path]:
         "federation": {"name": "horizontal", "clients": 3, "rounds": 2, **fields},
     }
     cell = resolve(parse(raw))
-    (outcome,) = evaluate_pack(cell, [{}])
+    (outcome,) = evaluate_pack(cell, [params or {}])
     assert outcome.outcome == "ok", outcome.reason
     assert outcome.utility is not None
     measured = Measured(
@@ -42,7 +42,7 @@ def exported(folder: Path, defense: str, **fields: Any) -> tuple[Outcome, Path]:
         leakage_std=outcome.leakage_std or 0.0,
         attacks={name: score.mean for name, score in outcome.attacks.items()},
     )
-    config = export_config(cell, study="s", trial=0, select="knee", params={}, measured=measured)
+    config = export_config(cell, study="s", trial=0, select="knee", params=params or {}, measured=measured)
     return outcome, save_config(config, folder / "best.json")
 
 
@@ -61,6 +61,10 @@ def test_what_the_loop_does_not_do_and_the_other_setting_are_refused(tmp_path: P
     _, config = exported(tmp_path, "none", participation=0.5)
     with pytest.raises(SystemExit, match="extend it to yours"):
         example("own_loop_fedavg").main(str(config))
+    _, in_turn = exported(tmp_path, "splitfed", {"version": "v2"})
+    with pytest.raises(SystemExit, match="under this setting they train in turn"):
+        example("own_loop_fedavg").main(str(in_turn))
+    _, config = exported(tmp_path, "none", participation=0.5)
     cfg = load_config(config)
     with pytest.raises(UsageError, match=r"own_rounds\(seed=...\)"):
         cfg.own_loop(cfg.build_defense(embedding_dims=[10]), seed=0)

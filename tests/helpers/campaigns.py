@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.confirmations import ConfirmedPoint, UndefendedModel
+from tune_vfl.ledger.confirmed_attacks import Bounded, ConfirmedAttack
 from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.spec import Named, StudySpec, Training
@@ -115,8 +116,16 @@ def _trial(number: int, found: Outcome | tuple[float, float], later: float) -> T
     return TrialRecord(number, {"scale": number + 1.0}, outcome, begun, begun + timedelta(seconds=1))
 
 
+def again_of(value: float, wide: float = 0.02) -> Bounded:
+    """Return a number on fresh seeds whose interval is so wide to either side."""
+    return Bounded(value=value, interval=(value - wide, value + wide), upper_90=value + 0.75 * wide)
+
+
 def confirmed(part: StudyRecord, found: dict[int, tuple[float, float, bool]]) -> StudyRecord:
-    """Return a study with a confirmation that measured these trials: utility, leakage, and whether it stays."""
+    """Return a study with a confirmation that measured these trials: utility, leakage, and whether it stays.
+
+    The leakage is that of ``norm``.
+    """
     points = tuple(
         ConfirmedPoint(
             study=part.name,
@@ -135,6 +144,7 @@ def confirmed(part: StudyRecord, found: dict[int, tuple[float, float, bool]]) ->
             leakage_interval=(x - 0.02, x + 0.02),
             leakage_upper_90=x + 0.015,
             attack="norm",
+            attacks={"norm": ConfirmedAttack(advantage=again_of(x), success=again_of(GUESS + (1 - GUESS) * x, 0.01))},
             searched={"utility": u, "leakage": x},
         )
         for number, (u, x, stays) in found.items()

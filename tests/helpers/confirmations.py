@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tune_vfl.ledger.confirmations import Check, Confirmation, ConfirmedPoint, Line, UndefendedModel
+from tune_vfl.spec.cell import MEASURE
 
 
 def made_up_confirmation(**fields: Any) -> Confirmation:
@@ -22,7 +23,7 @@ def made_up_confirmation(**fields: Any) -> Confirmation:
     return Confirmation(
         schema="tune-vfl/confirmation/1",
         name="test-study",
-        measure=2,
+        measure=MEASURE,
         seeds=tuple(range(1000, 1010)),
         points=(
             ConfirmedPoint(**point, number=10, params={"scale": 0.001}, stays=0.91, confirmed=True),

@@ -13,7 +13,7 @@ from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.outcome import Outcome
 from tune_vfl.search.planning import shared_out
 from tune_vfl.spaces.named import space_of
-from tune_vfl.spec.cell import References
+from tune_vfl.spec.cell import MEASURE, References
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ def joint() -> JointConfirmation:
     return JointConfirmation(
         schema="tune-vfl/confirmation/1",
         name="c",
-        measure=2,
+        measure=MEASURE,
         seeds=(1000,),
         points=(ConfirmedPoint(study="c-laplace", dataset="breast_cancer", number=0, **point),),
         lines=(),

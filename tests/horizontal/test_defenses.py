@@ -9,14 +9,20 @@ from torch import Tensor, nn
 
 from tests.helpers.federations import begun, task_of
 from tune_vfl.defenses.base import DEFENSES, defense_params
+from tune_vfl.defenses.gaussian import GaussianParams
 from tune_vfl.defenses.parts.passports import PassportLayer
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.clients import select_client
 from tune_vfl.evaluation.federated import train_clients
+from tune_vfl.evaluation.grants.client_gradients import uploads_of
 from tune_vfl.evaluation.packs import evaluate_pack
+from tune_vfl.horizontal.rounds import Rounds
+from tune_vfl.horizontal.server import Observer, Received
 from tune_vfl.horizontal.shards import client_seed
+from tune_vfl.outcome import Outcome
 from tune_vfl.protocol.members import Pack
-from tune_vfl.seeds import Stream, numpy_rng
+from tune_vfl.seeds import Stream
+from tune_vfl.statistics.privacy import epsilon_of
 
 FIT = [name for name in DEFENSES if "horizontal" in DEFENSES[name].capabilities.federations]
 QUICK = {"name": "bmi", "most_steps": 1}
@@ -51,16 +57,19 @@ def test_splitfed_v1_trains_what_federated_averaging_does():
     torch.testing.assert_close(*found, rtol=0, atol=1e-6)
 
 
-def naive_v2(splits, start: nn.Module, rounds: int) -> tuple[Tensor, Tensor]:
-    """SplitFed V2 as one writes it down: one upper part, moved by all clients in turn; bottom models averaged."""
+def naive_v2(splits, start: nn.Module, rounds: int, seed: int, takers: int) -> tuple[Tensor, Tensor]:
+    """SplitFed V2 as one writes it down: one upper part, moved by all takers in turn; their bottom models averaged."""
     server, bottom = copy.deepcopy(start.top), copy.deepcopy(start.bottoms[0])
-    orders = [Stream(client_seed(0, c), "order") for c in range(len(splits))]
-    for number in range(rounds):
+    orders = [Stream(client_seed(seed, c), "order") for c in range(len(splits))]
+    turns, taking = Stream(seed, "turns"), Stream(seed, "participation")
+    for _ in range(rounds):
         total, weight = torch.zeros_like(lines(bottom)), 0
-        for c in map(int, numpy_rng(number, "turns").permutation(len(splits))):
+        rank = taking.permutation(len(splits))
+        passes = [order.permutation(len(of.y_train)) for order, of in zip(orders, splits, strict=True)]
+        for c in (int(k) for k in turns.permutation(len(splits)) if rank[k] < takers):
             own, split = copy.deepcopy(bottom), splits[c]
             sgd = torch.optim.SGD([*own.parameters(), *server.parameters()], lr=SGD["lr"])
-            for part in orders[c].permutation(len(split.y_train)).split(SGD["batch_size"]):
+            for part in passes[c].split(SGD["batch_size"]):
                 sgd.zero_grad()
                 nn.functional.cross_entropy(server(own(split.passive_train[0][part])), split.y_train[part]).backward()
                 sgd.step()
@@ -69,15 +78,78 @@ def naive_v2(splits, start: nn.Module, rounds: int) -> tuple[Tensor, Tensor]:
     return lines(bottom), lines(server)
 
 
-def test_splitfed_v2_is_what_a_naive_loop_makes_of_it():
-    task = task_of("splitfed", clients=4, rounds=3, training=SGD, shards={"dirichlet": 1.0})
-    clients, cohorts, rounds = begun(task, ALONE, version="v2")
+@pytest.mark.parametrize(("participation", "takers"), [(1.0, 4), (0.5, 2), (0.01, 1)])
+@pytest.mark.parametrize("seed", [0, 5])
+def test_splitfed_v2_is_what_a_naive_loop_makes_of_it(seed, participation, takers):
+    shards = {"dirichlet": 1.0}
+    task = task_of("splitfed", clients=4, rounds=3, training=SGD, shards=shards, participation=participation)
+    clients, cohorts, rounds = begun(task, Pack((seed,), None), version="v2")
     start = copy.deepcopy(cohorts[0].network)
     rounds.run()
-    bottom, server = naive_v2(clients.splits[0], start, 3)
+    assert not rounds.diverged.any()
+    bottom, server = naive_v2(clients.splits[0], start, 3, seed, takers)
     for cohort in cohorts:
         torch.testing.assert_close(lines(cohort.network.bottoms[0]), bottom, rtol=0, atol=1e-5)
         torch.testing.assert_close(lines(cohort.network.top), server, rtol=0, atol=1e-5)
+
+
+def turns_of(seeds: int | list[int]) -> list[int | None]:
+    """Return whose update reached the server when, in four rounds of clients in turn."""
+    task = task_of("splitfed", clients=5, rounds=4, training=SGD)
+    clients, cohorts, _ = begun(task, ALONE, version="v2")
+    seen: list[int | None] = []
+
+    class Noting(Observer):
+        def received(self, what: Received) -> None:
+            seen.append(what.client)
+
+    Rounds(cohorts, task.cell.federation, clients.counts, seeds, in_turn=True, observers=[Noting()]).run()
+    return seen
+
+
+def test_each_seed_has_an_order_of_turns_and_each_round_another():
+    first = turns_of(0)
+    assert first == turns_of(0)
+    assert first != turns_of(1)
+    by_round = [first[k : k + 5] for k in range(0, 20, 5)]
+    assert all(sorted(one) == list(range(5)) for one in by_round)
+    assert len(set(map(tuple, by_round))) > 1
+
+
+def test_clients_in_turn_train_one_seed_at_a_time():
+    with pytest.raises(ValueError, match="train one seed at a time"):
+        turns_of([0, 1])
+    task = task_of("splitfed", clients=4, rounds=3)
+    v1, v2 = (defense_params("splitfed", {"version": v}, num_classes=10) for v in ("v1", "v2"))
+    assert task.stacks(v1)
+    assert not task.stacks(v2)
+
+
+def test_both_versions_of_splitfed_learn_with_half_of_the_clients():
+    v1, v2 = versions(0.5)
+    assert v2.utility.mean > v1.utility.mean + 0.05
+
+
+def test_the_versions_of_splitfed_are_one_where_a_round_has_one_client():
+    v1, v2 = versions(0.1)
+    assert v1.utility.mean > 0.3
+    assert v2.utility.values == pytest.approx(v1.utility.values, abs=1e-6)
+
+
+def versions(participation: float) -> list[Outcome]:
+    task = task_of("splitfed", [QUICK], clients=4, rounds=8, participation=participation, budget={"seeds": 2})
+    found = evaluate_pack(task.cell, [{"version": "v1"}, {"version": "v2"}])
+    assert [o.outcome for o in found] == ["ok", "ok"], [o.reason for o in found]
+    return found
+
+
+def test_a_learning_rate_that_blows_up_is_an_outcome_that_says_so():
+    blown = {"optimizer": "sgd", "lr": 1e12, "batch_size": 64}
+    task = task_of("splitfed", [QUICK], clients=4, rounds=2, participation=0.5, training=blown)
+    for outcome in evaluate_pack(task.cell, [{"version": "v1"}, {"version": "v2"}]):
+        assert outcome.outcome == "diverged"
+        assert "training became non-finite with seed 0, 1, 2" in outcome.reason
+        assert outcome.utility is None
 
 
 def test_the_versions_of_splitfed_share_no_pass_and_differ():
@@ -124,6 +196,39 @@ def test_a_clip_brings_a_budget_and_none_is_logged_without_noise():
     assert "epsilon" not in plain.logged
     assert "epsilon" not in silent.logged
     assert any("no privacy budget" in note for note in plain.notes)
+
+
+STEPS = {"name": "wgi", "rows": 3, "methods": "cosine", "steps": 1, "moments": ["first", "last"]}
+
+
+@pytest.mark.parametrize(
+    ("attacks", "optimizer", "steps"),
+    [
+        ([STEPS], "sgd", 6),
+        ([STEPS], "adam", 12),  # a step by each
+        ([STEPS, {**STEPS, "name": "bgi", "rows": 2, "surrogates": "fresh", "restarts": 1}], "sgd", 10),
+    ],
+)
+def test_a_budget_counts_every_upload_that_attacks_read(attacks, optimizer, steps):
+    recipe = {"optimizer": optimizer, "lr": 0.01}
+    task = task_of("gaussian", attacks, clients=3, rounds=4, training=recipe, budget={"seeds": 2})
+    params = [GaussianParams(clip=0.01, sigma=0.02), GaussianParams(clip=0.01, sigma=0.04)]
+    together = train_clients(task, params, TOGETHER, task.attacks)
+    mus = [(4 + steps) ** 0.5 * 0.01 / p.sigma for p in params]
+    expected = [epsilon_of(mu) for mu in mus]
+    assert together.table["logged", "epsilon"] == pytest.approx([e for e in expected for _ in range(2)], abs=1e-6)
+    alone = train_clients(task, params[1:], ALONE, task.attacks)
+    assert alone.table["logged", "epsilon"] == pytest.approx(expected[1:], abs=1e-6)
+    assert "single steps" in alone.table["notes",][0][-1]
+
+
+def test_the_noise_of_single_steps_is_drawn_anew_after_the_training():
+    still = {"optimizer": "sgd", "lr": 1e-30}
+    task = task_of("gaussian", [STEPS], clients=2, rounds=1, training=still, budget={"seeds": 1})
+    run = train_clients(task, [GaussianParams(sigma=1.0)], ALONE, task.attacks)
+    uploads = uploads_of(task.attacks[0], run)
+    assert uploads is not None
+    assert not torch.allclose(uploads.gradients["first"], uploads.gradients["last"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.helpers.federations import begun, task_of
 from tune_vfl.evaluation.clients import Clients, select_client
 from tune_vfl.evaluation.federated import train_clients, utilities_by_client
-from tune_vfl.horizontal.server import Observer, Received
+from tune_vfl.horizontal.server import Observer, Received, Server
 from tune_vfl.horizontal.shards import client_seed
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import Stream
@@ -108,7 +108,7 @@ def test_clients_in_another_order_make_the_same_model(monkeypatch):
         task = task_of(clients=3, rounds=2, training=SGD)
         clients, cohorts, rounds = begun(task, ALONE)
         rounds.cohorts = [cohorts[k] for k in order]
-        rounds._order = lambda number, held=rounds.cohorts: held
+        rounds._order = lambda held=rounds.cohorts: held
         rounds._counts = clients.counts
         rounds.run()
         found.append(lines(cohorts[0].network))
@@ -147,6 +147,14 @@ def test_who_does_not_take_part_stays_out_of_the_mean(pack):
         assert (taking.sum(0) == 2).all()
         moved = torch.stack([r.update.abs().sum(-1) > 0 for r in notes.seen if r.round == number])
         assert moved.equal(taking), "who takes part has something to send, and nobody else"
+
+
+def test_a_round_without_takers_moves_nothing():
+    server = Server(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), observers=[notes := _Notes()])
+    server.receive(0, 0, torch.tensor([[torch.nan, 1.0], [1.0, 1.0]]), weights=torch.tensor([0.0, 3.0]))
+    server.close(0)
+    assert server.shared.tolist() == [[1.0, 2.0], [4.0, 5.0]]
+    assert notes.seen[0].taking.tolist() == [False, True]
 
 
 def test_local_steps_are_a_few_batches_a_round():

@@ -13,6 +13,7 @@ from tune_vfl.ledger.records import StudyRecord
 from tune_vfl.ledger.selecting import select
 from tune_vfl.ledger.standing import standing
 from tune_vfl.metrics import pareto
+from tune_vfl.spec.cell import MEASURE
 from tune_vfl.statistics import Scale
 from tune_vfl.testing.studies import made_up_attack, made_up_outcome, made_up_study, made_up_trial
 
@@ -20,7 +21,7 @@ from tune_vfl.testing.studies import made_up_attack, made_up_outcome, made_up_st
 FRONT = ((0.96, 0.90), (0.94, 0.60), (0.80, 0.55))
 
 
-def study_of(*points: tuple[float, float], measure: int = 2, alone: tuple[float, ...] = ()) -> StudyRecord:
+def study_of(*points: tuple[float, float], measure: int = MEASURE, alone: tuple[float, ...] = ()) -> StudyRecord:
     """A study whose ok trials have exactly these (utility, attack success)."""
     trials = [made_up_trial(n, scale=10.0**-n, outcome=made_up_outcome(*p)) for n, p in enumerate(points)]
     return replace(made_up_study(2), trials=tuple(trials), measure=measure, alone=alone)

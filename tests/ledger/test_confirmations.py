@@ -10,6 +10,7 @@ from tune_vfl.errors import StudyError
 from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
 from tune_vfl.ledger.ledger import Ledger, study_names
 from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.spec.cell import MEASURE
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -45,12 +46,12 @@ def test_a_study_keeps_its_measure_and_refuses_another() -> None:
     ledger = open_ledger()
     ledger.close()
     held = Ledger.open("study").study
-    assert held.measure == 2
+    assert held.measure == MEASURE
     dumped = held.dumped()
-    assert dumped["measure"] == 2
+    assert dumped["measure"] == MEASURE
     del dumped["measure"]
     assert PlannedStudy.read(dumped).measure == 1, "studies that do not say so are older"
     ledger._set("measure", 1)
     assert Ledger.open("study").record().measure == 1, "it is still read"
-    with pytest.raises(StudyError, match=r"has measure 1, and what is run today has measure 2.*--name NEW"):
+    with pytest.raises(StudyError, match=rf"has measure 1, and what is run today has measure {MEASURE}.*--name NEW"):
         open_ledger()

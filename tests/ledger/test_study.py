@@ -48,7 +48,7 @@ def test_the_front_keeps_equal_points_and_drops_dominated_ones(study):
     middle = front[1]
     assert (middle["utility"], middle["leakage"]) == pytest.approx(closed_form(0.5))
     assert middle["params"] == {"scale": pytest.approx(1e-3)}
-    beside = {"utility_std", "leakage_std", "attacks", "measure", "confirmed", "undecided"}
+    beside = {"utility_std", "leakage_std", "attacks", "published", "measure", "confirmed", "undecided"}
     beside |= {"utility_interval", "leakage_interval", "leakage_worst_seed"}
     assert set(middle) == {"number", "params", "utility", "leakage", *beside}
     assert study.frontier(attack="norm") == front

@@ -15,13 +15,23 @@ from reports.confirmed import sections
 from reports.frontier import frontier_info
 from reports.page import write_report
 from reports.story import secrets, story
-from reports.tables import attacks_frame, front_frame, outcomes_frame, tables, to_latex, to_markdown, trials_frame
+from reports.tables import (
+    attacks_frame,
+    cap_frame,
+    front_frame,
+    outcomes_frame,
+    tables,
+    to_latex,
+    to_markdown,
+    trials_frame,
+)
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.campaign import phrases as words
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord, Left
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Named, parse
+from tune_vfl.spec.cell import MEASURE
 from tune_vfl.spec.raw import read_yaml
 from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
@@ -34,7 +44,9 @@ def study_of(*points, **kwargs):
 
 def by_all(record):
     """The same study, as if every attack of a competent adversary had been run on it."""
-    rest = [Named(name=n) for n in ("direction", "grad_cluster", "gradient_completion", "pmc", "spectral")]
+    rest = [
+        Named(name=n) for n in ("direction", "grad_cluster", "gradient_completion", "gradient_em", "pmc", "spectral")
+    ]
     return replace(record, cell=record.cell.model_copy(update={"attacks": (*record.cell.attacks, *rest)}))
 
 
@@ -113,6 +125,27 @@ def test_attacks_are_listed_for_the_front_and_the_undefended_model():
     assert frame.loc[frame["attack"] == "mean", "upper_bound"].all()
 
 
+def test_the_papers_scalars_stand_in_the_tables():
+    names_classes = {"top1": 0.6}
+    trials = []
+    for n, (utility, success) in enumerate([(0.9, 0.8), (0.8, 0.6)]):
+        outcome = made_up_outcome(utility, success)
+        attacks = {
+            name: score.model_copy(update={"extra": names_classes if name == "mean" else {}})
+            for name, score in outcome.attacks.items()
+        }
+        trials.append(made_up_trial(n, scale=0.1, outcome=outcome.model_copy(update={"attacks": attacks})))
+    record = replace(made_up_study(2), trials=tuple(trials))
+    [row] = cap_frame([record]).to_dict("records")
+    assert (row["study"], row["attack"], row["settings"]) == (record.name, "mean", 2)
+    assert row["cap"] == pytest.approx((0.9 * 0.4 + 0.8 * 0.4) / 2)
+    assert row["std"] == pytest.approx(0.4 * 0.1 / 2**0.5)
+    listed = attacks_frame([record]).query("number == 1").set_index("attack")
+    assert listed.loc["mean", "cap"] == pytest.approx(0.8 * 0.4)
+    assert listed["cap"].isna().sum() == 1
+    assert listed.loc["norm", "utility_per_leak"] > 1
+
+
 def test_csv_comes_back_as_it_was():
     for name, frame in tables([made_up_study()]).items():
         back = pd.read_csv(io.StringIO(frame.to_csv(index=False)), keep_default_na=False, na_values=[""])
@@ -153,7 +186,7 @@ def test_nothing_is_recommended_before_a_competent_adversary_was_tried():
     told = story(study_of((0.90, 0.80), (0.88, 0.62)))
     assert told.failing == [
         (
-            "Not tried: direction, grad_cluster, gradient_completion, pmc and spectral. "
+            "Not tried: direction, grad_cluster, gradient_completion, gradient_em, pmc and spectral. "
             "Search with `attacks: default` before you choose."
         )
     ]
@@ -287,6 +320,7 @@ def test_a_report_has_every_file(report):
         "fronts",
         "trials",
         "attacks",
+        "cap",
         "outcomes",
         "ranking",
         "worst_attacks",
@@ -474,6 +508,6 @@ def test_a_confirmation_on_a_reserve_says_how_many_rows_it_had(tmp_path):
 
 def test_studies_of_different_measures_are_not_laid_side_by_side(tmp_path):
     old = replace(made_up_study(name="old"), measure=1)
-    with pytest.raises(StudyError, match=r"old has measure 1, test-study has measure 2.*--name NEW"):
+    with pytest.raises(StudyError, match=rf"old has measure 1, test-study has measure {MEASURE}.*--name NEW"):
         write_report([old, made_up_study()], tmp_path / "out")
     assert "1: every row was searched on" in write_report([old], tmp_path / "one").read_text(encoding="utf-8")

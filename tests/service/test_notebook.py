@@ -22,7 +22,15 @@ from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")
 
-ALL = ["direction", "grad_cluster", "gradient_completion", "norm", "pmc", "spectral"]  # else nothing is recommended
+ALL = [
+    "direction",
+    "grad_cluster",
+    "gradient_completion",
+    "gradient_em",
+    "norm",
+    "pmc",
+    "spectral",
+]  # else nothing is recommended
 SIMULATION = Simulation(noise=0.005)
 
 

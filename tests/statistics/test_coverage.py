@@ -40,7 +40,8 @@ def test_shrinking_does_not_fail_the_noisiest_settings():
 @pytest.mark.parametrize("kind", ADVANTAGES)
 def test_bounds_on_the_largest_advantage(kind, rho, seeds, low):
     found = leakage_cells(kind, rho, seeds, studies=600)
-    assert low <= round(found["bounds"].coverage, 2) <= 0.96
+    # Of equal attacks the upper end hardly ever misses, and the lower one in at most 5%: together they hold more often.
+    assert low <= round(found["bounds"].coverage, 2) <= (0.96 if kind == "one ahead" else 0.98)
     assert found["the winner's"].coverage < found["bounds"].coverage
 
 

@@ -11,6 +11,7 @@ from scipy import stats
 
 from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.statistics import (
+    Limits,
     bounds,
     chosen_attacks,
     clipped,
@@ -20,6 +21,7 @@ from tune_vfl.statistics import (
     max_of_means,
     mean_of_maxima,
     means_of_maxima,
+    upper_bounds,
     worst_attack,
 )
 
@@ -90,9 +92,10 @@ def test_another_attack_never_lowers_the_upper_bounds(x):
 
 
 @settings(deadline=None)
-@given(stacks)
-def test_bounds_enclose_the_largest_mean(x):
-    for setting, found in enumerate(leakage_bounds(x)):
+@given(stacks, st.sampled_from([0.0, 0.05, 0.5]), st.integers(0, 3))
+def test_bounds_enclose_the_largest_mean(x, noise, narrow):
+    limits = Limits(np.full(x.shape[:2], noise), np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[:2]) % 4 < narrow)
+    for setting, found in enumerate(leakage_bounds(x, limits)):
         assert 0 <= found.lower <= found.upper_90 <= found.upper <= 1
         assert found.lower <= clipped(max_of_means(x[:, setting])) <= found.upper
         assert found.contenders[worst_attack(x[:, setting])]
@@ -110,13 +113,60 @@ def test_contenders_share_the_tails():
     df = np.full(4, 6.0)
     found = bounds([0.5, 0.5, 0.5, 0.1], np.full(4, 0.05), df)
     assert found.contenders.tolist() == [True, True, True, False]
-    assert found.lower == pytest.approx(0.5 - stats.t.ppf(1 - 0.1 / 3, 6) * 0.05)
+    assert found.lower == pytest.approx(0.5 - stats.t.ppf(1 - 0.05 / 3, 6) * 0.05)
     assert found.upper == pytest.approx(0.5 + stats.t.ppf(0.95, 6) * 0.05)
     assert found.upper_90 == pytest.approx(0.5 + stats.t.ppf(0.9, 6) * 0.05)
     alone = bounds([0.5, 0.1], [0.05, 0.05], [6.0, 6.0])
     assert alone.lower == pytest.approx(0.5 - stats.t.ppf(0.95, 6) * 0.05)
     # A noisier attack with a smaller mean may have the larger end.
     assert bounds([0.5, 0.4], [0.01, 0.2], [6.0, 6.0]).upper == pytest.approx(0.4 + stats.t.ppf(0.95, 6) * 0.2)
+
+
+def test_lower_ends_of_several_equal_attacks_lie_above_the_truth_in_at_most_5_percent():
+    rng = np.random.default_rng(5)
+    draws = rng.normal(0.3, 0.05, (1500, 5, 1, 10))
+    above = np.mean([leakage_bounds(x)[0].lower > 0.3 for x in draws])
+    assert above < 0.05 + 1.645 * np.sqrt(0.05 * 0.95 / len(draws)), "with .1 shared among them it was .1"
+
+
+def folded(rng, shape, folds=10):
+    """AUCs minus 1/2 of scores whose end the other folds say, on noise: a mean of 0 and a long tail to the left."""
+    areas = rng.normal(0, 1, (*shape, folds))
+    return (np.sign(areas.sum(-1, keepdims=True) - areas) * areas).mean(-1)
+
+
+def test_three_seeds_of_a_skewed_law_are_no_leak():
+    rng = np.random.default_rng(6)
+    draws, allowed = 0.3 * folded(rng, (2000, 1, 1, 3)), 0.05 + 1.645 * np.sqrt(0.05 * 0.95 / 2000)
+    assert np.mean([leakage_bounds(x)[0].lower > 0 for x in draws]) > 0.15, "by Student's t alone"
+    noise = np.full((1, 1), 0.3 * folded(rng, (20000,)).std() / np.sqrt(3))
+    known = Limits(noise, np.zeros((1, 1), dtype=bool))
+    assert np.mean([leakage_bounds(x, known)[0].lower > 0 for x in draws]) < allowed
+
+
+def test_what_noise_cannot_explain_is_left_to_the_seeds_of_several_settings_and_widened_of_few():
+    x = 0.8 + np.random.default_rng(7).normal(0, 0.01, (1, 6, 3))
+    limits = Limits(np.full((1, 6), 0.05), np.zeros((1, 6), dtype=bool))
+    assert [b[:3] for b in leakage_bounds(x, limits)] == [b[:3] for b in leakage_bounds(x)]
+    few = limits.of([0], range(4))
+    for found, plain, mean, se in zip(
+        leakage_bounds(x[:, :4], few), leakage_bounds(x[:, :4]), x[0].mean(1), stats.sem(x[0], axis=1), strict=False
+    ):
+        half = stats.t.ppf(0.95, 2) * np.sqrt((2 * 0.05**2 + 2 * se**2) / 4)
+        assert (found.lower, found.upper) == pytest.approx((mean - half, min(1, mean + half)))
+        assert found.lower < plain.lower
+    assert upper_bounds(x[:, :4], 0.9, few) == pytest.approx([b.upper_90 for b in leakage_bounds(x[:, :4], few)])
+
+
+def test_where_the_floor_leaves_little_nothing_is_surely_little():
+    x = [[[0.05, 0.06, 0.07]], [[0.3, 0.31, 0.32]]]
+    narrow = Limits(np.zeros((2, 1)), np.array([[True], [False]]))
+    (found,), (plain,) = leakage_bounds(x, narrow), leakage_bounds(x)
+    assert (found.upper, found.upper_90, found.undecided, plain.undecided) == (1.0, 1.0, True, False)
+    assert 0 < found.lower <= plain.lower, "the other attack finds what it finds"
+    assert upper_bounds(x, 0.8, narrow).tolist() == [1.0]
+    (leaks,) = leakage_bounds([[[0.8, 0.81, 0.82]]], Limits(np.zeros((1, 1)), np.array([[True]])))
+    assert not leaks.undecided, "that much leaks may still be sure"
 
 
 def test_what_is_shown_lies_between_nothing_and_all():

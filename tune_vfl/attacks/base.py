@@ -171,6 +171,15 @@ class Attack(ABC, Generic[P_co]):
         """How many columns it sends beside its embedding; the top model is built to take them."""
         return 0
 
+    @property
+    def draws(self) -> int:
+        """Over how many draws of the rows that it knows, and of its own random numbers, a training's success is a mean.
+
+        More than one where that narrows intervals more than seeds of the same cost would
+        (``benchmarks/noise_of_a_seed.py``).
+        """
+        return 1
+
     def auxiliary_request(self) -> AuxiliaryRequest | None:
         """Return the labeled rows it wants; None when it uses none."""
         return AuxiliaryRequest() if "auxiliary" in self.sees() else None

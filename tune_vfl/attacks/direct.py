@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BeforeValidator, Field
-from torch import Tensor
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
-from tune_vfl.errors import SpecError
+from tune_vfl.attacks.parts.signs import RULES, Rule, infer, require_classes
 from tune_vfl.protocol.granted import Instant, Moment, Recording
 from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import Listed, Strict
-
-Rule = Literal["first_negative", "argmin", "argmax_of_negatives", "argmax"]
-RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 def _all_rules(value: Any) -> Any:
@@ -67,12 +63,7 @@ class Direct(Attack[DirectParams]):
         answers = {}
         for scope in self.moments():
             seen = view.recording(scope)
-            width = seen.gradients.shape[-1]
-            if width != view.num_classes and not (width == 1 and view.num_classes == 2):
-                raise SpecError(
-                    f"attack 'direct' needs cut gradients of width {view.num_classes} (one a class), got {width}; "
-                    "use a model without a top model (model.top: none)"
-                )
+            require_classes(view, seen)
             for rule in dict.fromkeys(self.params.rule):
                 answers[f"{rule}@{scope}"] = self._answer(view, seen, rule, f"guess/{rule}/{scope}")
         return answers
@@ -85,28 +76,3 @@ class Direct(Attack[DirectParams]):
             label, failed = torch.where(failed, guess, label), torch.zeros_like(failed)
         scores = one_hot(label, view.num_classes).to(seen.gradients.dtype)
         return Answer(scores=scores.masked_fill(failed.unsqueeze(-1), 0.0), ids=seen.ids, oriented=True)
-
-
-def infer(gradients: Tensor, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Apply one rule to every row.
-
-    Args:
-        gradients: ``(*trials, M, d)``, d the number of classes, or 1.
-        rule: which entry names the label.
-
-    Returns:
-        ``(*trials, M)`` int64 labels, and ``(*trials, M)`` bool: the rows that give no answer.
-    """
-    finite = torch.isfinite(gradients).all(-1)
-    negative = gradients < 0
-    if gradients.shape[-1] == 1:
-        return negative.squeeze(-1).long(), ~finite | (gradients == 0).squeeze(-1)
-    failed = ~finite | (gradients == gradients[..., :1]).all(-1)
-    if rule == "argmin":
-        return gradients.argmin(-1), failed
-    if rule == "argmax":
-        return gradients.argmax(-1), failed
-    failed = failed | ~negative.any(-1)
-    if rule == "first_negative":
-        return negative.to(torch.uint8).argmax(-1), failed
-    return gradients.masked_fill(~negative, -torch.inf).argmax(-1), failed

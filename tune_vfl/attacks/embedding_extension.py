@@ -62,9 +62,15 @@ class EmbeddingExtension(Pmc):
     @classmethod
     def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
         """Refuse several numbers of labeled rows: its columns are fitted on one set, in one training."""
+        found = super().problems(params, num_classes=num_classes, mode=mode)
         if not isinstance(getattr(params, "aux_per_class", None), tuple):
-            return []
-        return [f"attack {cls.name!r} fits its columns on its labeled rows: give one aux_per_class, not a list"]
+            return found
+        return [*found, f"attack {cls.name!r} fits its columns on its labeled rows: give one aux_per_class, not a list"]
+
+    @property
+    def draws(self) -> int:
+        """One: its columns are fitted, in the training, to the rows that it knows."""
+        return 1
 
     @property
     def widens(self) -> int:

@@ -75,6 +75,11 @@ class GradientCompletion(Attack[GradientCompletionParams]):
     )
     choice = "gradient_completion"
 
+    @property
+    def draws(self) -> int:
+        """Two: known rows, and the folds that heads are compared on."""
+        return 2
+
     def moments(self) -> tuple[Moment, ...]:
         """Return the first epoch, the last one, and all of them."""
         return tuple(MOMENTS.values())

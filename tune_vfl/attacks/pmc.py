@@ -5,13 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
-from tune_vfl.attacks.parts.completion import MIXES_INPUTS, Completion, PmcParams, Variant
+from tune_vfl.attacks.parts.completion import MIXES_INPUTS, REGRESSIONS, Completion, PmcParams, Variant
+from tune_vfl.attacks.parts.signs import labels_read_off
+from tune_vfl.models.joined import JoinedBottoms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.protocol.view import Answer, Features, View
+    from tune_vfl.protocol.view import Answer, Features, Moment, View
+    from tune_vfl.spec import Strict
+    from tune_vfl.spec.cell import Mode
+
+_READ = 500
+"""Rows whose labels are read off gradients: more cost more, and hardly say more."""
 
 
 @attack("pmc")
@@ -23,19 +32,47 @@ class Pmc(Attack[PmcParams]):
     among. Frozen variants train on embeddings computed once, so their MixMatch mixes embeddings; the others mix inputs,
     and are left out where those are tokens of a text.
     Where a defense had the attacker add random columns, ``conditioned`` discounts what embeddings say of them.
+
+    With ``aux: direct`` it knows no label: without a top model gradients show those of training rows, and the completed
+    model says those of any other row (Arazzi et al. 2024, section 4.3). Rows whose labels were read are not counted.
     """
 
     summary = "complete the attacker's bottom model with a head trained on a few labels"
     reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
     Params = PmcParams
-    capabilities = AttackCapabilities(sees=frozenset({"features", "bottom", "auxiliary"}), parties="joined")
+    capabilities = AttackCapabilities(
+        sees=frozenset({"features", "bottom", "auxiliary", "gradients"}), parties="joined"
+    )
     in_default = {"variants": ("logreg", "logreg_all", "conditioned")}  # noqa: RUF012 - a constant
     quick = {"steps": 60}  # noqa: RUF012 - a constant
     draws_as = "pmc"  # also of those that inherit: an attack that acts and then completes has the floor of this one
 
-    def auxiliary_request(self) -> AuxiliaryRequest:
-        """Return how many labeled rows it wants and how they are drawn."""
+    @property
+    def draws(self) -> int:
+        """Two of regressions: known rows, and the folds that choose how much ridge; one where heads are trained."""
+        return 2 if set(self.params.variants) <= REGRESSIONS else 1
+
+    @classmethod
+    def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
+        """Refuse to read labels off gradients where there is a top model."""
+        assert isinstance(params, PmcParams)  # noqa: S101 - validated before
+        if params.aux != "direct" or mode == "nosplit":
+            return []
+        return [f"attack {cls.name!r}: aux: direct reads labels off gradients, which needs model.top: none"]
+
+    def sees(self) -> frozenset[str]:
+        """Return its grants: rows whose labels are known, or with ``aux: direct`` gradients in their place."""
+        return self.capabilities.sees - {"auxiliary" if self.params.aux == "direct" else "gradients"}
+
+    def moments(self) -> tuple[Moment, ...]:
+        """Return when labels are read off gradients."""
+        return (self.params.direct_scope,) if "gradients" in self.sees() else ()
+
+    def auxiliary_request(self) -> AuxiliaryRequest | None:
+        """Return how many labeled rows it wants and how they are drawn; None where it knows none."""
         p = self.params
+        if p.aux == "direct":
+            return None
         *smaller, most = p.aux_per_class if isinstance(p.aux_per_class, tuple) else (p.aux_per_class,)
         return AuxiliaryRequest(how=p.aux, per_class=most, total=p.aux_total, smaller=tuple(s for s in smaller if s))
 
@@ -50,6 +87,8 @@ class Pmc(Attack[PmcParams]):
             SpecError: with fewer labeled rows than classes, or none that is unlabeled.
         """
         sizes = self.params.aux_per_class
+        if self.params.aux == "direct":
+            return self._complete(self._read(view))
         if not isinstance(sizes, tuple):
             return self._complete(view)
         sets = [*view.auxiliary.smaller.values(), view.auxiliary]
@@ -59,6 +98,15 @@ class Pmc(Attack[PmcParams]):
             seen = replace(view.holding(auxiliary=known), streams=view.streams.restarted())
             answers |= {f"{variant}@{rows}": answer for variant, answer in self._complete(seen).items()}
         return answers
+
+    def _read(self, view: View) -> View:
+        """Return the view with labels that were read off gradients in the place of known ones."""
+        p, seen, bottom = self.params, view.recording(self.params.direct_scope), view.bottom()
+        if isinstance(bottom, JoinedBottoms):  # without a top model what all parties receive is the same but for noise
+            received = torch.stack(seen.gradients.chunk(len(bottom.parts), -1))
+            seen = replace(seen, gradients=received.mean(0))
+        count = p.aux_total or min(_READ, view.features.train.shape[len(view.lead)] // 2)
+        return view.holding(auxiliary=labels_read_off(view, seen, p.direct_rule, count))
 
     def _complete(self, view: View) -> dict[str, Answer]:
         completion = Completion(view, self.params)

@@ -44,6 +44,11 @@ class Unmix(GradientCompletion):
     capabilities = AttackCapabilities(sees=frozenset({"mixtures", "features", "bottom", "auxiliary"}), parties="joined")
     choice = "unmix"
 
+    @property
+    def draws(self) -> int:
+        """One: the least squares take longer than what is drawn anew."""
+        return 1
+
     def moments(self) -> tuple[Moment, ...]:
         """Return none: what it reads is added up over spans of epochs."""
         return ()

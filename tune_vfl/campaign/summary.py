@@ -11,6 +11,7 @@ from tune_vfl.campaign.words import sentences
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.machine.places import named_uri
 from tune_vfl.metrics import pareto
+from tune_vfl.metrics.published import published
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,6 +111,7 @@ def _point(describer: Describer, point: JointPoint, alike: list[str]) -> dict[st
         **point.sure.numbers(),
         **({} if alone is None else {"gain_kept": alone.kept(utility)}),
         "attacks": {name: score.mean for name, score in outcome.attacks.items()},
+        "published": published(outcome),
         "measure": record.measure,
         "confirmed": point.confirmed,
         **({} if point.again is None or not point.confirmed else {"confirmation": point.again.numbers()}),

@@ -62,7 +62,7 @@ def _told(decision: Decision, chosen: Setting) -> Iterator[str]:
     yield from _beside(decision, chosen)
     strongest = chosen.strongest
     if strongest is not None:
-        tuned = ", tuned against it," if strongest.tuned else ""
+        tuned = " tuned against it," if strongest.tuned else ""
         finds = short_span(strongest.advantage, strongest.interval, 2)
         yield f"The strongest attack, {strongest.attack},{tuned} finds {finds}{_undefended_leakage(decision)}."
     leakage = short_span(chosen.leakage, chosen.leakage_interval, 2)

@@ -12,6 +12,7 @@ from tune_vfl.errors import SpecError, UsageError
 
 # A setting that diverges or cannot be carried out is an answer; a crash is not.
 FAILED = frozenset({"error", "oom", "timeout", "preempted"})
+_SCALARS = {"cap": "CAP", "utility_per_leak": "test/leak AUC", "leak_per_training_auc": "leak/train AUC"}
 
 Dataset = Annotated[str, typer.Option("--dataset", "-d", help="A data set: see `tune-vfl list datasets`.")]
 Defense = Annotated[str, typer.Option("--defense", "-f", help="A defense: see `tune-vfl list defenses`.")]
@@ -104,18 +105,24 @@ def _show(answer: dict[str, Any]) -> None:
     if answer.get("leakage") is not None:
         emit(f"leakage: {answer['leakage']:.3f} (the largest advantage over what needs no federation)")
     if answer.get("attacks"):
-        emit_table(
-            ("attack", "metric", "success", "floor", "advantage", "variant", "remarks"), _rows(answer["attacks"])
-        )
+        scalars = {key: head for key, head in _SCALARS.items() if any(_has(s, key) for s in answer["attacks"].values())}
+        head = ("attack", "metric", "success", "floor", "advantage", *scalars.values(), "variant", "remarks")
+        emit_table(head, _rows(answer["attacks"], list(scalars)))
     for note in dict.fromkeys([*answer.get("data", {}).get("notes", ()), *answer.get("notes", ())]):
         say(f"note: {note}")
 
 
-def _rows(attacks: dict[str, dict[str, Any]]) -> list[list[object]]:
+def _has(score: dict[str, Any], scalar: str) -> bool:
+    return score.get(scalar) is not None
+
+
+def _rows(attacks: dict[str, dict[str, Any]], scalars: list[str]) -> list[list[object]]:
     rows: list[list[object]] = []
     for name, score in attacks.items():
         flags = {"upper_bound": "upper bound", "weak_attack": "weaker than without a federation"}
         remarks = ", ".join(text for key, text in flags.items() if score.get(key))
         success = plus_minus(score["mean"], score["std"])
-        rows.append([name, score["metric"], success, score["floor"], score["advantage"], score.get("variant"), remarks])
+        beside = [score.get(key) for key in scalars]
+        numbers = [success, score["floor"], score["advantage"], *beside]
+        rows.append([name, score["metric"], *numbers, score.get("variant"), remarks])
     return rows

@@ -133,7 +133,7 @@ def _write_front(front: Sequence[Mapping[str, Any]], form: Format, out: Path | N
 
 
 def _frame(front: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a row a point, parameters and attacks in columns of their own."""
+    """Return a row a point, parameters, attacks and the papers' scalars in columns of their own."""
     import pandas as pd
 
     numbers = ("number", "utility", "leakage", "utility_std", "leakage_std")
@@ -143,6 +143,7 @@ def _frame(front: Sequence[Mapping[str, Any]]) -> Any:
             **{name: point[name] for name in numbers},
             **{f"params.{name}": value for name, value in point["params"].items()},
             **{f"attack.{name}": success(value) for name, value in point["attacks"].items()},
+            **{f"{scalar}.{name}": v for name, of in point["published"].items() for scalar, v in of.items()},
         }
         for point in front
     ]

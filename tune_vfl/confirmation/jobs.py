@@ -6,12 +6,13 @@ How work is cut into jobs changes the speed and what a kill loses, and never a r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.ledger.confirmations import UNDEFENDED, SeedRecord
 from tune_vfl.ledger.joint import Setting
 from tune_vfl.search.packs import LANES, shortened
 from tune_vfl.search.undefended import undefended
+from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
 from tune_vfl.spec.study import Training
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tune_vfl.ledger.records import StudyRecord
+
+ALWAYS = "gradient_em"
+"""The attack that every confirmation of attacks on labels runs: it breaks noise that nothing else breaks."""
 
 Place = tuple[str, int, int]
 """A study's name, a trial's number or :data:`UNDEFENDED`, and a seed."""
@@ -54,12 +58,26 @@ class Job:
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
     """Return the cell that a setting is confirmed in, without seeds, and the parameters of its defense.
 
-    What passive parties reach together is no part of a leakage, and so of no confirmation.
+    What passive parties reach together is no part of a leakage, and so of no confirmation. An attack that reads all
+    epochs together is, also where the search did without it.
     """
     given = next((t.params for t in record.trials if t.number == number), {})
     cell, params = (undefended(record.cell), {}) if number == UNDEFENDED else record.cell.with_params(given)
     threat = cell.threat.model_copy(update={"parties": "each"})
-    return cell.model_copy(update={"rows": "report", "seeds": (), "threat": threat}), params
+    attacks = (*cell.attacks, *_added(cell))
+    return cell.model_copy(update={"rows": "report", "seeds": (), "threat": threat, "attacks": attacks}), params
+
+
+def _added(cell: Cell) -> list[Named]:
+    """Return the attack that a confirmation adds to attacks on labels in a vertical federation."""
+    from tune_vfl.attacks.base import ATTACKS
+
+    listed = {a.name for a in cell.attacks}
+    if ALWAYS in listed or cell.federation.horizontal:
+        return []
+    if all(ATTACKS[name].capabilities.goal != "labels" for name in listed):
+        return []
+    return [Named(name=ALWAYS, **ATTACKS[ALWAYS]().params.model_dump())]
 
 
 def undefended_of(studies: Sequence[StudyRecord]) -> dict[str, str]:
@@ -123,15 +141,22 @@ def _parts(seeds: Sequence[int], most: int) -> list[tuple[int, ...]]:
     return [tuple(seeds[k : k + size]) for k in range(0, len(seeds), size)]
 
 
+class _Floor(NamedTuple):
+    """R_lower of an attack with one seed, and the deviation of one more untrained model from it."""
+
+    r_lower: float
+    noise: float | None
+
+
 @dataclass
 class Floors:
     """What attacks are compared with, by untrained model and seed; it is the same for every setting of one.
 
     Attributes:
-        known: by what is built and attacked, see :func:`_untrained`, and seed: R_lower by attack.
+        known: by what is built and attacked, see :func:`_untrained`, and seed: R_lower by attack, and its noise.
     """
 
-    known: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    known: dict[tuple[str, int], dict[str, _Floor]] = field(default_factory=dict)
 
     @classmethod
     def held(cls, studies: Sequence[StudyRecord], held: Mapping[Place, SeedRecord]) -> Floors:
@@ -141,7 +166,7 @@ class Floors:
         models = {(study, number): _untrained(cell_of(records[study], number)[0]) for study, number in settings}
         for (study, number, seed), kept in held.items():
             if kept.outcome == "ok":
-                lower = {name: a.r_lower for name, a in kept.attacks.items() if a.r_lower is not None}
+                lower = {n: _Floor(a.r_lower, a.noise) for n, a in kept.attacks.items() if a.r_lower is not None}
                 floors.known[models[study, number], seed] = lower
         return floors
 
@@ -158,13 +183,18 @@ class Floors:
         """Take what was measured for a cell."""
         model = _untrained(cell)
         for i, seed in enumerate(cell.seeds):
-            self.known[model, seed] = {name: values[i] for name, values in references.r_lower.items()}
+            self.known[model, seed] = {
+                name: _Floor(values[i], references.noise[name][i] if name in references.noise else None)
+                for name, values in references.r_lower.items()
+            }
 
     def of(self, cell: Cell) -> References:
         """Return what the attacks of a cell are compared with."""
         model = _untrained(cell)
         by_seed = [self.known[model, seed] for seed in cell.seeds]
-        return References(r_lower={name: [seen[name] for seen in by_seed] for name in by_seed[0]})
+        lower = {name: [seen[name].r_lower for seen in by_seed] for name in by_seed[0]}
+        noise = {name: [n for seen in by_seed if (n := seen[name].noise) is not None] for name in by_seed[0]}
+        return References(r_lower=lower, noise={n: v for n, v in noise.items() if len(v) == len(by_seed)})
 
 
 def _untrained(cell: Cell) -> str:

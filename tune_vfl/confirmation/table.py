@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tune_vfl.confirmation.by_attack import attacks_of, within
 from tune_vfl.confirmation.checks import RowFacts, rows_of
 from tune_vfl.confirmation.values import Block, fresh, names_of, searched
 from tune_vfl.evaluation.certainty import Name, utility_levels
@@ -45,13 +46,14 @@ class _Measured:
     """Settings on the same first seeds.
 
     Attributes:
-        rows: their places among the contest's points.
+        rows: their places among the contest's points; ``records``: theirs.
         block: the numbers.
         utility: levels; ``bounds``: of the leakage.
         variance: of the utilities over test rows, times the share that the spread over seeds does not have in it.
     """
 
     rows: tuple[int, ...]
+    records: list[list[SeedRecord]]
     block: Block
     utility: Estimate
     bounds: list[Bounds]
@@ -123,9 +125,12 @@ class Table:
         measured = self._on(self._seeds_shown(i))
         row = measured.rows.index(i)
         gains, bounds = measured.block.advantages[:, row], measured.bounds[row]
-        chosen = cross_selected(gains, searched([outcome], self._names).advantages[:, 0])
+        # The search's seeds choose too, unless they did not meet an attack: it must not lose to what stands in there.
+        alike = self._records[i][0].attacks.keys() <= outcome.attackers.keys()
+        earlier = searched([outcome], self._names).advantages[:, 0] if alike else None
+        chosen = cross_selected(gains, earlier)
         low, high = measured.utility.interval(rows=measured.variance)
-        leakage = _within(chosen, bounds)
+        leakage = within(chosen, bounds)
         return {
             "utility": float(measured.utility.mean[row]),
             "utility_interval": (float(low[row]), float(high[row])),
@@ -135,6 +140,7 @@ class Table:
             "leakage_upper_90": bounds.upper_90,
             "leakage_worst_seed": float(clipped(mean_of_maxima(gains))),
             "attack": self._names[worst_attack(gains)][0],
+            "attacks": attacks_of(measured.records, measured.block, self._names, row, outcome),
         }
 
     def undefended(self, study: str) -> UndefendedModel:
@@ -147,14 +153,14 @@ class Table:
             outcome, reason = self._end_of((name, UNDEFENDED))
             return UndefendedModel(outcome=outcome, reason=reason, seeds=len(records))
         block = fresh([records], names_of([], records))
-        bounds = leakage_bounds(block.advantages)[0]
+        bounds = leakage_bounds(block.advantages, block.limits)[0]
         level = levels(block.utility)
         low, high = level.interval(rows=self._variance([records]))
         return UndefendedModel(
             seeds=len(records),
             utility=float(level.mean[0]),
             utility_interval=(float(low[0]), float(high[0])),
-            leakage=_within(cross_selected(block.advantages[:, 0]), bounds),
+            leakage=within(cross_selected(block.advantages[:, 0]), bounds),
             leakage_interval=(bounds.lower, bounds.upper),
             leakage_worst_seed=float(clipped(mean_of_maxima(block.advantages[:, 0]))),
         )
@@ -226,23 +232,14 @@ class Table:
             records = [self._records[i][:seeds] for i in rows]
             block = fresh(records, self._names)
             more = [r.utility for r in self._undefended[self.reference] if r.utility is not None]
-            utility, bounds = utility_levels(block.utility, more), leakage_bounds(block.advantages)
-            self._known[seeds] = _Measured(rows, block, utility, bounds, self._variance(records))
+            utility, bounds = utility_levels(block.utility, more), leakage_bounds(block.advantages, block.limits)
+            self._known[seeds] = _Measured(rows, records, block, utility, bounds, self._variance(records))
         return self._known[seeds]
 
     def _variance(self, points: Sequence[Sequence[SeedRecord]]) -> Floats:
         known = [[r.variance for r in records if r.variance is not None] for records in points]
         means = [float(np.mean(v)) if len(v) == len(r) else 0.0 for v, r in zip(known, points, strict=True)]
         return self.facts.share * np.asarray(means)
-
-
-def _within(leakage: float, bounds: Bounds) -> float:
-    """Return a cross-selected leakage, at the nearest end of its interval where it lies outside.
-
-    Where two attacks are close, some seeds choose one and some the other, and the mean of what they find may be less
-    than either surely reaches.
-    """
-    return min(max(leakage, bounds.lower), bounds.upper)
 
 
 def _in_order(held: Mapping[Place, SeedRecord], setting: Setting) -> list[SeedRecord]:

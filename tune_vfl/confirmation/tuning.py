@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from tune_vfl.confirmation.jobs import cell_of
+from tune_vfl.evaluation.certainty import limits_over
 from tune_vfl.ledger.confirmations import FIRST_SEED, Confirmation
+from tune_vfl.ledger.confirmed_attacks import Bounded, ConfirmedAttack
 from tune_vfl.ledger.joint import JointConfirmation
-from tune_vfl.statistics import clipped, leakage_bounds
+from tune_vfl.statistics import Limits, clipped, leakage_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.joint import Setting
     from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import TunedAttack
+    from tune_vfl.statistics import Bounds
 
 Answer = TypeVar("Answer", Confirmation, JointConfirmation)
 
@@ -54,7 +59,8 @@ def with_tuned(point: ConfirmedPoint, found: TunedAttack | None) -> ConfirmedPoi
     if found is None or point.leakage is None or point.leakage_interval is None or point.leakage_upper_90 is None:
         return point
     mean = float(clipped(sum(found.advantages) / len(found.advantages)))
-    (bounds,) = leakage_bounds([[list(found.advantages)]])
+    limits = Limits(*(np.full((1, 1), part) for part in limits_over(found.floors, [])))
+    (bounds,) = leakage_bounds([[list(found.advantages)]], limits)
     low, high = point.leakage_interval
     return point.model_copy(
         update={
@@ -62,5 +68,22 @@ def with_tuned(point: ConfirmedPoint, found: TunedAttack | None) -> ConfirmedPoi
             "leakage": max(point.leakage, mean),
             "leakage_interval": (max(low, bounds.lower), max(high, bounds.upper)),
             "leakage_upper_90": max(point.leakage_upper_90, bounds.upper_90),
+            "attacks": _with_tuned(point.attacks, found, bounds),
         }
     )
+
+
+def _with_tuned(attacks: Mapping[str, ConfirmedAttack], found: TunedAttack, bounds: Bounds) -> dict[str, Any]:
+    """Return what each attack finds, the one that was tuned raised to what it finds so."""
+    name = found.attack.partition("/")[0]
+    if name not in attacks:
+        return dict(attacks)
+    (of_success,) = leakage_bounds([[list(found.success)]])
+    advantage = attacks[name].advantage.raised(_bounded(found.advantages, bounds))
+    success = attacks[name].success.raised(_bounded(found.success, of_success))
+    return {**attacks, name: ConfirmedAttack(advantage=advantage, success=success)}
+
+
+def _bounded(by_seed: Sequence[float], bounds: Bounds) -> Bounded:
+    mean = float(clipped(sum(by_seed) / len(by_seed)))
+    return Bounded(value=mean, interval=(bounds.lower, bounds.upper), upper_90=bounds.upper_90)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tune_vfl.evaluation import certainty
-from tune_vfl.evaluation.certainty import Name, advantages_of, one_of, stood_in
-from tune_vfl.statistics import advantage, chosen_floor
-from tune_vfl.statistics.advantages import LEAST_HEADROOM
+from tune_vfl.evaluation.certainty import Name, advantages_of, limits_of, limits_over, one_of, stood_in
+from tune_vfl.statistics import Limits, advantage, chosen_floor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,10 +30,12 @@ class Block(NamedTuple):
     Attributes:
         utility: ``(N, S)``.
         advantages: ``(K, N, S)`` signed, by :func:`names_of`.
+        limits: what limits the bounds of these.
     """
 
     utility: Floats
     advantages: Floats
+    limits: Limits
 
 
 def names_of(outcomes: Iterable[Outcome], records: Iterable[SeedRecord] = ()) -> list[Name]:
@@ -53,7 +54,7 @@ def searched(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Block:
         names: from :func:`names_of`.
     """
     utility = [o.utility.values if o.utility else [] for o in outcomes]
-    return Block(np.asarray(utility, dtype=np.float64), advantages_of(outcomes, names))
+    return Block(np.asarray(utility, dtype=np.float64), advantages_of(outcomes, names), limits_of(outcomes, names))
 
 
 def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Block:
@@ -63,17 +64,20 @@ def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Bloc
     """
     utility = np.asarray([[r.utility for r in records] for records in points], dtype=np.float64)
     met = np.asarray([[a in records[0].attacks for records in points] for a, _ in names])
-    gains = np.full((*met.shape, utility.shape[-1]), np.nan)
+    gains, limits = np.full((*met.shape, utility.shape[-1]), np.nan), Limits.none(*met.shape)
     for k, i in np.argwhere(met).tolist():
-        gains[k, i] = _fresh_gain(points[i], *names[k])
-    return Block(utility, stood_in(gains, met))
+        gains[k, i], (limits.noise[k, i], limits.narrow[k, i]) = _fresh(points[i], *names[k])
+    return Block(utility, stood_in(gains, met), limits)
 
 
-def _fresh_gain(records: Sequence[SeedRecord], attack: str, candidate: str) -> Floats:
+def _fresh(records: Sequence[SeedRecord], attack: str, candidate: str) -> tuple[Floats, tuple[float, bool]]:
+    """Return advantages by seed, and what limits their bounds."""
     seen = [r.attacks[attack] for r in records]
     lower = [s.r_lower for s in seen if s.r_lower is not None]
     floors = chosen_floor([s.guess for s in seen], lower if len(lower) == len(seen) else None)
-    return advantage([one_of(s.candidates, candidate) for s in seen], floors).by_seed
+    noise = [s.noise for s in seen if s.noise is not None]
+    gain = advantage([one_of(s.candidates, candidate) for s in seen], floors)
+    return gain.by_seed, limits_over(floors.tolist(), noise if len(noise) == len(seen) else [])
 
 
 def steady(record: SeedRecord, outcome: Outcome, names: Sequence[Name]) -> list[float]:
@@ -96,4 +100,5 @@ def _steady_gain(record: SeedRecord, score: AttackScore, attack: str, candidate:
     seen = record.attacks[attack]
     lower = seen.r_lower if score.r_lower is not None and score.r_lower > score.guess else None
     floor = seen.guess if lower is None else lower
-    return (one_of(seen.candidates, candidate) - floor) / max(1 - score.floor, LEAST_HEADROOM)
+    headroom = 1 - score.floor
+    return (one_of(seen.candidates, candidate) - floor) / headroom if headroom > 0 else 0.0

@@ -9,66 +9,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import TypeVar
 
+from tune_vfl.defenses.parts.capabilities import DefenseCapabilities
 from tune_vfl.errors import SpecError
-from tune_vfl.models.base import HeadOption
 from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
-from tune_vfl.spec import VERTICAL, FederationName, Strict, validated
-from tune_vfl.spec.cell import ALL_MODES, Mode
+from tune_vfl.spec import Named, Strict, validated
+from tune_vfl.spec.cell import Mode
+
+__all__ = ["DEFENSES", "Defense", "DefenseCapabilities", "defense", "defense_params", "grants_missing"]
 
 # A plain `Defense`, in an annotation or as the base of a plug-in, stands for one with parameters of any kind.
 P = TypeVar("P", bound=Strict, default=Any)
-
-
-@dataclass(frozen=True)
-class DefenseCapabilities:
-    """What a defense can do, checked before anything runs.
-
-    Attributes:
-        classes: ``binary`` or ``any``.
-        modes: the architectures it is defined for.
-        modalities: the kinds of data it is defined for.
-        run_by: who runs it: ``active``, ``passive`` or ``both``.
-        protects: what it changes on its way out: ``gradients``, ``labels``, ``embeddings``, ``features``.
-        needs_active_features: it cannot work where the label party has labels only.
-        stackable: its hooks take any leading axes.
-        scale_sensitive: its strength depends on the batch size (absolute numbers against batch-mean gradients).
-        head: the logits that it needs: ``classes`` one for each class, where a net would give binary targets one;
-            ``scalar`` a single number, whatever the number of classes; ``auto`` takes the net's own.
-        needs_concat: it works on each party's part of the joined embedding, which sums and means do not keep apart.
-        needs_context: it needs what the label party knows of a step (:class:`~tune_vfl.protocol.hooks.Context`).
-        random: what it draws at random: ``gradients`` (afresh at each call), ``labels`` (once, at the set-up).
-        grants: what a passive party knows under it and its like alone, by the name of the grant: ``mixtures``.
-        federations: the settings that it is defined for: columns of the same rows, or rows of the same columns.
-        client_bottom: what becomes of a client's bottom model in the horizontal setting: ``shared`` with the server,
-            which averages it; ``hidden``: averaged by somebody else, who tells the server nothing; ``kept``: every
-            client has its own, which never leaves it.
-    """
-
-    classes: Literal["binary", "any"] = "any"
-    modes: frozenset[Mode] = ALL_MODES
-    modalities: frozenset[str] = frozenset({"table", "image", "text"})
-    run_by: Literal["active", "passive", "both"] = "active"
-    protects: tuple[str, ...] = ("gradients",)
-    needs_active_features: bool = False
-    stackable: bool = True
-    scale_sensitive: bool = False
-    head: HeadOption = "auto"
-    needs_concat: bool = False
-    needs_context: bool = False
-    random: tuple[str, ...] = ()
-    grants: frozenset[str] = frozenset()
-    federations: frozenset[FederationName] = VERTICAL
-    client_bottom: Literal["shared", "hidden", "kept"] = "shared"
 
 
 class Defense(Hooks, Generic[P]):
@@ -131,6 +90,11 @@ class Defense(Hooks, Generic[P]):
     @classmethod
     def completed(cls, given: Mapping[str, Any], *, num_classes: int) -> dict[str, Any]:
         """Return ``given`` with the defaults that depend on the task filled in; by default nothing does."""
+        return dict(given)
+
+    @classmethod
+    def fitted_to(cls, given: Mapping[str, Any], *, model: Named, modality: str) -> dict[str, Any]:
+        """Return a spec's parameters, not yet validated, with what follows from model and kind of data written in."""
         return dict(given)
 
     @classmethod
@@ -262,6 +226,9 @@ class Defense(Hooks, Generic[P]):
             epoch: from 0.
         """
         return None
+
+    def also_uploaded(self, times: int) -> None:
+        """Learn how often a copy of this defense uploaded for the client: the single steps that attacks read."""
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""

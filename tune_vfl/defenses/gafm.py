@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
@@ -35,6 +36,9 @@ class GafmParams(Strict):
     gamma: float = Field(
         1.0, ge=0, allow_inf_nan=False, description="length of the critic's part of the gradient; the other's is 1"
     )
+    responses: bool = Field(
+        True, description="add the direction of the randomized responses; false: the critic's alone (GAN-only)"
+    )
     sigma: float = Field(
         0.01, ge=0, allow_inf_nan=False, description="standard deviation of the noise on the labels shown to the critic"
     )
@@ -43,6 +47,12 @@ class GafmParams(Strict):
     lr: float = Field(
         1e-4, gt=0, allow_inf_nan=False, description="learning rate of the critic's Adam; the recipe's, as published"
     )
+
+    @model_validator(mode="after")
+    def _something_is_sent(self) -> Self:
+        if not self.responses and self.gamma == 0:
+            raise ValueError("responses: false with gamma: 0, nothing is sent; change one of them")
+        return self
 
 
 def normalized(grad: Tensor) -> Tensor:
@@ -91,8 +101,9 @@ class Gafm(Defense[GafmParams]):
     passive party receives gamma * gG / ||gG|| + gC / ||gC||: gG is the generator's gradient, gC that of a cross-entropy
     between the embedding and a response drawn afresh for each row and step, 1/2 + delta * u for positives and 1/2 -
     delta * u for negatives, u ~ U(0, 1). Norms are those of the whole batch, so that neither its size nor the loss's
-    scale matters. The embedding is taken for a probability where the bottom model ends in a sigmoid of width 1; else
-    the sigmoid of its sum is. Source: Han et al. 2023, algorithm 1.
+    scale matters. ``gamma: 0`` leaves the first part out and ``responses: false`` the second: the paper's ablations
+    CE-only and GAN-only. The embedding is taken for a probability where the bottom model ends in a sigmoid of width 1;
+    else the sigmoid of its sum is. Source: Han et al. 2023, algorithm 1.
 
     The game does not decide which end of the predictions is positive. The label party, which has the labels, looks at
     the last pass over its training rows and turns them round where their AUC is below 1/2 (logged as ``inverted``).
@@ -172,6 +183,9 @@ class Gafm(Defense[GafmParams]):
         Raises:
             UsageError: without a context, when no loss of this batch was asked for.
         """
+        from_critic: Tensor = (self.number(lambda p: p.gamma) * normalized(grad)).to(grad.dtype)
+        if not self.shared.responses:
+            return from_critic
         sent = self._seen if context is None else context.embeddings
         if party >= len(sent) or sent[party].shape != grad.shape:
             raise UsageError(
@@ -182,7 +196,7 @@ class Gafm(Defense[GafmParams]):
         response = responses(u, y, self.number(lambda p: p.delta))
         probability = grad.shape[-1] == 1 and party < len(self._ends_in_sigmoid) and self._ends_in_sigmoid[party]
         towards = response_gradient(sent[party].to(grad.dtype), response, probability=probability)
-        return (self.number(lambda p: p.gamma) * normalized(grad) + normalized(towards)).to(grad.dtype)
+        return from_critic + normalized(towards).to(grad.dtype)
 
     def decode(self, logits: Tensor) -> Tensor:
         """H10: class scores ``(*trials, B, 2)``, turned round where the last pass over the training rows says so.

@@ -45,7 +45,8 @@ class Gaussian(Defense[GaussianParams]):
     logged as ``epsilon`` at delta 1e-5. Its unit is a client: it says how well the server tells all that a client has
     uploaded from what a client without rows would have. (From what it would have uploaded with other rows: as for twice
     the ``clip``.) The server sees who takes part and each one's own update, so that being drawn at random hides nobody;
-    the fewer rounds a client takes part in, the smaller its budget. Source: the differential-privacy baseline of
+    the fewer rounds a client takes part in, the smaller its budget. Every upload counts, the single steps that ``wgi``
+    and ``bgi`` read among them. Source: the differential-privacy baseline of
     FedAdOb, on gradients against label attacks and on embeddings against inversion; clipped updates as in McMahan et
     al. 2018, noise at the client.
     """
@@ -73,6 +74,11 @@ class Gaussian(Defense[GaussianParams]):
         so_far = taking.reshape(-1).long()
         self._releases = so_far if self._releases is None else self._releases + so_far
         return update if self._on_embeddings else self._noised(update, "update")
+
+    def also_uploaded(self, times: int) -> None:
+        """Count uploads that a copy of this defense noised."""
+        if self._releases is not None:
+            self._releases = self._releases + times
 
     @property
     def _on_embeddings(self) -> bool:
@@ -108,8 +114,9 @@ class Gaussian(Defense[GaussianParams]):
             missing = "nothing bounds a client's update (clip)" if self.shared.clip is None else "there is no noise"
             return [f"gaussian: {missing}, so that no privacy budget follows"]
         budget = (
-            f"gaussian: epsilon, at delta {DELTA:g}, is the budget of a client over all the rounds that it takes part "
-            "in, compared with a client without rows, before a server that sees each client's own update; running "
-            "statistics of batch norms are no part of it"
+            f"gaussian: epsilon, at delta {DELTA:g}, is the budget of the client under attack over all its uploads, "
+            "the rounds that it takes part in and the single steps that attacks read, compared with a client without "
+            "rows, before a server that sees each client's own update; running statistics of batch norms are no part "
+            "of it"
         )
         return [budget]

@@ -16,19 +16,21 @@ class LadistillParams(TeacherLabelsParams):
     anchor: Literal["true_label", "teacher_argmax"] = Field(
         "teacher_argmax", description="the class that keeps 1 - epsilon: the true one, or the teacher's likeliest"
     )
-    teacher_hidden: tuple[int, ...] = Field((32, 32), description="widths of the teacher's hidden layers")
+    teacher_hidden: tuple[int, ...] = Field((32, 32), description="hidden widths of a teacher that is an mlp")
 
 
 @defense("ladistill")
 class Ladistill(TeacherLabels):
-    """KDk's soft labels with a light teacher of three layers, anchored at the teacher's first choice.
+    """KDk's soft labels with a light teacher, anchored at the teacher's first choice.
 
-    The model thus learns the teacher's mistakes: where it is wrong, the true class gets one of the smaller shares or
-    none. How the teacher is trained is not published; it is trained as KDk's. Source: LADSG, equations 9 (taken for a
-    plain softmax, as its indices do not agree) and 10.
+    Table 3 names ResNet-20 for images and DistilBERT for texts, each with one linear layer, and three linear layers for
+    tables; ``teacher`` chooses. The model thus learns the teacher's mistakes: where it is wrong, the true class gets
+    one of the smaller shares or none. How the teacher is trained is not published; it is trained as KDk's. Source:
+    LADSG, equations 9 (taken for a plain softmax, as its indices do not agree) and 10.
     """
 
     summary = "soft labels around the first choice of a light teacher"
     reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
     Params = LadistillParams
+    published_teachers = {"image": "resnet20", "text": "distilbert"}  # noqa: RUF012 - a constant
     weakest = {"epsilon": 0.0, "anchor": "true_label"}  # noqa: RUF012 - read only, as its declaration in the base says

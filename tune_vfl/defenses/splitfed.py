@@ -26,8 +26,9 @@ class Splitfed(Defense[SplitfedParams]):
 
     Clients train their bottom models against upper parts that the main server holds: it receives what the bottom models
     make of the rows, and the labels. Under ``v1`` the averages are those of FedAvg, so that utility is that of
-    ``none``; only what the server sees differs. Under ``v2`` the upper part is moved by every client in turn, in the
-    order of a round, and bottom models are averaged. Nothing is added or noised. Source: Thapa et al. 2022; the
+    ``none``; only what the server sees differs. Under ``v2`` the upper part is moved by every client that takes part
+    in a round, in turn, and their bottom models are averaged. Each seed draws an order of its own for each round, so
+    that seeds of ``v2`` are trained one after the other. Nothing is added or noised. Source: Thapa et al. 2022; the
     baseline of FedAdOb, table III.
     """
 

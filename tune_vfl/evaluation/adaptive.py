@@ -152,7 +152,7 @@ class _Bench:
     def __init__(self, task: Task, attacks: Sequence[Attack[Strict]], params: Strict, device: str) -> None:
         self._task, self._attacks = task, attacks
         seeds, self._guess = task.cell.seeds, guess_of(task)
-        self._packs = [Pack(seeds, 1)] if task.stacks else [Pack((s,), None) for s in seeds]
+        self._packs = [Pack(seeds, 1)] if task.stacks(params) else [Pack((s,), None) for s in seeds]
         # What any of the attackers reads is recorded, those among them that read over other epochs.
         epochs = task.cell.training.epochs
         spies = [

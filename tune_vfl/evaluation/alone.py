@@ -19,7 +19,8 @@ def alone(task: Task) -> list[float]:
 
     It trains a bottom model on its own columns and the top model on that, with the cell's recipe and rows. A party with
     labels only guesses: every row gets the shares of the training labels. A training that diverges guesses too. In the
-    horizontal setting it is the mean over clients, each of which trains both models on its own rows.
+    horizontal setting it is the mean over clients, each of which trains both models on its own rows, as often as a
+    client of the federation does.
     """
     guesses = guessed(task)
     if task.cell.federation.horizontal:
@@ -40,18 +41,23 @@ def _or_guess(reached: list[float], guesses: list[float]) -> list[float]:
 
 
 def _of_clients(task: Task) -> list[float]:
-    """Return the mean utility of clients that share nothing and make as many passes over their rows, a value a seed."""
+    """Return the mean utility of clients that share nothing, a value a seed.
+
+    A client makes as many passes over its rows, or single steps, as in the federation: where each round has a share of
+    the clients, it trains in that share of the rounds, at the learning rates of these.
+    """
     cell = task.cell.model_copy(update={"defense": "none", "fixed": {}, "attacks": ()})
     own, federation, reached = replace(task, cell=cell, attacks=()), cell.federation, []
-    packs = [Pack(cell.seeds, 1)] if own.stacks else [Pack((s,), None) for s in cell.seeds]
+    packs = [Pack(cell.seeds, 1)] if own.stacks(Strict()) else [Pack((s,), None) for s in cell.seeds]
     for pack in packs:
         clients = Clients(own, pack)
         cohorts, _ = begin(clients, [Strict()])
         for cohort in cohorts:
             cohort.network.train()
-            for epoch in range(cell.training.epochs):
-                for _ in cohort.loop.epoch_steps(epoch, federation.local_steps):
-                    pass
+            for number in federation.rounds_of_a_client(federation.rounds or 1):
+                for epoch in range(federation.passes(number), federation.passes(number + 1)):
+                    for _ in cohort.loop.epoch_steps(epoch, federation.local_steps):
+                        pass
         reached += utilities_by_client(clients, cohorts)[0].mean(-1).tolist()
     return reached
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -17,6 +18,7 @@ from tune_vfl.evaluation.packs import Settings, evaluate_task
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.task import Task
 from tune_vfl.machine.runtime import device_for
+from tune_vfl.metrics.published import scalars
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Cell, RowsUsed, StudySpec, parse
 from tune_vfl.spec.cell import MEASURE
@@ -43,6 +45,7 @@ def evaluate_spec(spec: StudySpec, *, rows: RowsUsed = "all") -> dict[str, Any]:
             ]
         )
     task = open_task(spec, rows=rows)
+    task = replace(task, asks_training_rows=task.cell.metric == "auc")
     cell, device = task.cell, device_for(spec.resources.gpu)
     (outcome,) = together_or_alone(
         lambda some: evaluate_task(task, some, device=device), [{}], minutes=cell.trial_minutes
@@ -70,7 +73,11 @@ def _sureness(outcome: Outcome, task: Task) -> dict[str, Any]:
     checks = [*checks_of_setting(outcome, sure)]
     if task.cell.defense == "none":
         checks = [*checks_of_undefended(outcome, sure, fmean(guessed(task))), *checks]
-    attacks = {name: score.model_dump() | intervals_of(score) for name, score in outcome.attacks.items()}
+    beside = scalars(outcome)
+    attacks = {
+        name: score.model_dump() | intervals_of(score) | beside[name]._asdict()
+        for name, score in outcome.attacks.items()
+    }
     return {"attacks": attacks, **sure.numbers(), "checks": [check.model_dump() for check in checks]}
 
 

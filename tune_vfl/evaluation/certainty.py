@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tune_vfl.outcome import AttackScore, Outcome
-from tune_vfl.statistics.advantages import LEAST_HEADROOM, pseudo_values
-from tune_vfl.statistics.intervals import Estimate, levels, levels_by_undefended
-from tune_vfl.statistics.leakage import Bounds, clipped, leakage_bounds, means_of_maxima
+from tune_vfl.statistics.advantages import LEAST_HEADROOM, narrow, pseudo_values
+from tune_vfl.statistics.intervals import Estimate, levels, levels_by_undefended, undecided
+from tune_vfl.statistics.leakage import Bounds, Limits, clipped, leakage_bounds, means_of_maxima
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -59,12 +60,18 @@ class Certainty(NamedTuple):
 
 
 def intervals_of(score: AttackScore) -> dict[str, Any]:
-    """Return the 90% intervals of one attack's success and advantage, from its own seeds alone; None from one seed."""
+    """Return the 90% intervals of one attack's success and advantage, from its own seeds alone; None from one seed.
+
+    Its candidates count as attacks of their own, as they do in a leakage.
+    """
     if len(score.values) < 2 or not score.advantages:
         return {"interval": None, "advantage_interval": None}
     low, high = (clipped(end) for end in levels([score.values]).interval())
-    least, most = (clipped(end) for end in levels([score.advantages]).interval())
-    return {"interval": [float(low[0]), float(high[0])], "advantage_interval": [float(least[0]), float(most[0])]}
+    candidates = list(candidates_of(score))
+    gains = np.stack([_gains([score], c) for c in candidates])
+    held = limits_of_score(score)
+    (found,) = leakage_bounds(gains, Limits(*(np.full((len(candidates), 1), part) for part in held)))
+    return {"interval": [float(low[0]), float(high[0])], "advantage_interval": [found.lower, found.upper]}
 
 
 def candidates_of(score: AttackScore) -> dict[str, list[float]]:
@@ -98,6 +105,32 @@ def advantages_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Floats:
     return stood_in(gains, met)
 
 
+def limits_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Limits:
+    """Return what limits the bounds of :func:`advantages_of`; nothing where a setting did not meet an attack."""
+    held = [{a: limits_of_score(score) for a, score in o.attackers.items()} for o in outcomes]
+    parts = [[by_name.get(a, (0.0, False)) for by_name in held] for a, _ in names]
+    shape = len(names), len(outcomes)
+    noise = np.asarray([[part[0] for part in row] for row in parts], dtype=np.float64).reshape(shape)
+    return Limits(noise, np.asarray([[part[1] for part in row] for row in parts], dtype=bool).reshape(shape))
+
+
+def limits_of_score(score: AttackScore) -> tuple[float, bool]:
+    """Return one attack's entries of :class:`tune_vfl.statistics.leakage.Limits`."""
+    return limits_over(score.floors or [score.floor], score.noise if len(score.noise) == len(score.values) else [])
+
+
+def limits_over(floors: Sequence[float], noise: Sequence[float]) -> tuple[float, bool]:
+    """Return the deviation of a mean advantage on noise, and whether little is left above the floor.
+
+    Args:
+        floors: by seed.
+        noise: the deviation of the success, by seed; empty where it is not known.
+    """
+    floor = sum(floors) / len(floors)
+    of_mean = math.hypot(*noise) / max(1, len(noise))
+    return (of_mean / (1 - floor) if floor < 1 else 0.0), narrow(floor)
+
+
 def stood_in(gains: Floats, met: Bools) -> Floats:
     """Fill the places of attacks that settings did not meet, so that settings of several defenses make one block.
 
@@ -124,6 +157,10 @@ def certainties(
 ) -> list[Certainty]:
     """Return how sure each of a study's settings is; what is usual for seeds is learned from all of them.
 
+    What further seeds of the undefended model say of the luck of the first ones moves an interval of the utility and
+    not the mean that is shown: where it would leave that mean outside, it reaches to it. The same holds of a leakage
+    that was written with another definition than today's.
+
     Args:
         outcomes: ok ones, with the same seeds and attacks, without the undefended model.
         undefended: that model with these seeds and more; None where it is not known.
@@ -137,16 +174,23 @@ def certainties(
     gains = advantages_of(outcomes, names) if gains is None else gains
     utility = utility_levels([_values(o) for o in outcomes], [] if undefended is None else _values(undefended))
     low, high = (clipped(end) for end in utility.interval(rows=[_rows(o) for o in outcomes]))
-    utilities = list(zip(low.tolist(), high.tolist(), strict=True))
+    ends = zip(low.tolist(), high.tolist(), strict=True)
+    utilities = [holding(o.objectives[0], found) for o, found in zip(outcomes, ends, strict=True)]
     if not names:
         return [Certainty(utility, None, None, 0.0, False, {}) for utility in utilities]
     worst = clipped(means_of_maxima(gains)).tolist()
-    return [_certainty(*found) for found in zip(outcomes, utilities, leakage_bounds(gains), worst, strict=True)]
+    bounds = leakage_bounds(gains, limits_of(outcomes, names))
+    return [_certainty(*found) for found in zip(outcomes, utilities, bounds, worst, strict=True)]
 
 
 def _certainty(outcome: Outcome, utility: Interval, bounds: Bounds, worst: float) -> Certainty:
-    leakage = bounds.lower, bounds.upper
-    return Certainty(utility, leakage, bounds.upper_90, worst, bounds.undecided, _amplified(outcome))
+    leakage = holding(outcome.objectives[1], (bounds.lower, bounds.upper))
+    return Certainty(utility, leakage, bounds.upper_90, worst, undecided(*leakage), _amplified(outcome))
+
+
+def holding(point: float, interval: Interval) -> Interval:
+    """Return an interval that reaches to a point at least."""
+    return min(interval[0], point), max(interval[1], point)
 
 
 def _values(outcome: Outcome) -> list[float]:

@@ -16,6 +16,7 @@ from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.checks import NEARLY_DONE
 from tune_vfl.evaluation.clients import VICTIM, Clients, select_client, victims_defense
 from tune_vfl.evaluation.grants.base import keepers_for
+from tune_vfl.evaluation.grants.client_gradients import SingleSteps
 from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import Trained, write_training
@@ -123,10 +124,12 @@ class Victim:
     def __init__(
         self, clients: Clients, params: list[Strict], attacks: Sequence[Attack[Strict]], cohorts: list[Cohort]
     ) -> None:
-        self._clients, self._params, self._cohorts = clients, params, cohorts
+        self._clients, self._cohorts = clients, cohorts
         self._split = clients.victim()
         recipe, rows = clients.task.cell.training, self._split.y_train.shape[-1]
         self._keepers = {kind: kind(attacks, recipe, rows) for kind in keepers_for(attacks)}
+        # One for both moments: what it draws before the first round it does not draw again after the last one.
+        self._defense = victims_defense(clients.task, params, clients, self._split)
         if self._keepers:
             loop = self._loop(self._network())
             for keeper in self._keepers.values():
@@ -150,10 +153,9 @@ class Victim:
 
     def _loop(self, network: VflNetwork) -> SplitTraining:
         """Return what the keepers look at: a training of its own rows, which nobody carries out."""
-        defense = victims_defense(self._clients.task, self._params, self._clients, self._split)
         rows = TrainingRows(self._split, self._clients.pack)
         recipe = self._clients.task.cell.training
-        return SplitTraining(network, rows, recipe, [defense, *self._keepers.values()], self._clients.pack.lead)
+        return SplitTraining(network, rows, recipe, [self._defense, *self._keepers.values()], self._clients.pack.lead)
 
 
 @torch.no_grad()
@@ -212,6 +214,8 @@ def fill_clients(
     reached, variances = utilities
     defense, clients = cast("Defense", cohorts[0].defense), reached.shape[-1]
     spread = reached.std(-1) if clients > 1 else torch.zeros(len(lost))
+    if SingleSteps in run.keepers:
+        defense.also_uploaded(run.kept(SingleSteps).uploads)
     logged = {"utility_std_over_clients": spread.nan_to_num().tolist()}
     for name, values in defense.logged().items():
         logged[name] = [float(v) for v in list(values)[:: len(cohorts[0].clients)]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from tune_vfl.evaluation.permuting import on_permuted_labels
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction
 from tune_vfl.evaluation.seats import named_seats
-from tune_vfl.evaluation.summarizing import best_of, standing
+from tune_vfl.evaluation.summarizing import best_of, over_draws, standing
 from tune_vfl.evaluation.table import Numbers, Table, below, joined, put, variants_of
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import split_of, untrained
@@ -76,18 +77,38 @@ def add_acted(table: Table, attack: Attack[Strict], acted: Table) -> None:
     table.update({key: rows for key, rows in acted.items() if key[0] == "permuted"})
 
 
-def score_attack(attack: Attack[Strict], run: Run) -> Table:
-    """Run an attack on the view of each party that carries it out and score each variant on every member."""
+def score_attack(attack: Attack[Strict], run: Run, draws: Sequence[int] = ()) -> Table:
+    """Run an attack on the view of each party that carries it out and score each variant on every member.
+
+    Args:
+        attack: what is run.
+        run: a training, or a model that nobody trained.
+        draws: of what the attacker knows and draws, over which its success is a mean; none: as many as it asks for.
+    """
     if run.pack.trials is not None and not attack.capabilities.stackable:
-        return joined([score_attack(attack, run.member(m)) for m in range(run.pack.lead[0])])
+        return joined([score_attack(attack, run.member(m), draws) for m in range(run.pack.lead[0])])
     table: Table = {}
     for name, parties in named_seats(attack, run.task).items():
         seen = run.seen_by(parties)
-        for variant, answer in attack.run(view_of(attack, seen)).items():
-            put(table, ("attack", name, variant), _scored(answer, seen))
-            if run.table and isinstance(answer, Answer):  # models that nobody trained are a floor, and are not tested
-                table["permuted", name, variant] = on_permuted_labels(answer, *_truth(seen))
+        found: list[dict[str, Numbers]] = []
+        for draw in draws or range(attack.draws):
+            answers = dict(attack.run(view_of(attack, seen.with_draw(draw))))
+            if found and attack.choice in answers:  # of the first draw alone the others are shown too
+                answers = {attack.choice: answers[attack.choice]}
+            found.append({variant: _scored(answer, seen) for variant, answer in answers.items()})
+            if run.table and draw == 0:  # models that nobody trained are a floor, and are not tested
+                put(table, ("permuted", name), _permuted(answers, seen))
+        for variant, columns in over_draws(attack, found).items():
+            put(table, ("attack", name, variant), columns)
     return table
+
+
+def _permuted(answers: Mapping[str, Answer | Reconstruction], run: Run) -> dict[str, list[list[float]]]:
+    """Return what one draw's answers reach on permuted labels.
+
+    Beside a mean over several draws, which scatters less, that makes a p-value rather too large than too small.
+    """
+    return {v: on_permuted_labels(a, *_truth(run)) for v, a in answers.items() if isinstance(a, Answer)}
 
 
 def _scored(answer: Answer | Reconstruction, run: Run) -> Numbers:
@@ -117,18 +138,22 @@ def references_of(task: Task) -> References:
 
     What else it is granted of a training is replaced by what stands in for one that never was, noise for gradients. A
     few labeled rows on one untrained model are a noisy floor, which whoever subtracts it takes for leakage; so each
-    seed's is the mean over :data:`STARTS` models. An attack that reads the label party's own columns is measured
-    without what was sent: no model takes part, so once.
+    seed's is the mean over :data:`STARTS` models, each with one of the draws over which the attack is scored. An attack
+    that reads the label party's own columns is measured without what was sent: no model takes part, so once.
     """
     lower: dict[str, list[float]] = {}
+    noise: dict[str, list[float]] = {}
     for attack in task.attacks:
         starts = _starts(attack, task)
         if starts and all(keeper.stands_in() for keeper in keepers_for([attack])):
             scores = joined([_untrained_scores(task, attack, start) for start in range(starts)])
             for name in named_seats(attack, task):
                 successes = best_of(standing(attack, variants_of(scores, name)))[1]["success"]
-                lower[name] = np.reshape(successes, (starts, -1)).mean(0).tolist()
-    return References(r_lower=lower)
+                of_models = np.reshape(successes, (starts, -1))
+                lower[name] = of_models.mean(0).tolist()
+                if starts > 1:  # the deviation of one model and that of the mean of so many others
+                    noise[name] = (of_models.std(0, ddof=1) * math.sqrt(1 + 1 / starts)).tolist()
+    return References(r_lower=lower, noise=noise)
 
 
 def _starts(attack: Attack[Strict], task: Task) -> int:
@@ -158,4 +183,5 @@ def references_once(task: Task) -> References:
 def _untrained_scores(task: Task, attack: Attack[Strict], start: int) -> Table:
     seeds = task.cell.seeds
     packs = [Pack(seeds, 1)] if task.architecture.stackable else [Pack((s,), None) for s in seeds]
-    return joined([score_attack(attack, untrained(task, pack, [attack], start)) for pack in packs])
+    draw = [start % attack.draws]
+    return joined([score_attack(attack, untrained(task, pack, [attack], start), draw) for pack in packs])

@@ -90,13 +90,14 @@ class OwnRounds:
 
     Attributes:
         clients: all of them, in order; the first one is under attack.
+        in_turn: the defense has clients train what is shared one after the other (SplitFed V2), not side by side.
         left_out: the attacks that take part in a training; there are none in this setting.
         table: what was measured; empty before :meth:`measure`.
     """
 
     def __init__(self, task: Task, params: Strict, *, seed: int) -> None:
         self.seed, self.task, self._started = seed, task, time.perf_counter()
-        self.left_out: tuple[str, ...] = ()
+        self.in_turn, self.left_out = task.defense.in_turn(params), tuple[str, ...]()
         self._of = Clients(task, Pack((seed,), None))
         self._cohorts, _ = begin(self._of, [params])
         self._victim = Victim(self._of, [params], task.watching, self._cohorts)

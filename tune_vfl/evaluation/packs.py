@@ -16,7 +16,7 @@ from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.attempts import together_or_alone
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.measuring import guess_of, measure_pack, rarest_in_test, references_once
-from tune_vfl.evaluation.permuting import p_value_of
+from tune_vfl.evaluation.permuting import noise_of, p_value_of
 from tune_vfl.evaluation.seats import seats_of
 from tune_vfl.evaluation.summarizing import summarize, worst_party
 from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
@@ -132,13 +132,13 @@ class _Bench:
 
     def _groups(self, ready: Mapping[int, Strict]) -> Iterable[list[int]]:
         """Put trials of equal structure together, as many as the recordings leave room for."""
-        if not self.task.stacks:
-            return [[i] for i in ready]
         by_structure: dict[tuple[object, ...], list[int]] = {}
         for i, params in ready.items():
             by_structure.setdefault(self.task.defense.structure(params), []).append(i)
         room = trials_that_fit(self.task)
-        return [g[k : k + room] for g in by_structure.values() for k in range(0, len(g), room)]
+        for group in by_structure.values():
+            size = room if self.task.stacks(ready[group[0]]) else 1
+            yield from (group[k : k + size] for k in range(0, len(group), size))
 
     def _tables(self, params: list[Strict]) -> list[Table]:
         """Train and attack trials of equal structure; return each one's table, a row a seed."""
@@ -148,7 +148,7 @@ class _Bench:
         def measure(some: list[Strict], pack: Pack) -> Table:
             return measure_pack(task, some, pack, deadline=deadline, device=self.device)
 
-        if not task.stacks:
+        if not task.stacks(params[0]):
             return [joined([measure([p], Pack((seed,), None)) for seed in seeds]) for p in params]
         table = measure(params, Pack(seeds, len(params)))
         return [taken(table, range(p * len(seeds), (p + 1) * len(seeds))) for p in range(len(params))]
@@ -178,6 +178,7 @@ class _Bench:
             rows_shared=self.task.rows_shared,
             rarest_in_test=self.rarest_in_test,
             utility_before_end=[v for v in below(table, "before_end").get("utility", []) if math.isfinite(v)],
+            training_utility=below(table, "training_rows").get("utility", []),
             attacks=scores,
             leakage=worst.advantage if worst else 0.0,
             leakage_std=worst.advantage_std if worst else 0.0,
@@ -195,8 +196,9 @@ class _Bench:
             columns = variants_of(table, name)
             score = summarize(attack, columns, num_classes=cell.num_classes, guess=self.guess, r_lower=lower)
             if score is not None:
-                p_value = p_value_of(attack, columns, below(table, "permuted", name))
-                found[party] = score.model_copy(update={"p_value": p_value})
+                nulls = attack, columns, below(table, "permuted", name)
+                noise = noise_of(*nulls) if lower is None else self.references.noise.get(name, [])[: len(cell.seeds)]
+                found[party] = score.model_copy(update={"p_value": p_value_of(*nulls), "noise": noise})
             elif party != TOGETHER:
                 return None
         return worst_party(found)

@@ -93,13 +93,35 @@ def p_value_of(
         variants: the trial's columns, a value a seed.
         nulls: by variant what :func:`on_permuted_labels` gave, a list a seed.
     """
+    candidates = _candidates(attack, variants, nulls)
+    if not candidates:
+        return None
+    found = [float(np.mean(c["success"])) for c in candidates]
+    return p_value(found, [np.mean(np.asarray(c["null"]), axis=0) for c in candidates])
+
+
+def noise_of(
+    attack: Attack[Strict], variants: Mapping[str, Numbers], nulls: Mapping[str, list[list[float]]]
+) -> list[float]:
+    """Return how far a success on permuted labels lies from its mean, a standard deviation a seed.
+
+    Of several candidates it is the largest one's; empty where :func:`p_value_of` is None. Arguments as there.
+    """
+    candidates = _candidates(attack, variants, nulls)
+    if not candidates:
+        return []
+    spreads = [np.std(np.asarray(c["null"]), axis=1, ddof=1) for c in candidates]
+    found: list[float] = np.stack(spreads).max(0).tolist()
+    return found
+
+
+def _candidates(
+    attack: Attack[Strict], variants: Mapping[str, Numbers], nulls: Mapping[str, list[list[float]]]
+) -> list[dict[str, list[Any]]]:
+    """Return the columns of what the attacker may commit to, those on permuted labels as ``null``."""
     both: dict[str, dict[str, list[Any]]] = {
         v: {**columns, "null": nulls[v]}
         for v, columns in variants.items()
         if v in nulls and all(nulls[v]) and all(map(math.isfinite, columns["success"]))
     }
-    if not both:
-        return None
-    candidates = standing(attack, both)
-    found = [float(np.mean(c["success"])) for c in candidates.values()]
-    return p_value(found, [np.mean(np.asarray(c["null"]), axis=0) for c in candidates.values()])
+    return list(standing(attack, both).values()) if both else []

@@ -72,13 +72,17 @@ def open_task(
     architecture = problems.attempt(lambda: _architecture(spec.model, dataset, defense_class))
     if architecture is None or defense_class is None:
         raise SpecError(problems)
+    model = Named(name=architecture.name, **architecture.options.model_dump(exclude_none=True))
+    fixed = problems.attempt(
+        lambda: defense_class.fitted_to(spec.defense.params, model=model, modality=dataset.modality)
+    )
     federation, training = problems.attempt(lambda: _recipe(spec, dataset)) or (spec.federation, Training())
     cell = Cell(
         dataset=written_out(named, root),
-        model=Named(name=architecture.name, **architecture.options.model_dump(exclude_none=True)),
+        model=model,
         training=training,
         defense=spec.defense.name,
-        fixed=spec.defense.params,
+        fixed=fixed or spec.defense.params,
         attacks=(),
         seeds=tuple(range(spec.budget.seeds)),
         metric=dataset.metric,

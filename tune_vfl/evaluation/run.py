@@ -16,6 +16,7 @@ from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.joined import JoinedBottoms, SideBySide
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.members import Pack
+from tune_vfl.seeds import derive
 
 if TYPE_CHECKING:
     from tune_vfl.evaluation.keeper import Keeper
@@ -36,6 +37,7 @@ class Run:
         table: what was measured, a row a member; empty before the training.
         parties: the passive parties that views are cut for, by position: the one that attacks, all that attack
             together, or the one under attack.
+        draw: which draw of the rows that attackers know, and of what they draw themselves; 0 is the seeds' own.
     """
 
     task: Task
@@ -45,6 +47,14 @@ class Run:
     keepers: Mapping[type[Keeper], Keeper] = field(default_factory=dict)
     table: Table = field(default_factory=dict)
     parties: tuple[int, ...] = (0,)
+    draw: int = 0
+
+    @property
+    def drawn(self) -> Pack:
+        """The pack with the seeds that attackers' rows and streams are drawn by: its own, or those of another draw."""
+        if self.draw == 0:
+            return self.pack
+        return replace(self.pack, seeds=tuple(derive(seed, f"draw/{self.draw}") for seed in self.pack.seeds))
 
     @property
     def y_train(self) -> Tensor:
@@ -86,6 +96,10 @@ class Run:
     def seen_by(self, parties: tuple[int, ...]) -> Run:
         """Return the same training, for views of these passive parties."""
         return replace(self, parties=parties)
+
+    def with_draw(self, draw: int) -> Run:
+        """Return the same training, for views of another draw of what attackers know and draw."""
+        return replace(self, draw=draw)
 
     def kept(self, kind: type[K]) -> K:
         """Return the keeper of a class.

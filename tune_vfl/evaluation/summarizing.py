@@ -60,8 +60,8 @@ def summarize(
     found = advantage(score.values, floors)
     return AttackScore(
         **score.model_dump(),
-        advantage=float(clipped(found.objective)),
-        advantage_std=Score.of("advantage", (found.by_seed * found.objective_share).tolist()).std,
+        advantage=float(clipped(found.value)),
+        advantage_std=Score.of("advantage", found.by_seed.tolist()).std,
         advantages=found.by_seed.tolist(),
         floor=float(floors.mean()),
         floors=floors.tolist(),
@@ -112,7 +112,7 @@ def standing(attack: Attack[Strict], variants: Mapping[str, Columns]) -> dict[st
     """Return the variants that stand for the attack, of all that are defined.
 
     The one that the attack itself names as its choice stands alone. Those among which the attacker can choose by its
-    own validation count as one, the one that it would choose seed by seed.
+    own validation count as one, the one that it would choose seed by seed, or in each of several draws of a seed.
     """
     if attack.choice is not None and attack.choice in variants:
         return {attack.choice: variants[attack.choice]}
@@ -120,12 +120,38 @@ def standing(attack: Attack[Strict], variants: Mapping[str, Columns]) -> dict[st
     rest = {v: columns for v, columns in variants.items() if v not in choosable}
     if not choosable:
         return rest
+    if CHOSEN in choosable:
+        return {CHOSEN: choosable[CHOSEN], **rest}
     seeds = range(len(next(iter(choosable.values()))["validation"]))
     picks = [max(choosable, key=lambda v, s=s: choosable[v]["validation"][s]) for s in seeds]  # type: ignore[misc]
     if len(set(picks)) == 1:
         return {picks[0]: choosable[picks[0]], **rest}
     shared = set.intersection(*(set(choosable[v]) for v in picks))
     return {CHOSEN: {name: [choosable[v][name][s] for s, v in enumerate(picks)] for name in shared}, **rest}
+
+
+def over_draws(attack: Attack[Strict], draws: Sequence[Mapping[str, Columns]]) -> dict[str, Columns]:
+    """Return the means over draws of what the attacker knows and draws, by variant and column, a value a member.
+
+    Where the attacker chooses among variants, it does so in each draw, by what it knows there: that is a variant too.
+    Variants that were scored in the first draw alone stay as they are there.
+
+    Args:
+        attack: whose variants they are.
+        draws: of each draw the variants' columns, a value a member.
+    """
+    if len(draws) == 1:
+        return dict(draws[0])
+    found = {**draws[0], **{variant: _mean_of([of[variant] for of in draws]) for variant in draws[-1]}}
+    if sum("validation" in columns for columns in found.values()) < 2:
+        return found
+    chosen = [next(c for c in standing(attack, of).values() if "validation" in c) for of in draws]
+    return {CHOSEN: _mean_of(chosen), **found}
+
+
+def _mean_of(draws: Sequence[Columns]) -> Columns:
+    shared = [name for name in draws[0] if all(name in columns for columns in draws)]
+    return {name: np.mean([columns[name] for columns in draws], axis=0).tolist() for name in shared}
 
 
 def best_of(variants: Mapping[str, Numbers]) -> tuple[str, Numbers]:

@@ -24,12 +24,14 @@ class Task:
         dataset: the cell's, loaded.
         architecture: the cell's model.
         attacks: the cell's, in order.
+        asks_training_rows: whether the utility on the training rows is measured too.
     """
 
     cell: Cell
     dataset: Dataset
     architecture: Architecture[ModelOptions]
     attacks: tuple[Attack[Strict], ...]
+    asks_training_rows: bool = False
 
     @classmethod
     def open(cls, cell: Cell) -> Task:
@@ -73,10 +75,17 @@ class Task:
         return DEFENSES[self.cell.defense]
 
     @property
-    def stacks(self) -> bool:
-        """Whether trials can be trained in one pass."""
+    def stackable(self) -> bool:
+        """Whether trials can be trained in one pass, as far as rows, model and defense go."""
         alike = not self.cell.federation.horizontal or self.cell.federation.shards.equal
         return alike and self.architecture.stackable and self.defense.capabilities.stackable
+
+    def stacks(self, params: Strict) -> bool:
+        """Whether trials whose defense has such parameters can be trained in one pass.
+
+        Clients that train in turn cannot: each seed has an order of its own.
+        """
+        return self.stackable and not self.defense.in_turn(params)
 
     @property
     def watching(self) -> tuple[Attack[Strict], ...]:

@@ -32,6 +32,8 @@ from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import RowsUsed, Strict
 
+_ROWS_AT_ONCE = 4096
+
 
 @lru_cache(maxsize=4)
 def _stacked_split(dataset: Dataset, seeds: tuple[int, ...], rows: RowsUsed) -> Split:
@@ -119,6 +121,7 @@ def train_pack(
         keeper.begin(loop)
     loop.run(deadline=deadline)
     scores = scores_on_test_rows(loop, defense, split, pack).cpu()
+    on_training = scores_on_training_rows(loop, defense, split, pack).cpu() if task.asks_training_rows else None
     for keeper in keepers.values():  # after everything else that draws noise: asking for it must move nothing
         keeper.end(loop)
     seconds = {"setup": ready - start, "train": time.perf_counter() - ready}
@@ -126,6 +129,8 @@ def train_pack(
     fill(run, defense, scores, loop.diverged.cpu(), seconds)
     if near and near[0].scores is not None:
         run.table["before_end", "utility"] = utilities(run, near[0].scores)
+    if on_training is not None:
+        run.table["training_rows", "utility"] = utilities(run, on_training, run.y_train)
     return run
 
 
@@ -175,10 +180,17 @@ def scores_before_end(loop: SplitTraining, defense: Defense, split: Split, pack:
     return scores
 
 
-def utilities(run: Run, scores: Tensor) -> list[float]:
-    """Return each member's utility of ``(*trials, n_test, K)`` class scores; NaN for scores that are not finite."""
+def utilities(run: Run, scores: Tensor, labels: Tensor | None = None) -> list[float]:
+    """Return each member's utility of ``(*trials, n, K)`` class scores; NaN for scores that are not finite.
+
+    Args:
+        run: the training.
+        scores: on the CPU.
+        labels: ``(*trials, n)``; None takes those of the test rows.
+    """
     by_member = scores.reshape(-1, *scores.shape[-2:])
-    return utilities_of(run.task.cell.metric, by_member, run.y_test.reshape(len(by_member), -1))
+    truth = run.y_test if labels is None else labels
+    return utilities_of(run.task.cell.metric, by_member, truth.reshape(len(by_member), -1))
 
 
 def utilities_of(metric: str, scores: Tensor, labels: Tensor) -> list[float]:
@@ -240,7 +252,19 @@ def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor, seconds: 
 @torch.no_grad()
 def scores_on_test_rows(loop: SplitTraining, defense: Defense, split: Split, pack: Pack) -> Tensor:
     """Return the class scores ``(*trials, n_test, K)`` of the test rows, sent as in training (H3) and decoded (H10)."""
-    network, features = loop.network, [pack.spread(x) for x in split.features("test")]
+    return _scores(loop, defense, [pack.spread(x) for x in split.features("test")])
+
+
+@torch.no_grad()
+def scores_on_training_rows(loop: SplitTraining, defense: Defense, split: Split, pack: Pack) -> Tensor:
+    """Return the class scores ``(*trials, N, K)`` of the training rows as they are, a few thousand at a time."""
+    axis = len(loop.lead)
+    parts = zip(*(torch.split(pack.spread(x), _ROWS_AT_ONCE, axis) for x in split.features("train")), strict=True)
+    return torch.cat([_scores(loop, defense, list(part)) for part in parts], axis)
+
+
+def _scores(loop: SplitTraining, defense: Defense, features: list[Tensor]) -> Tensor:
+    network = loop.network
     parties = len(network.bottoms)
     embeddings = [bottom(x) for bottom, x in zip(network.bottoms, features[:parties], strict=True)]
     for send in overriding(loop.hooks, "send_embedding"):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tune_vfl.horizontal.cohort import Cohort
 from tune_vfl.horizontal.server import Observer, Server
-from tune_vfl.seeds import Stream, numpy_rng
+from tune_vfl.seeds import Stream
 from tune_vfl.spec import Federation
 
 
@@ -22,9 +22,14 @@ class Rounds:
         cohorts: all clients, in order: in one cohort, or each in one of its own.
         federation: clients, rounds and the rest; ``rounds`` is given.
         counts: ``(members, clients)`` how many rows each client holds.
-        seeds: the member's seed, or each member's, by which takers of a round are drawn.
-        in_turn: clients train the shared part one after the other; only what is hidden is averaged (SplitFed V2).
+        seeds: the member's seed, or each member's; it draws who takes part in a round, and in which order clients
+            train that train in turn.
+        in_turn: clients train the shared part one after the other; only what is hidden is averaged (SplitFed V2). All
+            members have one seed then, because a seed has an order of its own.
         observers: who sees what reaches the server.
+
+    Raises:
+        ValueError: for clients in turn with several seeds.
 
     Attributes:
         diverged: ``(members,)`` bool, once it has run: a client's parameters became non-finite.
@@ -45,10 +50,12 @@ class Rounds:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.cohorts, self._federation, self._counts, self._in_turn = list(cohorts), federation, counts, in_turn
+        if in_turn and not isinstance(seeds, int) and len(set(seeds)) > 1:
+            raise ValueError("clients that train in turn have another order with each seed: train one seed at a time")
         first = self.cohorts[0]
         self.server = Server(first.shared()[:, 0], secure=federation.secure, observers=observers)
         self._statistics, self._hidden = first.statistics()[:, 0], first.hidden()[:, 0]
-        self._takers = Stream(seeds, "participation")
+        self._takers, self._turns = Stream(seeds, "participation"), Stream(seeds, "turns")
 
     def run(self, *, deadline: float | None = None, after_round: Callable[[int], None] | None = None) -> Self:
         """Train for all rounds, or until every member has diverged; return this training, over.
@@ -69,7 +76,7 @@ class Rounds:
         """Do what :meth:`run` does, round by round; yield how many are done."""
         for number in range(self._federation.rounds or 1):
             taking = self._taking()
-            for cohort in self._order(number):
+            for cohort in self._order():
                 if deadline is not None and time.monotonic() > deadline:
                     asked = self._federation.rounds
                     raise TimeoutError(f"training stopped after {number} of {asked} rounds: out of time")
@@ -88,32 +95,28 @@ class Rounds:
         rank = self._takers.permutation(clients).reshape(-1, clients)
         return rank < self._federation.participants
 
-    def _order(self, number: int) -> list[Cohort]:
+    def _order(self) -> list[Cohort]:
+        """Return the cohorts in the order in which they train in a round: a new one each round for clients in turn."""
         if not self._in_turn:
             return self.cohorts
-        order = numpy_rng(number, "turns").permutation(len(self.cohorts))
-        return [self.cohorts[int(k)] for k in order]
+        order = self._turns.permutation(len(self.cohorts)).reshape(-1, len(self.cohorts))[0]
+        return [self.cohorts[k] for k in order.tolist()]
 
     def _train(self, cohort: Cohort, number: int, taking: Tensor) -> None:
         """Have a cohort train its round and upload what came of it."""
         federation, of = self._federation, taking[:, cohort.clients]
         epochs, steps = (1, federation.local_steps) if federation.local_steps else (federation.local_epochs, None)
+        if self._in_turn:
+            # The one before it in the round has moved what is shared since it was handed out.
+            cohort.take(self.server.shared, cohort.statistics()[:, 0], cohort.hidden()[:, 0])
         for _ in cohort.train(number * epochs, epochs, steps, of):
             pass
         uploads = cohort.uploads(self.server.shared, of)
-        if self._in_turn:
-            self._pass_on(cohort, number, uploads[:, 0], of[:, 0])
-            return
         weights = self._counts[:, cohort.clients] * of
         for place, client in enumerate(cohort.clients):
             self.server.receive(number, client, uploads[:, place], weights=weights[:, place])
-
-    def _pass_on(self, cohort: Cohort, number: int, update: Tensor, taking: Tensor) -> None:
-        """Move what is shared by one client's update alone; the next one goes on from there."""
-        self.server.receive(number, cohort.clients[0], update, weights=taking.to(update))
-        self.server.close(number)
-        for other in self.cohorts:
-            other.take(self.server.shared, other.statistics()[:, 0], other.hidden()[:, 0])
+        if self._in_turn:
+            self.server.close(number)
 
     def _average(self, number: int, taking: Tensor) -> None:
         if not self._in_turn:

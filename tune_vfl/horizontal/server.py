@@ -71,11 +71,10 @@ class Server:
         self._weight += weight
 
     def close(self, round: int) -> None:  # noqa: A002
-        """End a round: move what is shared."""
-        mean = self._sum / self._weight
+        """End a round: move what is shared by the mean; members with which nobody took part stay as they are."""
+        mean = self._sum / torch.where(self._weight > 0, self._weight, 1.0)
         if self._secure:
-            taking = torch.ones(len(mean), dtype=torch.bool, device=mean.device)
-            self._show(Received(round, None, mean, self.shared, taking))
+            self._show(Received(round, None, mean, self.shared, self._weight.squeeze(-1) > 0))
         self.shared = self.shared + mean
         self._begin()
 

@@ -2,6 +2,10 @@
 
 Names are those of :data:`tune_vfl.spec.constraints.Constraints`. Utility is bounded from below, everything else from
 above. Where seeds say nothing, as from a single one, the bound is the estimate itself.
+
+Each of them has one source: a confirmation of the setting where there is one, and else the search. What a confirmation
+does not know is not known then, whatever the search said. The cost alone is always the search's: no confirmation
+measures it.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tune_vfl.ledger.confirmations import ConfirmedPoint
+    from tune_vfl.ledger.confirmed_attacks import Bounded as Fresh
     from tune_vfl.ledger.side_by_side import Block, Row, SideBySide
     from tune_vfl.statistics.arrays import Bools, Floats, Ints
 
@@ -29,8 +34,8 @@ class Bounded(NamedTuple):
     """One thing that may be constrained, of N settings; NaN where it is not known.
 
     Attributes:
-        value: ``(N,)`` estimates, of a confirmation where there is one.
-        bound: ``(N,)`` what it surely is at most; of the utility, at least.
+        value: ``(N,)`` estimates.
+        bound: ``(N,)`` what it surely is at most; of the utility, at least. Never on the other side of its estimate.
     """
 
     value: Floats
@@ -73,7 +78,8 @@ class Bounds:
         """Say why something is not known of a setting."""
         record, attack = self.settings.rows[i].record, OF_ATTACK.fullmatch(name)
         if attack is not None:
-            return f"{attack['attack']} was not run on it"
+            again = self.settings.rows[i].again is not None
+            return f"{attack['attack']} was not run on it" + (" with fresh seeds" if again else "")
         if name == "cost":
             return f"the cost of {record.cell.defense} was not measured"
         return "no attack was run on it" if name == "leakage" else "there is no undefended model to compare it with"
@@ -96,58 +102,75 @@ class Bounds:
         found.value[block.rows] = found.bound[block.rows] = self.settings.known[block.rows, 0]
         if block.certain:
             rows = [o.rows_shared * _mean(o.utility_variance, len(values_of(o))) for o in block.outcomes]
-            found.bound[block.rows] = block.levels.interval(2 * self.confidence - 1, rows)[0]
+            low = block.levels.interval(2 * self.confidence - 1, rows)[0]
+            # Further seeds of the undefended model may put the level above the mean, which is what is shown.
+            found.bound[block.rows] = np.minimum(low, found.value[block.rows])
         for i, again in self._again(block):
             found.bound[i] = (again.utility or 0.0) - self._half(again, again.utility_interval)
 
     def _loss(self, found: Bounded, block: Block) -> None:
         model = values_of(self.settings.undefended)[: block.utilities.shape[1]]
-        if len(model) < block.utilities.shape[1]:
-            return
-        found.value[block.rows] = found.bound[block.rows] = np.mean(model) - block.utilities.mean(1)
-        se = df = np.zeros(len(block.rows))
-        if block.certain:
-            losses = differences_from(model, block.utilities)
-            se, df = losses.se, losses.df
-            found.bound[block.rows] = losses.mean + t_quantile(self.confidence, df) * se
-        places = {int(i): k for k, i in enumerate(block.rows)}
-        for i, again in self._again(block):
-            confirmation = self.settings.rows[i].record.confirmation
-            base = confirmation.baseline if confirmation is not None else None
-            if base is None or base.utility is None:
-                continue  # by the search, where both were measured
-            found.value[i] = base.utility - (again.utility or 0.0)
+        if len(model) == block.utilities.shape[1]:
+            found.value[block.rows] = found.bound[block.rows] = np.mean(model) - block.utilities.mean(1)
             if block.certain:
-                # How far a seed moves the two apart is what the search has seen; there are other seeds now, and more.
-                spread = se[places[i]] * np.sqrt(len(model) / again.seeds)
-                found.bound[i] = found.value[i] + t_quantile(self.confidence, df[places[i]]) * spread
-            else:
-                halves = self._half(again, again.utility_interval), self._half(again, base.utility_interval)
-                found.bound[i] = found.value[i] + np.hypot(*halves)
+                losses = differences_from(model, block.utilities)
+                found.bound[block.rows] = losses.mean + t_quantile(self.confidence, losses.df) * losses.se
+        for i, again in self._again(block):
+            by_search = float(found.bound[i] - found.value[i])
+            found.value[i], found.bound[i] = self._loss_again(i, again, by_search, len(model))
+
+    def _loss_again(self, i: int, again: ConfirmedPoint, by_search: float, seeds: int) -> tuple[float, float]:
+        """Return what a confirmation says of a loss: nothing where it has no undefended model to compare with.
+
+        Args:
+            i: the setting's place.
+            again: what was measured of it.
+            by_search: how far the search's bound lies from its estimate; NaN where there is none.
+            seeds: of the search.
+        """
+        confirmation = self.settings.rows[i].record.confirmation
+        base = confirmation.baseline if confirmation is not None else None
+        if base is None or base.utility is None or again.utility is None:
+            return np.nan, np.nan
+        loss = base.utility - again.utility
+        if by_search > 0:
+            # How far a seed moves the two apart is what the search has seen; there are other seeds now, and more.
+            return loss, loss + by_search * float(np.sqrt(seeds / again.seeds))
+        halves = self._half(again, again.utility_interval), self._half(again, base.utility_interval)
+        return loss, loss + float(np.hypot(*halves))
 
     def _leakage(self, found: Bounded, block: Block) -> None:
-        if not block.names:
-            return
-        found.value[block.rows] = found.bound[block.rows] = self.settings.known[block.rows, 1]
-        if block.certain:
-            found.bound[block.rows] = upper_bounds(block.gains, self.confidence)
+        if block.names:
+            found.value[block.rows] = found.bound[block.rows] = self.settings.known[block.rows, 1]
+            if block.certain:
+                found.bound[block.rows] = upper_bounds(block.gains, self.confidence, block.limits)
         for i, again in self._again(block):
-            found.bound[i] = self._leakage_again(again)
+            if again.leakage is not None and (block.names or again.attacks):
+                found.value[i] = again.leakage
+                found.bound[i] = self._above(again, again.leakage, again.leakage_interval, again.leakage_upper_90)
 
     def _attack(self, found: Bounded, block: Block, attack: str, what: str) -> None:
-        """Bound one attack by what the search measured, which found more or less the same as fresh seeds."""
-        self._beside(found, block, attack)
+        """Bound one attack: by a confirmation where there is one, else by what the search measured."""
         places, names = block.met(attack)
-        if not len(places):
-            return
         rows = block.rows[places]
         scores = [block.outcomes[i].attacks[attack] for i in places]
         found.value[rows] = [s.advantage if what == "advantage" else s.mean for s in scores]
         found.bound[rows] = found.value[rows]
-        if block.certain:
+        if block.certain and len(places):
             kept = [block.names.index(name) for name in names]
-            x = block.gains[kept][:, places] if what == "advantage" else block.successes(places, names)
-            found.bound[rows] = upper_bounds(x, self.confidence)
+            if what == "advantage":
+                limits = block.limits.of(kept, places)
+                found.bound[rows] = upper_bounds(block.gains[kept][:, places], self.confidence, limits)
+            else:
+                found.bound[rows] = upper_bounds(block.successes(places, names), self.confidence)
+        for i, again in self._again(block):
+            seen = again.attacks.get(attack)
+            found.value[i] = found.bound[i] = np.nan
+            if seen is not None:
+                fresh: Fresh = getattr(seen, what)
+                found.value[i] = fresh.value
+                found.bound[i] = self._above(again, fresh.value, fresh.interval, fresh.upper_90)
+        self._beside(found, block, attack)
 
     def _beside(self, found: Bounded, block: Block, attack: str) -> None:
         """An attack for which a defense leaves nothing to read finds nothing."""
@@ -167,13 +190,15 @@ class Bounds:
         one, ninety = t_quantile([self.confidence, 0.95], again.seeds - 1 + PRIOR).tolist()
         return float((interval[1] - interval[0]) / 2 * one / ninety)
 
-    def _leakage_again(self, again: ConfirmedPoint) -> float:
+    def _above(
+        self, again: ConfirmedPoint, value: float, interval: tuple[float, float] | None, upper_90: float | None
+    ) -> float:
         """Return the bound between, or beyond, the two that a confirmation says: of 90% and of 95%, one-sided."""
-        if again.leakage_interval is None or again.leakage_upper_90 is None:
-            return again.leakage or 0.0
-        ninety, more = again.leakage_upper_90, again.leakage_interval[1]
+        if interval is None or upper_90 is None:
+            return value
         t = t_quantile([self.confidence, 0.9, 0.95], again.seeds - 1 + PRIOR).tolist()
-        return float(clipped(ninety + (more - ninety) * (t[0] - t[1]) / (t[2] - t[1])))
+        bound = upper_90 + (interval[1] - upper_90) * (t[0] - t[1]) / (t[2] - t[1])
+        return max(value, float(clipped(bound)))
 
 
 def _mean(variances: list[float], seeds: int) -> float:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tune_vfl.evaluation.certainty import candidates_of
 from tune_vfl.evaluation.checks import Check
+from tune_vfl.ledger.confirmed_attacks import ConfirmedAttack
 from tune_vfl.outcome import Outcome, OutcomeName, TunedAttack
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ class AttackOfSeed(_Plain):
     Attributes:
         guess: the success of the best constant guess.
         r_lower: the attack's on untrained bottom models, where it has one.
+        noise: the standard deviation of the success where there is nothing to find; None where it is not known.
         candidates: the success of everything that the attacker may commit to.
     """
 
     guess: float
     r_lower: float | None = None
+    noise: float | None = None
     candidates: dict[str, float]
 
 
@@ -84,6 +87,8 @@ class ConfirmedPoint(_Plain):
         leakage_upper_90: the one-sided bound by which a setting is exported.
         leakage_worst_seed: of an attacker who knows which attack works with which seed.
         attack: the attack that does best on average, with several passive parties ``ATTACK/PARTY``.
+        attacks: every attack by itself, by which a constraint on one is kept or missed; that of a tuned attacker is
+            the larger of the two. Empty in an answer that was written before it was kept.
         searched: utility and leakage as the search measured them.
         tuned: the best attacker that was found against this setting, an upper bound; None where none was tuned.
     """
@@ -107,6 +112,7 @@ class ConfirmedPoint(_Plain):
     leakage_upper_90: float | None = None
     leakage_worst_seed: float | None = None
     attack: str = ""
+    attacks: dict[str, ConfirmedAttack] = Field(default_factory=dict)
     searched: dict[str, float]
     tuned: TunedAttack | None = None
 
@@ -218,6 +224,7 @@ def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Seq
                 name: AttackOfSeed(
                     guess=score.guess,
                     r_lower=r_lower[name][i] if name in r_lower else None,
+                    noise=score.noise[i] if score.noise else None,
                     candidates={v: values[i] for v, values in candidates_of(score).items()},
                 )
                 for name, score in outcome.attackers.items()

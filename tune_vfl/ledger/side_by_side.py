@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tune_vfl.evaluation.certainty import Certainty, advantages_of, candidates_of, certainties, names_of, utility_levels
+from tune_vfl.evaluation.certainty import (
+    Certainty,
+    advantages_of,
+    candidates_of,
+    certainties,
+    limits_of,
+    names_of,
+    utility_levels,
+)
 from tune_vfl.ledger.compromise import scale_of
 from tune_vfl.ledger.trust import alone_of
-from tune_vfl.statistics import Own, clipped, levels, own_levels, worst_levels
+from tune_vfl.statistics import Own, leakage_bounds, own_levels, worst_levels
 from tune_vfl.statistics.intervals import FEWEST_SETTINGS
 
 if TYPE_CHECKING:
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.ledger.trust import Alone
     from tune_vfl.outcome import Outcome
-    from tune_vfl.statistics import Estimate, Scale
+    from tune_vfl.statistics import Estimate, Limits, Scale
     from tune_vfl.statistics.arrays import Floats, Ints
 
 
@@ -86,10 +94,9 @@ class Block:
         return utility_levels(self.utilities, values_of(self.undefended))
 
     @cached_property
-    def found(self) -> tuple[Floats, Floats]:
-        """``(K, N)`` what each attack finds, signed, and half of its 90% interval; only of a block that is certain."""
-        each = [levels(x) for x in self.gains]
-        return np.stack([e.mean for e in each]), np.stack([e.half_width() for e in each])
+    def limits(self) -> Limits:
+        """What limits the bounds of :attr:`gains`."""
+        return limits_of(self.outcomes, self.names)
 
     @cached_property
     def sure(self) -> list[Certainty]:
@@ -214,11 +221,10 @@ class SideBySide:
         block = next(b for b in self.blocks if i in b.rows)
         if not block.certain or not block.names:
             return None
-        mean, half = block.found
-        place = int(np.flatnonzero(block.rows == i)[0])
-        best = max((k for k, (a, _) in enumerate(block.names) if a == attacker), key=lambda k: mean[k, place])
-        low, high = clipped([mean[best, place] - half[best, place], mean[best, place] + half[best, place]]).tolist()
-        return low, high
+        own = [k for k, (a, _) in enumerate(block.names) if a == attacker]
+        found = leakage_bounds(block.gains[own], block.limits.of(own, range(len(block.rows))))
+        bounds = found[int(np.flatnonzero(block.rows == i)[0])]
+        return bounds.lower, bounds.upper
 
     @cached_property
     def own(self) -> tuple[Own, Own] | None:

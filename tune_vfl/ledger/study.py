@@ -13,6 +13,7 @@ from tune_vfl.ledger.selecting import select as select_point
 from tune_vfl.ledger.standing import standing
 from tune_vfl.ledger.trials import overdue
 from tune_vfl.ledger.trust import NONE, Trust, trust_of
+from tune_vfl.metrics.published import published
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +99,8 @@ class Study:
         Returns:
             A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the
             seeds and 90% intervals, ``leakage_worst_seed``, ``gain_kept`` (the share of what the federation adds to the
-            label party's own model; null where it adds nothing), and ``attacks``, the success of each by name.
+            label party's own model; null where it adds nothing), ``attacks``, the success of each by name, and
+            ``published``, the papers' scalars by attack.
         """
         record = self.record()
         return self._front(record, trust_of(record), attack)
@@ -187,6 +189,7 @@ class Study:
             **({} if sure is None else sure.numbers()),
             **({} if trust.alone is None else {"gain_kept": trust.alone.kept(_utility(trial))}),
             "attacks": {name: score.mean for name, score in outcome.attacks.items()},
+            "published": published(outcome),
             "measure": self._ledger.study.measure,
             "confirmed": again is not None,
             **({} if again is None else {"confirmation": again.numbers()}),

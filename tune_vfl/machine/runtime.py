@@ -74,7 +74,10 @@ def prepare_process() -> None:
 
 
 def device_for(gpu: float) -> str:
-    """Return the device for a spec's ``resources.gpu``.
+    """Return the device that networks are trained on: a GPU where one was asked for, else the CPU, also beside a GPU.
+
+    Args:
+        gpu: a spec's ``resources.gpu``; in a worker, how many GPUs Ray has given to it.
 
     Raises:
         SpecError: when a GPU is asked for and torch sees none.
@@ -82,7 +85,5 @@ def device_for(gpu: float) -> str:
     import torch
 
     if gpu and not torch.cuda.is_available():
-        raise SpecError(
-            f"resources.gpu: asks for {gpu:g} of a GPU, torch sees none here; set it to 0 or use a CUDA build"
-        )
+        raise SpecError("resources.gpu: asks for a GPU, torch sees none here; set it to 0 or use a CUDA build")
     return "cuda" if gpu else "cpu"

@@ -1,4 +1,4 @@
-"""ResNet-50 at every party; KDk trains this net as its teacher."""
+"""ResNet-50 at every party; defense `kdk` trains this net as its teacher for images."""
 
 from __future__ import annotations
 

@@ -88,6 +88,27 @@ class Exchange:
 
 
 @dataclass(frozen=True, eq=False)
+class Visits:
+    """What a passive party sent and received for each training row at several epochs, in the split's order.
+
+    Gradients are those of a row's own loss: the received ones times the rows of their batch.
+
+    Attributes:
+        sent: ``(*trials, E, N, d)`` embeddings of E single epochs.
+        received: ``(*trials, E, N, d)`` gradients of the same epochs.
+        sent_means: ``(*trials, P, N, d)`` each row's mean embedding over each of P parts of the training.
+        received_means: ``(*trials, P, N, d)`` its mean gradient, in which noise drawn anew averages out.
+        direction_means: ``(*trials, P, N, d)`` the mean of its gradients scaled to length 1.
+    """
+
+    sent: Tensor
+    received: Tensor
+    sent_means: Tensor
+    received_means: Tensor
+    direction_means: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Mixtures:
     """Of which training rows the rows that were fed in one epoch were mixed, as every party knows that mixes.
 

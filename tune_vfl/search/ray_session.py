@@ -36,7 +36,6 @@ _QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     # How many packs may wait for room is ours to say: an autoscaler starts nodes for those that wait.
@@ -51,12 +50,13 @@ STARTS = 2
 
 # What `ray.init` does not offer. Workers run as this process does: at Ray's own niceness of 15 other work
 # on the machine lets a search stand still. None are started before anybody asks for them. Events of tasks are not
-# collected: nobody reads them, and a driver waits a quarter of a second for the last at its end. And workers inherit
-# what Tune gives each of them.
+# collected: nobody reads them, and a driver waits a quarter of a second for the last at its end. A worker without a
+# GPU of its own is shown none: CUDA would take memory on each that it sees. And workers inherit what Tune gives each.
 _SETTINGS = {
     "RAY_worker_niceness": "0",
     "RAY_prestart_worker_first_driver": "0",
     "RAY_task_events_report_interval_ms": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     "PL_DISABLE_FORK": "1",
 }
 

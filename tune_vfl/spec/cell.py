@@ -24,9 +24,9 @@ RowsUsed = Literal["all", "selection", "report"]
 does. ``report``: trained on the training rows of ``selection``, the utility measured on the reserve, as ``confirm``
 does. A data set without a reserve has the same rows under each."""
 
-MEASURE = 2
-"""How studies measure today. Under 1 a search used every row; under 2 it leaves the reserve alone."""
-
+MEASURE = 3
+"""How studies measure today. Under 1 a search used every row; from 2 on it leaves the reserve alone; from 3 on
+``default`` has an attack that reads all epochs together."""
 
 UNDEFENDED_SEEDS = 10
 """The fewest seeds that a study trains the undefended model with."""
@@ -153,10 +153,13 @@ class References(Strict):
     Attributes:
         r_lower: by attack, or by ``ATTACK/PARTY`` with several passive parties, its success on untrained bottom models,
             one value a seed, those of the trials first; only for attacks that read a bottom model.
+        noise: by the same names, by how much the success on one more untrained model differs from ``r_lower``, a
+            standard deviation a seed; an attacker of whom a single model was measured is left out.
         alone: the utility of the label party's own model, one value a seed; empty where it was not measured.
     """
 
     r_lower: dict[str, list[float]] = Field(default_factory=dict)
+    noise: dict[str, list[float]] = Field(default_factory=dict)
     alone: list[float] = Field(default_factory=list)
 
     def of(self, attacker: str, seeds: int) -> list[float] | None:

@@ -105,6 +105,13 @@ class Federation(ByName, Strict):
         """How many clients take part in a round, at least 1."""
         return max(1, round(self.participation * self.clients))
 
+    def rounds_of_a_client(self, rounds: int) -> list[int]:
+        """Return in which of so many rounds, from 0, a client takes part, were its turns evenly spread over them.
+
+        Those are ``participants / clients`` of them, rounded up; the first one is always among them.
+        """
+        return [r for r in range(rounds) if r * self.participants % self.clients < self.participants]
+
     def passes(self, rounds: int) -> int:
         """Return how many passes over its rows a client makes in so many rounds; steps of a round count as one."""
         return rounds * (1 if self.local_steps is not None else self.local_epochs)

@@ -6,7 +6,7 @@ numpy, and scipy's special functions once an interval is asked for. Functions ca
 
 from __future__ import annotations
 
-from tune_vfl.statistics.advantages import Advantage, advantage, chosen_floor, pseudo_values
+from tune_vfl.statistics.advantages import Advantage, advantage, chosen_floor, narrow, pseudo_values
 from tune_vfl.statistics.choosing import Scale, compromise, export_choice, knee, worst_means
 from tune_vfl.statistics.floors import auc_by_fold, cross_fitted, cross_fitted_auc, nearest_center, stratified_folds
 from tune_vfl.statistics.fronts import (
@@ -30,6 +30,7 @@ from tune_vfl.statistics.intervals import (
 )
 from tune_vfl.statistics.leakage import (
     Bounds,
+    Limits,
     bounds,
     chosen_attacks,
     clipped,
@@ -51,6 +52,7 @@ __all__ = [
     "Advantage",
     "Bounds",
     "Estimate",
+    "Limits",
     "Own",
     "Plan",
     "Scale",
@@ -86,6 +88,7 @@ __all__ = [
     "membership_of_many",
     "merged",
     "merged_of_many",
+    "narrow",
     "nearest_center",
     "own_levels",
     "permutation_p_value",

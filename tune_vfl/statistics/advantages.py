@@ -16,46 +16,29 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 LEAST_HEADROOM = 0.1
-"""Below it an advantage magnifies noise more than tenfold, and the objective divides by it instead."""
+"""Below it an advantage magnifies a deviation of the success more than tenfold, and seeds cannot say that it is small:
+see :func:`narrow`."""
 
 
 class Advantage(NamedTuple):
     """One attack's advantage over its floor.
 
     Attributes:
-        value: ``(mean success - mean floor) / headroom``; at most 1, negative below the floor.
+        value: ``(mean success - mean floor) / headroom``; at most 1, negative below the floor. It is what a search
+            minimizes and what every interval is about.
         by_seed: ``(S,)`` pseudo-values: their mean is ``value``, their spread is that of the ratio. Intervals, bounds
             and the choice of attacks work on them.
         headroom: ``1 - mean floor``: what there is to gain.
-        excess: ``mean success - mean floor``, in units of success.
-        excess_by_seed: ``(S,)``, whose mean it is.
     """
 
     value: float
     by_seed: Floats
     headroom: float
-    excess: float
-    excess_by_seed: Floats
 
-    @property
-    def narrow(self) -> bool:
-        """Whether the floor leaves so little that the objective does not divide by it; reports then show the excess."""
-        return self.headroom < LEAST_HEADROOM
 
-    @property
-    def objective(self) -> float:
-        """What a search minimizes: the advantage, divided by .1 where the headroom is smaller."""
-        return self.excess / max(self.headroom, LEAST_HEADROOM)
-
-    @property
-    def objective_share(self) -> float:
-        """What the objective is of the advantage: 1, and less where the headroom is :attr:`narrow`."""
-        return self.headroom / max(self.headroom, LEAST_HEADROOM)
-
-    @property
-    def magnification(self) -> float:
-        """``1 / headroom``, how many times a deviation of the success shows in the advantage; infinite without any."""
-        return 1 / self.headroom if self.headroom > 0 else float("inf")
+def narrow(floor: float) -> bool:
+    """Return whether a mean floor leaves less than .1 above it; rounding does not count."""
+    return 1 - floor < LEAST_HEADROOM - 1e-9
 
 
 def chosen_floor(guess: ArrayLike, r_lower: ArrayLike | None = None) -> Floats:
@@ -102,12 +85,12 @@ def advantage(success: ArrayLike, floor: ArrayLike) -> Advantage:
     if a.shape != f.shape:
         raise ShapeError(f"success and floor: one number a seed each, got {len(a)} and {len(f)}")
     gained = a - f
-    excess, headroom = float(gained.mean()), float(1 - f.mean())
+    headroom = float(1 - f.mean())
     if headroom <= 0:
-        return Advantage(0.0, np.zeros_like(a), 0.0, excess, gained)
-    value = excess / headroom
+        return Advantage(0.0, np.zeros_like(a), 0.0)
+    value = float(gained.mean()) / headroom
     by_seed = value + (gained - value * (1 - f)) / headroom
-    return Advantage(value, by_seed, headroom, excess, gained)
+    return Advantage(value, by_seed, headroom)
 
 
 def pseudo_values(success: ArrayLike, floor: ArrayLike) -> Floats:

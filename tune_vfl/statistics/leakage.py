@@ -19,10 +19,12 @@ import numpy as np
 
 from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.statistics.arrays import Bools, Floats, Ints, finite
-from tune_vfl.statistics.intervals import levels, undecided
-from tune_vfl.statistics.laws import t_quantile
+from tune_vfl.statistics.intervals import FEWEST_SETTINGS, PRIOR, Estimate, levels, undecided
+from tune_vfl.statistics.laws import normal_quantile, t_quantile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
 
 TAIL = 0.05
@@ -30,6 +32,33 @@ TAIL = 0.05
 
 TAIL_OF_EXPORT = 0.1
 """Of the one-sided bound by which a setting is exported."""
+
+
+class Limits(NamedTuple):
+    """What is known of K attacks on N settings beside their seeds, and limits what the seeds can say.
+
+    Attributes:
+        noise: ``(K, N)`` the standard deviation that the mean advantage has where there is nothing to find, from
+            permuted labels or untrained models; 0 where that is not known. Three seeds of a skewed law agree by chance
+            more often than Student's t allows for: a mean that noise of this size explains has its lower end at 0, and
+            where there are too few settings to learn from, noise says how far a seed usually moves one.
+        narrow: ``(K, N)`` whether less than .1 is left above the floor, see
+            :func:`tune_vfl.statistics.advantages.narrow`. Nothing says then that an advantage is small: the upper end
+            is 1.
+    """
+
+    noise: Floats
+    narrow: Bools
+
+    @classmethod
+    def none(cls, attacks: int, settings: int) -> Limits:
+        """Return no limits."""
+        return cls(np.zeros((attacks, settings)), np.zeros((attacks, settings), dtype=bool))
+
+    def of(self, attacks: Sequence[int], settings: ArrayLike) -> Limits:
+        """Return those of some attacks on some settings, by their places."""
+        where = np.ix_(np.asarray(attacks, dtype=np.int64), np.asarray(settings, dtype=np.int64))
+        return Limits(self.noise[where], self.narrow[where])
 
 
 def max_of_means(x: ArrayLike) -> float:
@@ -132,15 +161,16 @@ def bounds(mean: ArrayLike, se: ArrayLike, df: ArrayLike) -> Bounds:
     m, spread, freedom = (finite(a, "attacks", "estimates") for a in (mean, se, df))
     if not m.shape == spread.shape == freedom.shape:
         raise ShapeError(f"estimates: one number an attack each, got {len(m)}, {len(spread)} and {len(freedom)}")
-    return _bounds(m[:, None], spread[:, None], freedom[:, None])[0]
+    return _bounds(Estimate(m[:, None], spread[:, None], freedom[:, None]), Limits.none(len(m), 1))[0]
 
 
-def leakage_bounds(x: ArrayLike) -> list[Bounds]:
+def leakage_bounds(x: ArrayLike, limits: Limits | None = None) -> list[Bounds]:
     """Bound the leakage of every setting of a block.
 
     Args:
         x: ``(K, N, S)`` signed advantages of K attacks on N settings with the same S seeds. Each attack is a block of
             its own, shrunk over the settings.
+        limits: what is known beside the seeds.
 
     Returns:
         N bounds, in the order of the settings.
@@ -148,15 +178,16 @@ def leakage_bounds(x: ArrayLike) -> list[Bounds]:
     Raises:
         ShapeError, UsageError: for another shape, a number that is not finite, or a single seed.
     """
-    return _bounds(*_estimates(x))
+    return _bounds(*_estimates(x, limits))
 
 
-def upper_bounds(x: ArrayLike, confidence: float) -> Floats:
+def upper_bounds(x: ArrayLike, confidence: float, limits: Limits | None = None) -> Floats:
     """Return what each setting's leakage is surely at most: :attr:`Bounds.upper_90` with another confidence.
 
     Args:
         x: ``(K, N, S)`` signed advantages, or successes, of K attacks on N settings with the same S seeds.
         confidence: one-sided, in (0, 1).
+        limits: what is known beside the seeds; successes have none.
 
     Returns:
         ``(N,)`` in [0, 1]; with more attacks never less.
@@ -164,27 +195,35 @@ def upper_bounds(x: ArrayLike, confidence: float) -> Floats:
     Raises:
         ShapeError, UsageError: as :func:`leakage_bounds`.
     """
-    mean, se, df = _estimates(x)
-    return clipped((mean + t_quantile(confidence, df) * se).max(0))
+    (mean, se, df), held = _estimates(x, limits)
+    high = mean + t_quantile(confidence, df) * se
+    return clipped(np.where(held.narrow, 1.0, high).max(0))
 
 
-def _estimates(x: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Return means, standard errors and degrees of freedom ``(K, N)``, each attack a block of its own."""
+def _estimates(x: ArrayLike, limits: Limits | None) -> tuple[Estimate, Limits]:
+    """Return estimates ``(K, N)``, each attack a block of its own, and the limits, none where none are given."""
     blocks = finite(x, "attacks settings seeds", "advantages")
     mean, se, df = (np.stack(columns) for columns in zip(*(levels(block) for block in blocks), strict=True))
-    return mean, se, df
+    held = Limits.none(*mean.shape) if limits is None else limits
+    if mean.shape[1] < FEWEST_SETTINGS:
+        # No other settings say what is usual for a seed; noise does, and three seeds that agree by chance do not.
+        usual = np.sqrt((PRIOR * held.noise**2 + df * se**2) / (PRIOR + df))
+        se = np.maximum(se, usual)
+    return Estimate(mean, se, df), held
 
 
-def _bounds(mean: Floats, se: Floats, df: Floats) -> list[Bounds]:
+def _bounds(estimate: Estimate, limits: Limits) -> list[Bounds]:
     """Return the bounds of each column of ``(K, N)`` estimates."""
+    mean, se, df = estimate
     half = t_quantile(1 - TAIL, df) * se
-    high, surely = mean + half, (mean - half).max(0)
+    high, surely = np.where(limits.narrow, np.maximum(mean, 1.0), mean + half), (mean - half).max(0)
     contenders = high >= surely
-    count = contenders.sum(0)
-    # The largest of several contenders' lower ends would be too high: they share both tails.
-    tail = np.where(count == 1, TAIL, 2 * TAIL / count)
-    low = (mean - t_quantile(1 - tail, df) * se).max(0)
-    export = (mean + t_quantile(1 - TAIL_OF_EXPORT, df) * se).max(0)
+    # Each of several contenders may be lifted above the truth by chance: they share one tail.
+    tail = TAIL / contenders.sum(0)
+    low = mean - t_quantile(1 - tail, df) * se
+    explained = mean <= normal_quantile(1 - tail) * limits.noise
+    low = np.where(explained, np.minimum(low, 0.0), low).max(0)
+    export = np.where(limits.narrow, 1.0, mean + t_quantile(1 - TAIL_OF_EXPORT, df) * se).max(0)
     ends = np.clip(np.stack([low, high.max(0), export], axis=1), 0.0, 1.0)
     return [Bounds(a, b, c, who) for (a, b, c), who in zip(ends.tolist(), contenders.T, strict=True)]
 

@@ -17,8 +17,10 @@ from tune_vfl.attacks.parts.logistic import choose_and_fit, logits_of
 from tune_vfl.attacks.parts.mixed_rows import Fit, Pool
 from tune_vfl.attacks.parts.mixmatch import mixmatch, supervised
 from tune_vfl.attacks.parts.mixmatch_head import mixmatch_of_head
+from tune_vfl.attacks.parts.signs import Rule
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.folds import folds_of
+from tune_vfl.protocol.granted import Instant
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Listed, Strict
@@ -40,7 +42,7 @@ SEARCH: tuple[Variant, ...] = (
     "conditioned",
 )
 
-
+REGRESSIONS: frozenset[Variant] = frozenset({"logreg", "logreg_all", "conditioned"})
 MIXES_INPUTS: frozenset[Variant] = frozenset({"mixmatch_unfrozen", "fidelity"})
 
 
@@ -84,18 +86,30 @@ class PmcParams(Strict):
         description="cross-validate every variant on the labeled rows with this many folds (costs as many trainings); "
         "0: only the regressions, which do so anyway",
     )
-    aux: Literal["per_class", "random"] = Field("per_class", description="how the labeled rows are drawn")
+    aux: Literal["per_class", "random", "direct"] = Field(
+        "per_class",
+        description="how the labeled rows are drawn; direct: no label is known, and those of random rows are read off "
+        "their gradients, as the attack `direct` does (no top model)",
+    )
     aux_per_class: PerClass | None = Field(
         None,
         description="labeled rows a class; none: the data set's recipe; a list: every variant with each of these "
         "numbers of rows, as variant@rows",
     )
-    aux_total: int | None = Field(None, ge=2, description="labeled rows in all for aux: random")
+    aux_total: int | None = Field(
+        None,
+        ge=2,
+        description="labeled rows in all for aux: random and direct; none: of direct 500, or half of the rows",
+    )
+    direct_rule: Rule = Field("argmin", description="the rule of `direct` by which labels are read for aux: direct")
+    direct_scope: Instant = Field("epoch0", description="when they are read")
 
     @model_validator(mode="after")
     def _sizes_are_by_class(self) -> Self:
-        if isinstance(self.aux_per_class, tuple) and self.aux == "random":
-            raise ValueError("aux_per_class: a list of sizes is of rows a class; leave aux: random out, or give one")
+        if isinstance(self.aux_per_class, tuple) and self.aux != "per_class":
+            raise ValueError(
+                f"aux_per_class: a list of sizes is of rows a class; leave aux: {self.aux} out, or give one"
+            )
         return self
 
 

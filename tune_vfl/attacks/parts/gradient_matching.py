@@ -33,11 +33,14 @@ class Matched:
         labels: ``(G, B, K)`` probabilities.
         mismatch: ``(G,)`` the squared distance of their gradients from those uploaded, relative to these' squared
             length.
+        share: ``(G,)`` the attacker's own estimate of how much of the rows is found; without noise the share of the
+            gradients that theirs explain.
     """
 
     rows: Tensor
     labels: Tensor
     mismatch: Tensor
+    share: Tensor
 
     def with_nearer(self, found: Matched, which: Tensor) -> Matched:
         """Return the finds with those of some batches ``(A,)`` replaced where another find ``(A, ...)`` is nearer."""
@@ -111,6 +114,13 @@ class Matching:
         if self._labels is not None:
             return rows.to(self._goal)
         return torch.cat([rows, stream.normal(starts, batches, self._batch * self._k)], -1).to(self._goal)
+
+    def again(self, found: Matched) -> Tensor:
+        """Return where a search begins that goes on from a find: ``(G, m)``."""
+        rows = found.rows.flatten(1)
+        if self._labels is not None:
+            return rows
+        return torch.cat([rows, found.labels.clamp(min=torch.finfo(rows.dtype).tiny).log().flatten(1)], -1)
 
     def by_lbfgs(self, start: Tensor, iterations: int) -> Matched:
         """Match by squared distance with L-BFGS (Zhu et al., Deep Leakage from Gradients, NeurIPS 2019).
@@ -187,7 +197,9 @@ class Matching:
         labels = self._labels
         if labels is None:
             labels = v[:, self._pixels :].view(-1, self._batch, self._k).softmax(-1)
-        return Matched(as_rows(self._rows(v), self._shape), labels, torch.cat(parts))
+        mismatch = torch.cat(parts)
+        explained = 1 - mismatch.nan_to_num(nan=1.0).clamp(max=1.0)
+        return Matched(as_rows(self._rows(v), self._shape), labels, mismatch, explained)
 
 
 def _mapped(distance: Callable[..., Tensor]) -> Value:

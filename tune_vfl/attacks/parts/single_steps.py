@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad
+from torch.func import functional_call, grad, vmap
 
 from tune_vfl.models.layers import Dropout
 from tune_vfl.protocol.losses import task_loss
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tune_vfl.models.layers import M
 
 
@@ -86,6 +88,30 @@ class SingleStep:
             return task_loss(functional_call(self.network, {**self._kept, **shared}, (x,)), targets)
 
         return torch.cat([g.flatten() for g in grad(loss)(self._shared).values()])
+
+    def slopes(self, x: Tensor, targets: Tensor, probe: Tensor) -> Tensor:
+        """Return ``(G, B, ...)``: how far a weighted sum of each batch's gradient moves with each number of its rows.
+
+        Args:
+            x: ``(G, B, ...)``.
+            targets: ``(G, B, K)`` probabilities.
+            probe: ``(n,)`` the weights.
+        """
+
+        def along(rows: Tensor, of: Tensor) -> Tensor:
+            return self.gradient(rows, of) @ probe
+
+        found: Tensor = vmap(grad(along), randomness="same")(x, targets)
+        return found.detach()
+
+    def matrices(self, gradients: Tensor) -> Iterator[Tensor]:
+        """Yield, of gradients ``(G, n)``, those of each parameter with two axes, the last one first: ``(G, m, n)``."""
+        end = gradients.shape[-1]
+        for parameter in reversed(self._shared.values()):
+            start = end - parameter.numel()
+            if parameter.dim() == 2:
+                yield gradients[:, start:end].reshape(-1, *parameter.shape)
+            end = start
 
     def last(self, gradients: Tensor) -> Tensor:
         """Return of gradients ``(G, n)`` those of the last parameter, ``(G, ...)``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -15,6 +15,7 @@ from tune_vfl.attacks.parts.gradient_matching import Matched, Matching, Prior
 from tune_vfl.attacks.parts.inversion import as_rows
 from tune_vfl.attacks.parts.read_off import ReadOff, read_off
 from tune_vfl.attacks.parts.single_steps import SingleStep
+from tune_vfl.attacks.parts.upload_noise import Noisy, Usual, noise_of
 from tune_vfl.attacks.parts.uploaded_labels import gradient_of_logits, labels_of_batches
 from tune_vfl.protocol.losses import class_probabilities
 from tune_vfl.protocol.uploaded import UploadedAt, Uploads
@@ -26,6 +27,10 @@ Method = Literal["dlg", "idlg", "cosine"]
 SOLVED = 1e-9
 """Relative squared distance of gradients at which no other start is tried."""
 _PRIOR_ROWS = 64
+SURE = 6.0
+"""Deviations of the noise by which the label of a row stands out that leaves no doubt."""
+_PROBES = 8
+"""Weighted sums of a gradient from which its slopes are estimated."""
 MEAN_SIZE, SIGNS_TELL = (2 / math.pi) ** 0.5, 2 / math.pi
 """How large a number of mean 0 and variance 1 is on average, and how much of its variance its sign tells."""
 HALF = 0.5
@@ -78,7 +83,7 @@ class Search:
             moment: when it was uploaded.
             method: how to search.
             name: of the stream of the starts.
-            prior: what rows are like.
+            prior: what rows are like; noise on what was uploaded adds a pull towards usual rows.
         """
         goal, stream = self.seen.gradients[moment], self.view.streams.fresh(f"{name}/starts")
         best: Matched | None = None
@@ -96,17 +101,49 @@ class Search:
         """Try starts of some batches side by side."""
         (starts, prior, method), seen, wanted = how, self.seen, goal[which]
         labels = None if method == "dlg" else self._labels(step, wanted, stream)
+        noise = noise_of(step, wanted, seen.batch)
+        # Where noise leaves a label open, both that it may be are tried.
+        labels = labels if labels is None else self._either(step, wanted, labels, noise)
+        rivals = 1 if labels is None else len(labels) // len(wanted)
+        copies = starts * rivals
         again = None if labels is None else labels.repeat(starts, 1)
-        classes = self.view.num_classes
-        matching = Matching(
-            step, wanted.repeat(starts, 1), seen.shape, seen.batch, labels=again, num_classes=classes, prior=prior
-        )
+        noisy = Noisy(wanted.repeat(copies, 1), noise.repeat(copies), seen.batch * math.prod(seen.shape))
+
+        def matching(around: Usual) -> Matching:
+            drawn = noisy.prior(prior, around, of_directions=method == "cosine") if noisy.there else prior
+            classes = self.view.num_classes
+            return Matching(step, noisy.goal, seen.shape, seen.batch, labels=again, num_classes=classes, prior=drawn)
+
+        usual = Usual.of(seen.shape)
+        first = matching(usual)
         # Drawn for all batches: a start does not depend on which of them are solved.
-        begin = matching.starts(stream, starts, len(goal))[:, which].flatten(0, 1)
+        begin = first.starts(stream, starts, len(goal))[:, which].repeat_interleave(rivals, 0).flatten(0, 1)
         read = self._read(step, goal)
         if read is not None:
-            begin[: len(which), : read.rows.shape[-1]] = read.rows[which]
-        return searched(matching, begin, method, self.params).nearest_of(starts)
+            begin[: rivals * len(which), : read.rows.shape[-1]] = read.rows[which].repeat(rivals, 1)
+        found = searched(first, begin, method, self.params)
+        if not noisy.there:
+            return found.nearest_of(starts)
+        if len(seen.shape) == 3 and prior.center is None:
+            # How dark images are is learned from those that were found, and the search goes on from there.
+            usual = usual.learned(found.rows.flatten(0, 1))
+            found = searched(matching(usual), first.again(found), method, self.params)
+        probes = stream.child("probes").normal(_PROBES, goal.shape[-1])
+        return noisy.blended(replace(found, share=noisy.found(step, found, usual, probes)), usual, copies)
+
+    def _either(self, step: SingleStep, goal: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
+        """Return labels ``(G, B)``; with noise through which those of some single row may be others, both, ``(2G, 1)``.
+
+        The first G are the nearest ones.
+        """
+        last = step.last(goal)
+        residual = gradient_of_logits(last, self.view.num_classes)
+        if residual is None or self.seen.batch > 1:
+            return labels
+        nearest = residual.topk(2, largest=False)
+        summed = last.shape[-1] if last.dim() == 3 else 1
+        open_ = nearest.values.diff(dim=-1).squeeze(-1) < SURE * (noise * summed).sqrt()
+        return nearest.indices.T.reshape(-1, 1) if bool(open_.any()) else labels
 
     def read_off(self, step: SingleStep, moment: UploadedAt) -> dict[str, Reconstruction]:
         """Return single rows read off what was uploaded of a linear first layer; nothing where there is no such."""
@@ -137,9 +174,9 @@ class Search:
         return labels_of_batches(residual, self.seen.batch, said.mean(0))
 
     def answer(self, found: Matched, validation: Tensor | None = None) -> Reconstruction:
-        """Return a find as an answer; by default the attacker's estimate is the share of the gradients it explains."""
+        """Return a find as an answer; by default the attacker's estimate is the share of the rows that it found."""
         if validation is None:
-            validation = 1 - found.mismatch.nan_to_num(nan=1.0).clamp(max=1.0).mean()
+            validation = found.share.mean()
         labels = found.labels.flatten(0, 1).argmax(-1)
         return Reconstruction(found.rows.flatten(0, 1), self.seen.ids, validation, self.seen.batch, labels)
 

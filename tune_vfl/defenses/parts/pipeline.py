@@ -14,7 +14,7 @@ from tune_vfl.protocol.hooks import Context, Hooks, RowsById
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.protocol.members import Batch
 from tune_vfl.seeds import Stream
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Named, Strict
 from tune_vfl.spec.cell import Mode
 
 
@@ -109,6 +109,15 @@ class Pipeline(Defense[P]):
         for stage in cls.stages:
             own = {name: full[name] for name in stage.Params.model_fields if name in full}
             full.update(stage.completed(own, num_classes=num_classes))
+        return full
+
+    @classmethod
+    def fitted_to(cls, given: Mapping[str, Any], *, model: Named, modality: str) -> dict[str, Any]:
+        """Return ``given`` with what each stage writes in."""
+        full = dict(given)
+        for stage in cls.stages:
+            own = {name: full[name] for name in stage.Params.model_fields if name in full}
+            full.update(stage.fitted_to(own, model=model, modality=modality))
         return full
 
     @classmethod
@@ -213,6 +222,11 @@ class Pipeline(Defense[P]):
     def mixtures(self, epoch: int) -> Mixtures | None:
         """Return the mixtures of the one stage that mixes."""
         return next((found for part in self.parts if (found := part.mixtures(epoch)) is not None), None)
+
+    def also_uploaded(self, times: int) -> None:
+        """Have every stage learn it."""
+        for part in self.parts:
+            part.also_uploaded(times)
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the stages measured."""

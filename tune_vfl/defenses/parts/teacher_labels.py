@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities
 from tune_vfl.defenses.parts.by_id import RowTable
+from tune_vfl.defenses.parts.teacher_nets import TeacherNet, teacher_for
 from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
 from tune_vfl.errors import UsageError
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Named, Strict
 from tune_vfl.spec.cell import Mode
 
 
@@ -29,10 +30,16 @@ class TeacherLabelsParams(Strict):
     anchor: Literal["true_label", "teacher_argmax"] = Field(
         "true_label", description="the class that keeps 1 - epsilon: the true one, or the teacher's likeliest"
     )
+    teacher: TeacherNet | None = Field(
+        None,
+        description="the teacher's network, {model: NAME} with that model's options: mlp, resnet20, resnet50, bert, "
+        "distilbert, or same, the parties' own; none: the paper's where the parties train a resnet, a bert or a "
+        "distilbert, else mlp",
+    )
     teacher_lr: float = Field(1e-3, gt=0, allow_inf_nan=False, description="the teacher's learning rate (Adam)")
     teacher_epochs: int = Field(20, ge=1, description="the teacher's epochs")
     teacher_batch_size: int = Field(128, ge=1, description="rows a step of the teacher's training")
-    teacher_hidden: tuple[int, ...] = Field((64, 64), description="widths of the teacher's hidden layers")
+    teacher_hidden: tuple[int, ...] = Field((64, 64), description="hidden widths of a teacher that is an mlp")
     teacher_view: Literal["active", "full"] = Field(
         "active", description="what the teacher sees: the label party's own features, or those of all parties"
     )
@@ -74,10 +81,14 @@ def soft_labels(ranks: Tensor, k: float | Tensor, epsilon: float | Tensor) -> Te
 class TeacherLabels(Defense[TeacherLabelsParams]):
     """Soft labels: 1 - epsilon for the anchor, epsilon / (k - 1) for each of the next likeliest k - 1 classes.
 
-    The teacher is a small network on the label party's own features and true labels, trained once and frozen; every
+    The teacher is a network on the label party's own features and true labels, trained once and frozen; every
     row's soft label stays the same in all epochs.
+
+    Attributes:
+        published_teachers: by the kind of data, the net that the paper names as teacher.
     """
 
+    published_teachers: ClassVar[Mapping[str, str]]
     capabilities = DefenseCapabilities(protects=("labels",))
     weakest = {"epsilon": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
 
@@ -85,6 +96,21 @@ class TeacherLabels(Defense[TeacherLabelsParams]):
     def completed(cls, given: Mapping[str, Any], *, num_classes: int) -> dict[str, Any]:
         """Fill in k: 3, or 2 for two classes, as the paper picks it."""
         return {"k": min(3, num_classes), **given}
+
+    @classmethod
+    def fitted_to(cls, given: Mapping[str, Any], *, model: Named, modality: str) -> dict[str, Any]:
+        """Write in the teacher: the paper's for such a model, or the model itself for ``same``.
+
+        Raises:
+            SpecError: for a teacher that does not read such data.
+        """
+        teacher = teacher_for(given.get("teacher"), model=model, modality=modality, published=cls.published_teachers)
+        return dict(given) if teacher is None else {**given, "teacher": teacher}
+
+    @classmethod
+    def structure(cls, params: TeacherLabelsParams) -> tuple[object, ...]:
+        """What members of one pack must share; the teacher in words, since a mapping cannot be looked up."""
+        return (repr(params.teacher), *super().structure(params.model_copy(update={"teacher": None})))
 
     @classmethod
     def problems(cls, params: TeacherLabelsParams, *, num_classes: int, mode: Mode) -> list[str]:
@@ -117,7 +143,7 @@ class TeacherLabels(Defense[TeacherLabelsParams]):
             raise UsageError(f"{self.name} trains a teacher on features, got none; pass active_features to setup")
         x, labels = (active_features, y) if self.stacked else (active_features.unsqueeze(0), y.unsqueeze(0))
         seeds = [seed] if isinstance(seed, int) else list(seed)
-        recipes = [recipe_of(p) for p in self.members]
+        recipes = [recipe_of(p, p.teacher) for p in self.members]
         teachers, own = find_teachers(x, labels, seeds, recipes, self.num_classes)
         self._accuracy = [teachers[slot].accuracy for slot in own]
         true_first = self.shared.anchor == "true_label"

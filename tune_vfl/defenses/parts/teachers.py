@@ -1,4 +1,4 @@
-"""Teachers: small networks on the label party's own features; what they believe changes the labels of training.
+"""Teachers: networks on the label party's own features; what they believe changes the labels of training.
 
 Members of a pack with the same data, seed and recipe share one teacher. Teachers are kept in the process, under a key
 made from those three, so that the next pack of a study does not train them again.
@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.defenses.parts.teacher_nets import TeacherNet, teacher_network
 from tune_vfl.models.layers import stack_of
 from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.losses import task_loss
@@ -22,6 +23,10 @@ from tune_vfl.seeds import Stream
 MEMORY_BYTES = 256 * 2**20
 """How much the teachers kept in a process may take."""
 ROWS_AT_ONCE = 8192
+ROWS_AT_ONCE_OF_A_NET = 256
+"""A net for images or texts holds far more for a row than linear layers do."""
+BAG = 1024
+"""Bins of the bag of tokens that linear layers read of a text."""
 
 
 class TeachersParams(Protocol):
@@ -52,17 +57,27 @@ class TeacherRecipe(NamedTuple):
         lr: Adam's learning rate, a tenth of it after half of the epochs and a hundredth after four fifths.
         epochs: passes over the training rows.
         batch_size: rows a step.
+        net: the network; None for linear layers.
     """
 
     hidden: tuple[int, ...]
     lr: float
     epochs: int
     batch_size: int
+    net: TeacherNet | None = None
 
 
-def recipe_of(params: TeachersParams) -> TeacherRecipe:
-    """Return the recipe in a defense's parameters."""
-    return TeacherRecipe(params.teacher_hidden, params.teacher_lr, params.teacher_epochs, params.teacher_batch_size)
+def recipe_of(params: TeachersParams, net: TeacherNet | None = None) -> TeacherRecipe:
+    """Return the recipe in a defense's parameters.
+
+    Args:
+        params: the defense's.
+        net: the network, where the defense has a choice.
+    """
+    own = None if net is None or net.model == "mlp" else net
+    return TeacherRecipe(
+        params.teacher_hidden, params.teacher_lr, params.teacher_epochs, params.teacher_batch_size, own
+    )
 
 
 class Teacher(NamedTuple):
@@ -128,9 +143,29 @@ def _rate(recipe: TeacherRecipe, epoch: int) -> float:
     return recipe.lr * 0.1**drops
 
 
+def numbers(rows: Tensor) -> Tensor:
+    """Return rows as linear layers read them: tokens ``(..., L)`` become counts in ``BAG`` bins, others stay."""
+    if rows.is_floating_point():
+        return rows
+    bins = torch.where(rows == 0, BAG, rows % BAG)  # after a text's end there is nothing to count
+    counts = torch.zeros(*rows.shape[:-1], BAG + 1, device=rows.device)
+    return counts.scatter_add_(-1, bins, torch.ones_like(bins, dtype=counts.dtype))[..., :BAG]
+
+
+def _readable(rows: Tensor, recipe: TeacherRecipe) -> Tensor:
+    return numbers(rows).flatten(1) if recipe.net is None else rows
+
+
+def _network(x: Tensor, seed: int, recipe: TeacherRecipe, num_classes: int) -> nn.Module:
+    if recipe.net is not None:
+        return teacher_network(recipe.net, x, num_classes, Stream(seed, "teacher/weights")).to(x.device)
+    widths = [x.shape[1], *recipe.hidden, num_classes]
+    return nn.Sequential(*stack_of(widths, nn.ReLU, stream=Stream(seed, "teacher/weights", x.device)))
+
+
 @torch.no_grad()
-def _beliefs(network: nn.Module, x: Tensor) -> Tensor:
-    parts = [x[start : start + ROWS_AT_ONCE] for start in range(0, x.shape[0], ROWS_AT_ONCE)]
+def _beliefs(network: nn.Module, x: Tensor, rows_at_once: int) -> Tensor:
+    parts = [x[start : start + rows_at_once] for start in range(0, x.shape[0], rows_at_once)]
     return torch.cat([network(part).softmax(-1) for part in parts])
 
 
@@ -138,19 +173,21 @@ def _beliefs(network: nn.Module, x: Tensor) -> Tensor:
 def train_teacher(
     x: Tensor, y: Tensor, seed: int, recipe: TeacherRecipe, num_classes: int, *, asked: Tensor | None = None
 ) -> Teacher:
-    """Train a teacher by cross-entropy, and ask it once about all training rows, or about others.
+    """Train a teacher by cross-entropy, and ask it once, in evaluation mode, about all training rows, or others.
 
     Args:
-        x: ``(N, F)`` features.
+        x: ``(N, ...)`` features: columns, images ``(N, C, H, W)`` or tokens ``(N, L)``.
         y: ``(N,)`` classes that it is taught.
         seed: of its weights and of the order of rows.
         recipe: how.
         num_classes: K.
-        asked: ``(M, F)`` features of the rows that it is asked about in place of the training rows.
+        asked: ``(M, ...)`` features of the rows that it is asked about in place of the training rows.
+
+    Raises:
+        UsageError: when the recipe's net does not read such features.
     """
-    count = x.shape[0]
-    widths = [x.shape[1], *recipe.hidden, num_classes]
-    network = nn.Sequential(*stack_of(widths, nn.ReLU, stream=Stream(seed, "teacher/weights", x.device)))
+    x, count = _readable(x, recipe), x.shape[0]
+    network = _network(x, seed, recipe, num_classes).train()
     optimizer = Adam(network.parameters(), lr=recipe.lr, fused=True)
     order = Stream(seed, "teacher/order", x.device)
     for epoch in range(recipe.epochs):
@@ -161,9 +198,11 @@ def train_teacher(
             task_loss(network(x[batch]), y[batch]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
-    learned = _beliefs(network, x)
+    at_once = ROWS_AT_ONCE if recipe.net is None else ROWS_AT_ONCE_OF_A_NET
+    learned = _beliefs(network.eval(), x, at_once)
     right = (learned.argmax(-1) == y).double().mean()
-    return Teacher(learned if asked is None else _beliefs(network, asked), float(right))
+    believed = learned if asked is None else _beliefs(network, _readable(asked, recipe), at_once)
+    return Teacher(believed, float(right))
 
 
 def find_teachers(
@@ -198,9 +237,8 @@ def find_teachers(
         key = _key(features, labels, seed, recipe, num_classes, asked=rows)
         own.append(key)
         if key not in found:
-            flat = None if rows is None else rows.flatten(1)
             held = MEMORY.get(key)
-            found[key] = held or train_teacher(features.flatten(1), labels, seed, recipe, num_classes, asked=flat)
+            found[key] = held or train_teacher(features, labels, seed, recipe, num_classes, asked=rows)
             MEMORY.put(key, found[key])
     distinct = list(found)
     return list(found.values()), [distinct.index(key) for key in own]

@@ -44,7 +44,7 @@ def _drawn(request: AuxiliaryRequest, run: Run) -> Auxiliary:
             how=request.how,
             seed=seed,
         )
-        for labels, seed in zip(y, run.pack.seeds, strict=True)
+        for labels, seed in zip(y, run.drawn.seeds, strict=True)
     ]
     ids = drawn[0] if run.pack.trials is None else torch.stack(drawn)
     return Auxiliary(ids=run.pack.spread(ids), labels=run.pack.spread(gather_rows(run.split.y_train, ids)))

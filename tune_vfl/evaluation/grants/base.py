@@ -65,6 +65,6 @@ def view_of(attack: Attack[Strict], run: Run) -> View:
         attack=attack.name,
         lead=run.pack.lead,
         num_classes=run.task.dataset.num_classes,
-        streams=Streams(run.pack.member_seeds, prefix=f"attack/{attack.draws_as or attack.name}/"),
+        streams=Streams(run.drawn.member_seeds, prefix=f"attack/{attack.draws_as or attack.name}/"),
         held={g.name: g.hand_out(attack, run) for g in granted if all(k in run.keepers for k in g.keeps)},
     )

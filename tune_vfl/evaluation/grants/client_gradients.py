@@ -75,6 +75,11 @@ class SingleSteps(Keeper):
         """Return what was uploaded ``(*trials, G, n)`` by moment; none where no client trained, or not so."""
         return {moment: kept for (moment, asked, how), kept in self._kept.items() if (asked, how) == (request, by)}
 
+    @property
+    def uploads(self) -> int:
+        """How often the client uploaded: a step at each moment, by each optimizer, on each batch under attack."""
+        return sum(kept.shape[-2] for kept in self._kept.values())
+
     def member(self, index: int) -> Self:
         """Return one member's."""
         alone = type(self)(self.attacks, self.training, self.rows)

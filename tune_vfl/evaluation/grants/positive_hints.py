@@ -39,7 +39,7 @@ def drawn(recording: Recording, count: int, run: Run, *, stream: str) -> Tensor:
     flat = labels.reshape(-1, labels.shape[-1]).numpy()
     usable = useful.reshape(flat.shape).numpy()
     hints = np.full((len(flat), len(recording.batches), count), -1)
-    for (seed, _), members in alike(run.pack.seed_of_each, list(flat)).items():
+    for (seed, _), members in alike(run.drawn.seed_of_each, list(flat)).items():
         rng = numpy_rng(seed, stream)
         for b, (start, stop) in enumerate(recording.batches):
             positive = rng.permutation((flat[members[0], start:stop] == 1).nonzero()[0]) + start

@@ -1,0 +1,300 @@
+"""A confirmation whose workers are this process: what is trained, tried again, given up, tuned and answered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.helpers.contests import in_campaign, searched
+from trainables import base
+from trainables.simulated import SimulatedTrainable
+from tune_vfl.confirmation import confirm, trainings
+from tune_vfl.confirmation import run as running
+from tune_vfl.confirmation.pool import Died, Hung
+from tune_vfl.errors import StudyError, UsageError
+from tune_vfl.ledger.confirmations import UNDEFENDED
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
+from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.search import ray_session
+from tune_vfl.search.work import Work
+from tune_vfl.spec.cell import Cell, References
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.usefixtures("home")
+
+SCALES = (1e-5, 1e-3, 1e-1)
+
+
+class Here:
+    """Runs calls one after the other; ``fate`` may say what becomes of one, ``after`` is called after each."""
+
+    asked: list[tuple[str, Any]]
+    limits: list[tuple[Any, float | None]]
+    fate: Callable[[str, Any], Any]
+    after: Callable[[], None]
+
+    def __init__(self, function: Any, resources: Any, room: Any, stopped: Callable[[], bool]) -> None:
+        self.function, self.stopped = function, stopped
+        assert room() == 2
+
+    def run(self, calls: Any, seconds: Callable[[Any], float | None] = lambda _: None) -> Iterator[tuple[Any, Any]]:
+        for key, arguments in calls:
+            if self.stopped():
+                return
+            name = self.function.__name__
+            self.asked.append((name, key))
+            if name == "evaluated":
+                self.limits.append((key, seconds(key)))
+            lost = type(self).fate(name, key)
+            yield key, self.function(*arguments) if lost is None else lost
+            type(self).after()
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
+    class Fresh(Here):
+        asked: list[tuple[str, Any]] = []  # noqa: RUF012 - made anew for each test
+        limits: list[tuple[Any, float | None]] = []  # noqa: RUF012
+        fate = staticmethod(lambda _name, _key: None)
+        after = staticmethod(lambda: None)
+
+    class Room:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def packs(self) -> int:
+            return 2
+
+    monkeypatch.setattr(trainings, "Pool", Fresh)
+    monkeypatch.setattr(ray_session, "connect", lambda _trainable=None: None)
+    monkeypatch.setattr(ray_session, "room_for", Room)
+    return Fresh
+
+
+def go(name: str = "study", seeds: int = 3, adaptive: float = 0.0, **options: Any) -> Any:
+    return confirm(name, seeds=seeds, adaptive=adaptive, work=Work(SimulatedTrainable, {"noise": 0.02, **options}))
+
+
+def kept(name: str = "study") -> dict[Any, Any]:
+    ledger = Ledger.open(name)
+    ledger.close()
+    return ledger.confirmations.records()
+
+
+def test_every_training_is_run_and_kept_once_and_floors_come_before(here: type[Here], capfd: Any) -> None:
+    searched(scales=SCALES).close()
+    ended = go()
+    assert ended.answer is not None
+    assert (dict(ended.failed), ended.owed) == ({}, 0)
+    names = [name for name, _ in here.asked]
+    assert names[: names.count("referenced")] == ["referenced"] * names.count("referenced")
+    run = Counter(
+        (number, seed)
+        for name, job in here.asked
+        if name == "evaluated"
+        for number in job.numbers
+        for seed in job.cell.seeds
+    )
+    assert max(run.values()) == 1
+    assert set(run) == set(kept())
+    assert sum(number == UNDEFENDED for number, _ in run) == 10
+    assert {p.seeds for p in ended.answer.points} <= set(range(3, 7))
+    said = capfd.readouterr().err
+    assert "confirm study: phase 1: " in said
+    assert "trainings" in said
+    count = len(here.asked)
+    again = go()
+    assert again.answer == ended.answer
+    assert len(here.asked) == count, "what was run is not run again"
+
+
+def test_a_worker_that_dies_takes_its_settings_down_one_by_one_and_costs_the_one_that_kills_it(
+    here: type[Here], capfd: Any
+) -> None:
+    searched(scales=SCALES).close()
+    here.fate = staticmethod(lambda name, key: Died() if name == "evaluated" and 2 in key.numbers else None)
+    ended = go()
+    assert ended.failed == {("study", 2): f"its worker process died {MAX_WORKER_LOSSES} times"}
+    tried = Counter(len(job.numbers) for name, job in here.asked if name == "evaluated" and 2 in job.numbers)
+    assert sum(tried.values()) == MAX_WORKER_LOSSES
+    assert not any(number == 2 for number, _ in kept())
+    assert {number for number, _ in kept()} == {UNDEFENDED, 0, 1}, "those that shared its worker are measured"
+    assert "confirm study: trial 2 could not be measured: its worker process died 3 times" in capfd.readouterr().err
+    here.fate = staticmethod(lambda _name, _key: None)
+    assert not go().failed, "the next confirmation tries it again"
+    assert any(number == 2 for number, _ in kept())
+
+
+def test_a_worker_that_dies_twice_costs_nothing(here: type[Here]) -> None:
+    searched(scales=SCALES).close()
+    deaths: list[Any] = []
+
+    def fate(name: str, key: Any) -> Any:
+        if name == "evaluated" and 2 in key.numbers and len(deaths) < MAX_WORKER_LOSSES - 1:
+            deaths.append(key)
+            return Died()
+        return None
+
+    here.fate = staticmethod(fate)
+    assert not go().failed
+    assert any(number == 2 for number, _ in kept())
+
+
+def test_a_setting_that_hangs_is_given_up_and_a_job_of_several_is_parted_first(here: type[Here]) -> None:
+    searched(scales=SCALES, budget={"trial_minutes": 2}).close()
+    here.fate = staticmethod(lambda name, key: Hung() if name == "evaluated" and 1 in key.numbers else None)
+    ended = go()
+    assert list(ended.failed) == [("study", 1)]
+    assert ended.failed["study", 1].endswith("over trial_minutes = 2.0")
+    alone = {job.numbers: limit for job, limit in here.limits if len(job.numbers) == 1}
+    assert alone[1,] == 120.0
+    shared = [(job, limit) for job, limit in here.limits if len(job.numbers) > 1]
+    assert shared
+    assert all(limit == 2 * 120.0 * len(job.numbers) for job, limit in shared), "together, then each alone"
+
+
+def test_a_cluster_that_grows_sets_no_limit(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
+    searched(scales=SCALES, budget={"trial_minutes": 2}).close()
+    monkeypatch.setattr(ray_session, "grows", lambda: True)
+    go()
+    assert {limit for _, limit in here.limits} == {None}
+
+
+def test_what_says_nothing_of_a_setting_is_not_kept_and_a_divergence_is(here: type[Here]) -> None:
+    searched(scales=SCALES).close()
+    ended = go(raise_above=0.8)
+    assert list(ended.failed) == [("study", 2)]
+    assert "the simulated training broke" in ended.failed["study", 2]
+    assert not any(number == 2 for number, _ in kept())
+    lost = go(diverge_above=0.8)
+    assert not lost.failed
+    assert {record.outcome for (number, _), record in kept().items() if number == 2} == {"diverged"}
+    point = next(p for p in lost.answer.points if p.number == 2)
+    assert (point.outcome, point.confirmed, point.utility) == ("diverged", False, None)
+
+
+def test_without_its_floors_a_setting_is_not_measured(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
+    searched(scales=SCALES).close()
+    here.fate = staticmethod(lambda name, _key: Died() if name == "referenced" else None)
+    ended = go()
+    assert [name for name, _ in here.asked] == ["referenced"] * MAX_WORKER_LOSSES * 1
+    assert set(ended.failed) == {("study", n) for n in (UNDEFENDED, 0, 1, 2)}
+    assert set(ended.failed.values()) == {"what its attacks are compared with could not be measured: workers died"}
+    asked: list[tuple[int, ...]] = []
+
+    def measured(_cls: Any, cell: Cell, _options: Any) -> References:
+        asked.append(cell.seeds)
+        return References()
+
+    here.fate = staticmethod(lambda _name, _key: None)
+    monkeypatch.setattr(SimulatedTrainable, "references", classmethod(measured))
+    assert not go().failed
+    assert len({seed for seeds in asked for seed in seeds}) == sum(map(len, asked)), "of each seed once"
+
+
+def test_a_stop_keeps_what_ran_and_says_how_much_is_owed(
+    here: type[Here], monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    searched(scales=SCALES).close()
+    stops: list[Callable[[], None]] = []
+    usual = running.answered
+
+    def answered(say: Any, *, stop: Any = None) -> Any:
+        if stop is not None:
+            stops.append(stop)
+        return usual(say) if stop is None else usual(say, stop=stop)
+
+    monkeypatch.setattr(running, "answered", answered)
+    ended: list[str] = []
+
+    def after() -> None:
+        ended.append("one")
+        if len(ended) == 3:
+            stops[-1]()
+
+    here.after = staticmethod(after)
+    stopped = go()
+    assert stopped.answer is None
+    assert stopped.owed > 0
+    assert len(here.asked) == 3
+    said = capfd.readouterr().err
+    assert "stopping: what runs now is finished and kept" in said
+    assert f"stopped; at least {stopped.owed} trainings are owed: 'tune-vfl confirm study'" in said
+    before = kept()
+    here.after = staticmethod(lambda: None)
+    assert go().answer is not None
+    assert {place: record for place, record in kept().items() if place in before} == before
+
+
+def test_attackers_are_tuned_against_what_stays_for_as_long_as_was_asked(here: type[Here], capfd: Any) -> None:
+    searched(scales=SCALES).close()
+    tuned = go(adaptive=0.5)
+    staying = {p.number for p in tuned.answer.points if p.confirmed}
+    asked = [key for name, key in here.asked if name == "tuned"]
+    assert sorted(number for _, number in asked) == sorted(staying)
+    assert {p.number for p in tuned.answer.points if p.tuned} == staying
+    assert f"attackers are tuned against {len(staying)} settings, 0.5 minutes each" in capfd.readouterr().err
+    go(adaptive=0.5)
+    assert len([1 for name, _ in here.asked if name == "tuned"]) == len(staying), "nobody is tuned twice"
+    go(adaptive=1.0)
+    assert len([1 for name, _ in here.asked if name == "tuned"]) == 2 * len(staying), "but for longer"
+
+
+def test_a_tuner_that_dies_is_said_and_costs_no_answer(here: type[Here], capfd: Any) -> None:
+    searched(scales=SCALES).close()
+    here.fate = staticmethod(lambda name, key: Died() if name == "tuned" and key[1] == 0 else None)
+    found = go(adaptive=0.5)
+    assert found.answer is not None
+    assert {p.number for p in found.answer.points if p.tuned} == {
+        p.number for p in found.answer.points if p.confirmed
+    } - {0}
+    assert "confirm study: trial 0: nobody was tuned against it, the worker process died" in capfd.readouterr().err
+
+
+def test_an_attacker_is_tuned_on_five_fresh_seeds(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
+    searched(scales=SCALES).close()
+    seen: list[tuple[tuple[int, ...], dict[str, Any], float]] = []
+
+    def tuned(_cls: Any, cell: Cell, params: Any, minutes: float, _options: Any) -> None:
+        seen.append((cell.seeds, dict(params), minutes))
+
+    monkeypatch.setattr(SimulatedTrainable, "tuned", classmethod(tuned))
+    go(adaptive=0.5)
+    assert {seeds for seeds, _, _ in seen} == {(1000, 1001, 1002, 1003, 1004)}
+    assert {minutes for _, _, minutes in seen} == {0.5}
+    assert [params for _, params, _ in seen] == [{"scale": pytest.approx(p["scale"])} for _, p, _ in seen]
+
+
+def test_parts_of_a_campaign_are_named_by_study_and_answered_together(here: type[Here], capfd: Any) -> None:
+    in_campaign([searched(name, defense=name, scales=SCALES) for name in ("laplace", "gaussian")])
+    here.fate = staticmethod(lambda name, key: Died() if name == "evaluated" and key.study == "gaussian" else None)
+    ended = go("campaign", by_defense={"gaussian": {"parameter": "sigma"}})
+    assert {study for study, _ in ended.failed} == {"gaussian"}
+    assert "trial gaussian#0 could not be measured" in capfd.readouterr().err
+    assert {p.study for p in ended.answer.points if p.outcome == "ok"} == {"laplace"}
+    held = open_campaign("campaign")
+    assert held is not None
+    assert held.record().confirmation == ended.answer
+    assert {s.name for s in held.record().studies if s.confirmation is not None} == {"laplace", "gaussian"}
+    assert base.evaluated.__module__ == "trainables.base", "a worker imports the module of what it is sent"
+
+
+def test_ten_fresh_seeds_where_nobody_says_how_many_and_no_attacker_is_tuned(here: type[Here]) -> None:
+    searched(scales=SCALES[:1]).close()
+    ended = confirm("study", work=Work(SimulatedTrainable, {"noise": 0.02}), progress=False)
+    assert ended.answer is not None
+    assert ended.answer.seeds == tuple(range(1000, 1010))
+    assert not any(name == "tuned" for name, _ in here.asked)
+
+
+def test_there_must_be_something_to_confirm(here: type[Here]) -> None:
+    with pytest.raises(StudyError):
+        go("nobody")
+    searched(scales=SCALES).close()
+    with pytest.raises(UsageError, match="at least 1 seed"):
+        go(seeds=0)
+    assert here.asked == []

@@ -1,0 +1,239 @@
+"""Settings side by side, and what the ledger's records are written, read, told and exported as."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger.campaigns import CampaignRecord, Left
+from tune_vfl.ledger.compromise import scale_of
+from tune_vfl.ledger.exporting import exported
+from tune_vfl.ledger.finite import clean, read_outcome
+from tune_vfl.ledger.measure import refuse_another, refuse_mixed
+from tune_vfl.ledger.records import StudyRecord
+from tune_vfl.ledger.side_by_side import SideBySide
+from tune_vfl.ledger.state import state_of
+from tune_vfl.ledger.told import ToldStudy
+from tune_vfl.ledger.trials import not_repeated, overdue, repeats
+from tune_vfl.ledger.trust import alone_of
+from tune_vfl.outcome import Outcome
+from tune_vfl.statistics import levels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POINTS = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25), (0.85, 0.5))
+
+
+def study(**fields: Any) -> StudyRecord:
+    return part_of("laplace", POINTS, **fields)
+
+
+# Side by side
+
+
+def test_settings_with_one_undefended_model_and_as_many_seeds_are_one_block() -> None:
+    other = part_of("gafm", [(0.93, 0.7)], baseline=steady(0.94, 0.85, seeds=10))
+    few = part_of("kdk", [outcome_of([0.9, 0.91], {"norm": [0.2, 0.3]})], attacks=["norm"])
+    bare = part_of("iso", [steady(0.9, 0.0, ())], attacks=())
+    old = part_of("mid", [(0.9, 0.3)], measure=1)
+    settings = SideBySide(campaign_of(study(), other, few, bare, old))
+    assert [block.rows.tolist() for block in settings.blocks] == [[0, 1, 2, 3], [4], [5], [6], [7]]
+    assert [block.certain for block in settings.blocks] == [True, True, True, True, False]
+    assert settings.whole is None, "seeds of other numbers cannot be laid side by side"
+    assert settings.own is None
+    together = SideBySide(campaign_of(study(), other))
+    assert together.whole is not None
+    assert together.whole.utilities.shape == (5, 3)
+    assert together.own is not None, "five settings are enough"
+    assert SideBySide(campaign_of(study())).own is None, "four are few"
+    assert SideBySide(campaign_of(study(), bare)).whole is None, "one has met no attack"
+    single = part_of("laplace", [outcome_of([u], {"norm": [x]}) for u, x in POINTS])
+    assert SideBySide(campaign_of(single)).whole is None
+    assert SideBySide(campaign_of(single)).sure[0].utility_interval is None
+
+
+def test_what_is_known_is_that_of_a_confirmation_where_there_is_one() -> None:
+    settings = SideBySide(campaign_of(confirmed(study(), {1: (0.89, 0.35, True), 3: (0.84, 0.55, False)})))
+    assert settings.searched.tolist() == [pytest.approx(p) for p in POINTS]
+    assert settings.known.tolist() == [pytest.approx(p) for p in (POINTS[0], (0.89, 0.35), POINTS[2], (0.84, 0.55))]
+    assert settings.confirmed == [False, True, False, False]
+    assert settings.place["camp-breast_cancer-laplace", 3] == 3
+    assert settings.rows[0].again is None
+    assert settings.rows[3].again is not None
+
+
+def test_the_undefended_model_is_the_one_that_most_studies_share() -> None:
+    rare = part_of("gafm", [(0.93, 0.7)], baseline=steady(0.94, 0.85, seeds=10))
+    settings = SideBySide(campaign_of(rare, study(), part_of("kdk", [(0.9, 0.3)])))
+    assert settings.undefended == study().baseline
+    lost = part_of("iso", [(0.9, 0.3)], baseline=Outcome.failed("oom", "x"))
+    assert SideBySide(campaign_of(lost, study())).undefended == study().baseline
+    assert SideBySide(campaign_of(lost)).undefended is None
+    assert SideBySide(campaign_of(lost)).scale is None
+    assert SideBySide(campaign_of(lost)).alone is None
+    assert settings.scale == scale_of(study())
+    assert settings.alone == alone_of(study())
+
+
+def test_one_attack_s_interval_is_that_of_its_best_candidate() -> None:
+    rough = [outcome_of([0.9, 0.91, 0.92], {"norm": [0.2, 0.3, 0.25], "pmc": [0.0, 0.02, 0.01]})] * 2
+    settings = SideBySide(campaign_of(part_of("laplace", rough)))
+    level = levels([[0.2, 0.3, 0.25]] * 2)
+    low, high = (float(end[0]) for end in level.interval())
+    assert settings.advantage_interval(0, "norm") == pytest.approx((low, high))
+    pmc = settings.advantage_interval(1, "pmc")
+    assert pmc is not None
+    assert pmc[0] == 0.0, "an advantage is never below none"
+    left = Left("camp-breast_cancer-laplace", "direct", ("no logits", "none at all"))
+    skipped = SideBySide(campaign_of(part_of("laplace", rough), skipped=(left,)))
+    assert skipped.not_fitting("camp-breast_cancer-laplace", "direct") == "no logits; none at all"
+    assert skipped.not_fitting("camp-breast_cancer-laplace", "pmc") is None
+
+
+# What is written, read, told and exported
+
+
+def test_numbers_that_are_not_finite_never_pass() -> None:
+    good = steady(0.9, 0.3).model_copy(update={"logged": {"kl": math.nan, "n": 2.0}})
+    assert clean(good).logged == {"n": 2.0}
+    assert clean(good).outcome == "ok"
+    assert good.utility is not None
+    broken = good.model_copy(update={"utility": good.utility.model_copy(update={"mean": math.inf})})
+    found = clean(broken)
+    assert (found.outcome, found.reason) == ("diverged", "a score is not finite: auc inf")
+    assert (found.leakage, found.utility) == (None, None)
+    assert read_outcome("nonsense").outcome == "error"
+    raw = good.model_dump() | {"leakage": None}
+    assert read_outcome(raw).outcome in {"error", "diverged"}
+    assert read_outcome(steady(0.9, 0.3).model_dump()).objectives == pytest.approx((0.9, 0.3))
+
+
+def test_an_export_has_the_confirmed_numbers_where_there_are_some() -> None:
+    record = study()
+    plain = exported(record, record.trials[1], "knee")
+    assert plain.measured is not None
+    assert (plain.trial, plain.select, plain.measured.metric) == (1, "knee", "auc")
+    assert (plain.measured.utility, plain.measured.leakage) == pytest.approx((0.90, 0.3))
+    assert (plain.measured.utility_std, plain.measured.leakage_std) == pytest.approx((0.001, 0.001))
+    assert plain.measured.attacks == pytest.approx({"norm": 0.65, "pmc": 0.575})
+    assert plain.measured.confirmed is None
+    again = confirmed(record, {1: (0.89, 0.35, True), 2: (0.7, 0.2, False)})
+    measured = exported(again, again.trials[1], "knee").measured
+    assert measured is not None
+    assert (measured.utility, measured.leakage) == (0.89, 0.35)
+    assert measured.confirmed is not None
+    assert measured.confirmed.utility_interval == pytest.approx((0.886, 0.894))
+    gone = exported(again, again.trials[2], "trial=2").measured
+    assert gone is not None
+    assert gone.utility == pytest.approx(0.80), "what did not stay is exported as the search saw it"
+
+
+def test_studies_of_other_measures_are_refused() -> None:
+    refuse_another("s", study().measure)
+    with pytest.raises(StudyError, match=r"'s' has measure 1, and what is run today has measure \d+.*--name NEW"):
+        refuse_another("s", 1)
+    refuse_mixed({"a": 1, "b": 1})
+    refuse_mixed({})
+    with pytest.raises(StudyError, match="a has measure 1, b has measure 2"):
+        refuse_mixed({"a": 1, "b": 2})
+
+
+def test_a_campaign_owes_what_its_studies_do_or_what_a_race_has_not_given() -> None:
+    one, two = study(running=1, waiting=2), part_of("kdk", [(0.9, 0.3)])
+    whole = campaign_of(one, two, trials=12)
+    assert whole.owed == 3
+    raced = replace(one, spec=one.spec.model_copy(update={"allocation": "race"}))
+    assert campaign_of(raced, two, trials=12).owed == 12 - 5
+    assert campaign_of(raced, two, trials=6).owed == 3, "never less than what runs and waits"
+    lone = CampaignRecord.of(raced)
+    assert (lone.lone, lone.owed, lone.name) == (True, 3, one.name)
+    assert CampaignRecord.of(whole) is whole
+    assert not whole.lone
+    assert str(Left("s", None, ("a", "b"))) == "s: a; b"
+    assert str(Left("s", "pmc", ("a",))) == "attack pmc in s: a"
+    assert one.by_outcome() == {"ok": 4, "running": 1, "waiting": 2}
+    several = campaign_of(study(), part_of("laplace", [(0.9, 0.1)], dataset="wine"))
+    assert several.datasets == ("breast_cancer", "wine")
+    assert [s.name for s in several.on("wine").studies] == ["camp-wine-laplace"]
+
+
+def test_a_listener_puts_a_study_together_from_what_it_is_told() -> None:
+    record = study(running=1, waiting=1)
+    told = ToldStudy()
+    assert not told.known
+    with pytest.raises(ValueError, match="not told whole yet"):
+        _ = told.whole
+    told.add(record.trials[3:])
+    told.learn(replace(record, trials=record.trials[:2], running=2, waiting=2))
+    now = told.now
+    assert [t.number for t in now.trials] == [0, 1, 3], "what was told before stays"
+    assert (now.running, now.waiting) == (0, 3), "of two counted and four owed three are left"
+    told.add(record.trials)
+    assert told.now.waiting == 2
+    more = part_of("laplace", [(0.9, 0.3)] * 9).trials
+    told.add(more)
+    assert told.now.waiting == 0, "never less than none"
+
+
+CHANGES: list[Callable[[CampaignRecord], CampaignRecord]] = [
+    lambda c: replace(c, retired={"x": "y"}),
+    lambda c: replace(c, skipped=(Left("s", None, ("a",)),)),
+    lambda c: replace(c, studies=(replace(c.studies[0], cost=2.0),)),
+    lambda c: replace(c, studies=(replace(c.studies[0], alone=(0.7,)),)),
+    lambda c: replace(c, studies=(replace(c.studies[0], baseline=None),)),
+    lambda c: replace(c, studies=(replace(c.studies[0], trials=c.studies[0].trials[:3]),)),
+    lambda c: replace(c, studies=(confirmed(c.studies[0], {0: (0.9, 0.3, True)}),)),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_state_changes_with_everything_that_a_page_shows(change: Callable[[CampaignRecord], CampaignRecord]) -> None:
+    before = campaign_of(study())
+    assert state_of(before) == state_of(campaign_of(study()))
+    assert len(state_of(before)) == 16
+    assert state_of(change(before)) != state_of(before)
+
+
+def test_the_order_of_studies_and_of_reasons_makes_no_other_state() -> None:
+    one, other = study(), part_of("kdk", [(0.9, 0.3)])
+    why = {"a": "x", "b": "y"}
+    first = campaign_of(one, other, retired=why)
+    assert state_of(first) == state_of(campaign_of(other, one, retired=dict(reversed(why.items()))))
+
+
+def running(number: int, pack: str, minutes_ago: float, now: datetime) -> Any:
+    asked = (now - timedelta(minutes=minutes_ago)).timestamp()
+    attrs = {"pack": pack, "asked": asked}
+    return SimpleNamespace(number=number, user_attrs=attrs, state=SimpleNamespace(name="RUNNING"), datetime_start=None)
+
+
+def test_a_pack_is_overdue_after_the_time_of_all_its_trials() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    trials = [running(0, "a", 11, now), running(1, "b", 19, now), running(2, "b", 21, now)]
+    done = SimpleNamespace(number=3, user_attrs={"pack": "b"}, state=SimpleNamespace(name="COMPLETE"))
+    assert overdue([*trials, done], 10, now) == [0, 2], "two of one pack have twenty minutes"
+    assert overdue(trials, None, now) == []
+    assert overdue(trials, 100, now) == []
+
+
+def test_lost_trials_are_followed_back_and_known_as_asked_again() -> None:
+    lost = {"outcome": {"outcome": "preempted"}}
+    chain = [
+        SimpleNamespace(number=0, user_attrs=lost),
+        SimpleNamespace(number=1, user_attrs={**lost, "retry_of": 0}),
+        SimpleNamespace(number=2, user_attrs={"retry_of": 1}),
+        SimpleNamespace(number=3, user_attrs=lost),
+        SimpleNamespace(number=4, user_attrs={"outcome": {"outcome": "ok"}}),
+    ]
+    some: Any = chain
+    assert [t.number for t in repeats(some, 2)] == [1, 0], "the latest first"
+    assert repeats(some, 4) == []
+    assert [t.number for t in not_repeated(some)] == [3]

@@ -1,0 +1,130 @@
+"""What a search runs and returns: the real trainable, shares of a race, a campaign, and workers without memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ray.exceptions import OutOfMemoryError, RayActorError
+from ray.tune.execution import tune_controller
+
+from tests.helpers.ledgers import open_ledger
+from tests.helpers.packing import planned
+from tests.search.test_searcher import handed_out, searcher_of
+from trainables.cell import CellTrainable
+from trainables.simulated import SimulatedTrainable
+from tune_vfl.campaign.campaign import Campaign
+from tune_vfl.errors import SpecError, StudyError
+from tune_vfl.ledger.campaigns import PlannedCampaign
+from tune_vfl.search import api, losses, runner
+from tune_vfl.search.costs import steers
+from tune_vfl.search.losses import SurvivingManager, surviving
+from tune_vfl.search.planning import shared_out
+from tune_vfl.search.undefended import Undefended
+from tune_vfl.search.work import REAL, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def test_the_real_thing_trains_cells_and_has_no_options() -> None:
+    assert Work.real() == Work(CellTrainable, {})
+
+
+def test_what_is_shared_out_before_a_race_is_what_is_published() -> None:
+    whole = planned(trials=30)
+    assert [s.spec.budget.trials for s in whole.studies] == [15, 15]
+    raced = planned(trials=30, allocation="race").studies
+    published = [max(1, len(s.space.published)) for s in raced]
+    assert [s.spec.budget.trials for s in raced] == published, "the rest goes where the answer is open"
+    assert {s.campaign for s in raced} == {"c"}
+    assert [s.spec.budget.trials for s in shared_out(raced, 30, "other")] == published
+    bare = replace(raced[0], space=raced[0].space.model_copy(update={"published": ()}))
+    one, other = shared_out([bare, raced[1]], 30, "c")
+    assert (one.spec.budget.trials, other.spec.budget.trials) == (1, published[1]), "a trial at least"
+    with pytest.raises(SpecError, match="are fewer than the"):
+        shared_out(raced, sum(published) - 1, "c")
+
+
+def test_a_worker_that_the_memory_monitor_ended_is_told_as_one_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Exception] = []
+    base = SurvivingManager.__mro__[1]
+    monkeypatch.setattr(base, "_actor_task_failed", lambda _self, _task, error: told.append(error))
+    manager = object.__new__(SurvivingManager)
+    other = ValueError("broke")
+    manager._actor_task_failed(None, OutOfMemoryError("running low on memory"))
+    manager._actor_task_failed(None, other)
+    assert isinstance(told[0], RayActorError)
+    assert "running low on memory" in str(told[0])
+    assert told[1] is other
+    before = tune_controller.RayActorManager
+    with surviving():
+        assert tune_controller.RayActorManager is SurvivingManager
+    assert tune_controller.RayActorManager is before
+    assert losses.cause_of(str(told[0])) == "memory"
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_campaign_that_was_run_comes_back_as_one_and_a_study_as_one(
+    monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+) -> None:
+    held: list[Any] = [SimpleNamespace(name="c", place=SimpleNamespace(url="sqlite:///x"))]
+    asked: list[Mapping[str, Any]] = []
+    ended = [SimpleNamespace(stopped=False), SimpleNamespace(stopped=stopped)]
+
+    def run_campaign(plan: Any, **how: Any) -> list[Any]:
+        asked.append(how)
+        return ended
+
+    monkeypatch.setattr(api, "run_campaign", run_campaign)
+    monkeypatch.setattr(api, "open_campaign", lambda _name, _storage: held[0])
+    found = api.search(planned(), listeners=(), progress=False, storage="there")
+    assert isinstance(found, Campaign)
+    assert (found.name, found.stopped) == ("c", stopped)
+    assert asked == [{"listeners": (), "storage": "there", "take_over": False, "progress": False}]
+    lone = PlannedCampaign.of(replace(planned().studies[0], campaign=""))
+    assert api.search(lone, listeners=()) is ended[0], "a study alone"
+    held[0] = None
+    with pytest.raises(StudyError, match="'c' is not in the ledger any more: somebody has removed it"):
+        api.search(planned(), listeners=())
+
+
+def test_ray_begins_with_what_its_workers_will_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(runner.cluster, "begin", begun.append)
+    runner._begin(None)
+    runner._begin(Work(SimulatedTrainable, {}))
+    assert begun == [REAL, "trainables.simulated:SimulatedTrainable"]
+
+
+@pytest.mark.parametrize(
+    ("allocation", "constraints", "found"),
+    [("race", {"cost": 2.0}, True), ("race", {"leakage": 0.2}, False), ("even", {"cost": 2.0}, False)],
+)
+def test_trials_go_by_a_cost_where_a_race_is_held_to_one(
+    allocation: str, constraints: dict[str, float], *, found: bool
+) -> None:
+    ledger: Any = SimpleNamespace(spec=SimpleNamespace(allocation=allocation, constraints=constraints))
+    assert steers(ledger) == found
+
+
+@pytest.mark.usefixtures("home")
+def test_an_undefended_model_may_take_as_long_as_a_trial() -> None:
+    limited = Undefended([open_ledger("a", budget={"trial_minutes": 3})])
+    assert limited.seconds_allowed == 180
+    assert Undefended([open_ledger("b")]).seconds_allowed is None
+    assert (limited.gated, limited.tries, limited.owed) == (True, 3, True)
+
+
+def test_what_a_worker_reports_is_told_once_and_a_late_loss_changes_nothing() -> None:
+    searcher, _ = searcher_of(costs_block=False)
+    first = handed_out(searcher, "first")
+    asked = [errand for errand in searcher._errands.references if not errand.owed]
+    searcher.on_trial_result("first0", {"outcomes": ["answer"]})
+    assert asked[0].told == ["answer"]
+    searcher.on_trial_complete("first0", error=True)
+    assert not searcher.hopeless
+    assert asked[0].over
+    assert len(first) == 4

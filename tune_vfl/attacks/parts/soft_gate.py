@@ -1,0 +1,67 @@
+"""Class probabilities by an attacker's own columns: logistic regressions on soft labels, each without a fold."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tune_vfl.attacks.parts.folded_rows import FOLDS, FoldedRows, others
+from tune_vfl.attacks.parts.visit_evidence import shares_of
+
+STRENGTH = 0.3
+"""C of the regressions."""
+_STEPS, _STEPS_OF_MANY = 6, 12
+"""Of two classes, and of more, whose curvature is bounded less tightly."""
+
+
+class SoftGate:
+    """Learns classes from soft labels of all rows; a row is judged by the regression without its fold.
+
+    Args:
+        columns: ``(T, N, w)`` standardized.
+        rows: the folds.
+    """
+
+    def __init__(self, columns: Tensor, rows: FoldedRows) -> None:
+        folded = rows.fold(columns)
+        self._design = torch.cat([folded, rows.mask.view(1, FOLDS, 1, -1).expand(len(folded), -1, -1, -1)], -2)
+        width = self._design.shape[-2]
+        curvature = others((self._design @ self._design.mT).double()) / 2
+        ridge = torch.ones(width, dtype=torch.float64)
+        ridge[-1] = 1e-6
+        self._ridge = ridge.float()
+        # The curvature of a cross-entropy is at most half of the columns' products (Boehning 1992).
+        self._inverse = torch.linalg.inv(STRENGTH * curvature + torch.diag(ridge)).float().unsqueeze(2)
+        self._fitted: Tensor | None = None
+
+    def learn(self, shares: Tensor) -> Tensor:
+        """Go on from the last coefficients; return log probabilities ``(T, F, S, K, n)`` of each row's classes.
+
+        Args:
+            shares: ``(T, F, S, K, n)`` soft labels, 0 for missing rows.
+        """
+        # The coefficients of all classes add up to 0: those of two classes are each other's opposite.
+        target = shares[:, :, :, 1:] if shares.shape[3] == 2 else shares
+        if self._fitted is None:
+            self._fitted = target.new_zeros(*target.shape[:-1], self._design.shape[-2])
+        ahead = before = self._fitted
+        for step in range(_STEPS if shares.shape[3] == 2 else _STEPS_OF_MANY):
+            moved = ahead - (self._slope(ahead, target) + self._ridge * ahead) @ self._inverse
+            ahead, before = moved + step / (step + 3) * (moved - before), moved
+        self._fitted = before
+        logits = (before.flatten(2, 3) @ self._design).view(target.shape)
+        if target is not shares:
+            logits = torch.cat([-logits, logits], 3)
+        return logits - logits.logsumexp(-2, keepdim=True)
+
+    def _slope(self, at: Tensor, target: Tensor) -> Tensor:
+        """Return the gradient ``(T, F, S, K, w)`` of the fit without each fold."""
+        slope = torch.zeros_like(at)
+        for f in range(FOLDS):
+            fits = [g for g in range(FOLDS) if g != f]
+            design, held = self._design[:, f], target[:, f].unsqueeze(1)
+            logits = (at[:, fits].flatten(1, 3) @ design).view(len(at), FOLDS - 1, *held.shape[2:])
+            said = torch.sigmoid(2 * logits) if held.shape[3] == 1 else shares_of(logits)
+            wrong = ((said - held) * design[:, None, None, -1:]).flatten(1, 3)
+            slope[:, fits] += (wrong @ design.mT).view(len(at), FOLDS - 1, *at.shape[2:])
+        return STRENGTH * slope

@@ -1,0 +1,107 @@
+"""Evidence of many epochs made one: epochs repeat each other, so their sum would be far too sure of itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tune_vfl.attacks.parts.folded_rows import others
+
+TEMPERS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
+"""Powers of the evidence among which one is chosen; 0 leaves the class shares alone."""
+_SHRINK, _COLUMNS, _ROWS_A_COLUMN, _TURNS = 0.1, 64, 6, 10
+
+
+def joined_evidence(said: Tensor, shares: Tensor, mask: Tensor) -> Tensor:
+    """Return each row's log likelihood of each class, up to a constant: ``(T, F, S, K, n)``.
+
+    A linear discriminant of what the epochs say, fitted under the class probabilities without the row's fold. Where
+    that would have too many columns for the rows, neighboring epochs are added up first, more of them the later they
+    are.
+
+    Args:
+        said: ``(T, F, S, E, K - 1, n)`` log likelihood ratios.
+        shares: ``(T, F, S, K, n)`` class probabilities.
+        mask: ``(F, 1, 1, n)``.
+    """
+    columns = _grouped(said, int(mask.sum())).flatten(-3, -2) * mask
+    counts = others(shares.sum(-1).double())
+    sums, squares = others((shares @ columns.mT).double()), others((columns @ columns.mT).double())
+    means = sums / counts.unsqueeze(-1).clamp(min=1e-3)
+    within = (squares - means.mT @ (counts.unsqueeze(-1) * means)) / counts.sum(-1)[..., None, None]
+    spread = within.diagonal(dim1=-1, dim2=-2)
+    within = (1 - _SHRINK) * within + torch.diag_embed(_SHRINK * spread + 1e-9 * spread.mean(-1, keepdim=True) + 1e-30)
+    weights = torch.linalg.solve(within, means.mT).mT
+    offsets = (weights * means).sum(-1, keepdim=True) / 2
+    evidence: Tensor = weights.float() @ columns - offsets.float()
+    return evidence
+
+
+def _grouped(said: Tensor, rows: int) -> Tensor:
+    epochs, ratios = said.shape[-3:-1]
+    groups = max(1, min(_COLUMNS, rows // _ROWS_A_COLUMN) // ratios)
+    if epochs <= groups:
+        return said
+    place = [min(int(math.log1p(e) / math.log(epochs) * groups), groups - 1) for e in range(epochs)]
+    summed = said.new_zeros(*said.shape[:-3], groups, *said.shape[-2:])
+    return summed.index_add_(-3, torch.tensor(place), said)
+
+
+def balanced(logits: Tensor, prior: Tensor, mask: Tensor) -> Tensor:
+    """Return class probabilities of ``(T, F, S, K, n)`` logits, moved so that their means are the class shares.
+
+    Args:
+        logits: of each row.
+        prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
+        mask: ``(F, 1, 1, n)``.
+    """
+    moved, rows = logits, mask.sum()
+    for _ in range(_TURNS):
+        means = (shares_of(moved) * mask).sum((1, -1), keepdim=True) / rows
+        moved = moved + (prior - means.clamp(min=1e-9).log())
+    return shares_of(moved) * mask
+
+
+def shares_of(logits: Tensor) -> Tensor:
+    """Return the softmax along the last axis but one."""
+    raised = (logits - logits.amax(-2, keepdim=True)).exp()
+    return raised / raised.sum(-2, keepdim=True)
+
+
+def agreement(evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Choose the power of the evidence with which it agrees most with the own columns, and say how much that is.
+
+    Gradients and own columns are taken to be independent given the class. Then the likelihood of the own columns under
+    the posterior of the evidence is larger the more of the class both hold.
+
+    Args:
+        evidence: ``(T, F, S, K, n)`` log likelihoods by the gradients.
+        gate: ``(T, F, S, K, n)`` log class probabilities by the own columns.
+        prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
+        mask: ``(F, 1, 1, n)``.
+
+    Returns:
+        ``(T, 1, S, 1, 1)`` powers, and ``(T, S)`` mean log likelihood ratios of a row to independence.
+    """
+    ratio, found = (gate - prior).exp(), []
+    for power in TEMPERS:
+        likelihood = (shares_of(power * evidence + prior) * ratio).sum(-2, keepdim=True)
+        found.append((likelihood.clamp(min=1e-30).log() * mask).sum((1, -1, -2)) / mask.sum())
+    best, at = torch.stack(found, -1).max(-1)
+    return torch.tensor(TEMPERS)[at][:, None, :, None, None], best
+
+
+def known_loss(logs: Tensor, labels: Tensor, powers: Sequence[float] = TEMPERS[1:]) -> Tensor:
+    """Return the log loss ``(T, S)`` of known rows, made as sharp as suits it best.
+
+    Args:
+        logs: ``(T, S, K, A)`` log probabilities.
+        labels: ``(T, A)``.
+        powers: how sharp.
+    """
+    at = labels[:, None, None].expand(*logs.shape[:2], 1, labels.shape[-1])
+    losses = [-(logs * power).log_softmax(-2).gather(-2, at).mean((-1, -2)) for power in powers]
+    return torch.stack(losses).amin(0)

@@ -1,0 +1,81 @@
+"""Where the labels of all rows may start from: regressions of a few labels on an attacker's columns and gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tune_vfl.attacks.parts.kmeans import unit
+from tune_vfl.attacks.parts.logistic import fit_logistic, logits_of
+from tune_vfl.attacks.parts.visit_model import SENT, principal, standardized
+from tune_vfl.protocol.members import gather_rows
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.parts.folds import Labeled
+    from tune_vfl.protocol.granted import Visits
+
+STRENGTH, GROUP = 0.3, 32.0
+"""C of the regressions, and the summed variance of each group of columns in them."""
+_TEMPERS = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
+
+
+class Starts(NamedTuple):
+    """Logits by few labels.
+
+    Attributes:
+        own: ``(T, N, K)`` by the own columns alone, as sure as rows that were held out bear out.
+        with_means: ``(T, N, K)`` by the own columns and each row's mean gradient.
+        first: ``(T, N, K)`` by the directions of the first epoch's gradients.
+        mean: ``(T, N, K)`` by each row's mean direction.
+    """
+
+    own: Tensor
+    with_means: Tensor
+    first: Tensor
+    mean: Tensor
+
+    @property
+    def all(self) -> Tensor:
+        """``(T, 3, N, K)``: those that read gradients."""
+        return torch.stack([self.with_means, self.first, self.mean], 1)
+
+    @property
+    def explained(self) -> Tensor:
+        """``(T, N, c)`` functions of the own columns alone, which a jump of the gradient must go beyond."""
+        odds = self.own[..., 1:] - self.own[..., :1]
+        return principal(standardized(torch.cat([odds, self.own.softmax(-1)[..., 1:]], -1)), SENT)
+
+
+def starts_of(own: Tensor, visits: Visits, labeled: Labeled) -> Starts:
+    """Fit them.
+
+    Args:
+        own: ``(T, N, w)`` standardized columns of the attacker.
+        visits: with one leading axis.
+        labeled: the known rows, with the same axis.
+    """
+    mean = visits.received_means.mean(1)
+    direction = visits.direction_means.mean(1)
+    own_logits, held_out = _fitted([own], labeled)
+    losses = torch.stack([labeled.log_loss((held_out * t).log_softmax(-2)) for t in _TEMPERS], -1)
+    sure = torch.tensor(_TEMPERS)[losses.argmin(-1)][:, None, None]
+    return Starts(
+        own_logits * sure,
+        _fitted([own, mean], labeled)[0],
+        _fitted([unit(visits.received[:, 0])], labeled)[0],
+        _fitted([direction], labeled)[0],
+    )
+
+
+def _fitted(groups: list[Tensor], labeled: Labeled) -> tuple[Tensor, Tensor]:
+    """Return logits ``(T, N, K)`` of all rows, and log probabilities of labeled rows by the fits without them."""
+    columns = torch.cat([standardized(g) * (GROUP / g.shape[-1]) ** 0.5 for g in groups], -1)
+    known = gather_rows(columns, labeled.ids)
+    every = torch.ones_like(labeled.y).unsqueeze(-2).float()
+    weights = torch.cat([1 - labeled.held_out, every], -2)
+    strength = torch.tensor([STRENGTH])
+    found = fit_logistic(known, labeled.y, weights, strength, num_classes=labeled.num_classes)[:, 0]
+    held_out = labeled.said_of_held_out(logits_of(known.unsqueeze(1), found[:, :-1]).mT)
+    return logits_of(columns, found[:, -1]), held_out

@@ -1,0 +1,79 @@
+"""What each attack finds in one setting on fresh seeds: the source of a constraint on that attack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_vfl.confirmation.values import searched
+from tune_vfl.evaluation.certainty import Name, one_of
+from tune_vfl.ledger.confirmed_attacks import Bounded, ConfirmedAttack
+from tune_vfl.statistics import chosen_attacks, leakage_bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.confirmation.values import Block
+    from tune_vfl.ledger.confirmations import SeedRecord
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.statistics import Bounds
+    from tune_vfl.statistics.arrays import Floats
+
+
+def attacks_of(
+    settings: Sequence[Sequence[SeedRecord]], block: Block, names: Sequence[Name], row: int, outcome: Outcome
+) -> dict[str, ConfirmedAttack]:
+    """Return every attack that a setting met, by its name; several passive parties are candidates of one attack.
+
+    Args:
+        settings: the records of N settings with the same S seeds.
+        block: the same as numbers; what is usual for seeds is learned from all settings that met an attack.
+        names: of its K attacks and candidates.
+        row: the setting.
+        outcome: its own in the search, whose seeds help to choose among candidates where it met the attack there.
+    """
+    found = {}
+    for attack in dict.fromkeys(_base(attacker) for attacker, _ in names):
+        own = [k for k, (attacker, _) in enumerate(names) if _base(attacker) == attack]
+        met = [i for i, records in enumerate(settings) if any(_base(a) == attack for a in records[0].attacks)]
+        if row in met:
+            x, place = block.advantages[own][:, met], met.index(row)
+            success = np.asarray([[_success(settings[i], *names[k]) for i in met] for k in own])
+            known = attack in outcome.attacks
+            earlier = searched([outcome], [names[k] for k in own]).advantages[:, 0] if known else None
+            chosen = chosen_attacks(x[:, place], earlier), np.arange(x.shape[-1])
+            found[attack] = ConfirmedAttack(
+                advantage=_bounded(x[:, place][chosen], leakage_bounds(x, block.limits.of(own, met))[place]),
+                success=_bounded(success[:, place][chosen], leakage_bounds(success)[place]),
+            )
+    return found
+
+
+def within(value: float, bounds: Bounds) -> float:
+    """Return a cross-selected number, at the nearest end of its interval where it lies outside.
+
+    Where two attacks are close, some seeds choose one and some the other, and the mean of what they find may be less
+    than either surely reaches.
+    """
+    return min(max(value, bounds.lower), bounds.upper)
+
+
+def _bounded(by_seed: Floats, bounds: Bounds) -> Bounded:
+    value = within(float(by_seed.mean()), bounds)
+    return Bounded(value=value, interval=(bounds.lower, bounds.upper), upper_90=max(bounds.upper_90, value))
+
+
+def _base(attacker: str) -> str:
+    """Return the attack of an attacker, which several passive parties may be."""
+    return attacker.partition("/")[0]
+
+
+def _success(records: Sequence[SeedRecord], attacker: str, candidate: str) -> list[float]:
+    """Return a candidate's success by seed; where the setting lacks the attacker, another one's of the same attack."""
+    found = []
+    for record in records:
+        alike = [a for a in record.attacks if _base(a) == _base(attacker)]
+        seen = record.attacks[attacker if attacker in record.attacks else alike[0]]
+        found.append(one_of(seen.candidates, candidate))
+    return found

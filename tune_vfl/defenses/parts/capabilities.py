@@ -1,0 +1,52 @@
+"""What a defense declares of itself before anything runs: where it fits, what it changes, what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tune_vfl.models.base import HeadOption
+from tune_vfl.spec import VERTICAL, FederationName
+from tune_vfl.spec.cell import ALL_MODES, Mode
+
+
+@dataclass(frozen=True)
+class DefenseCapabilities:
+    """What a defense can do, checked before anything runs.
+
+    Attributes:
+        classes: ``binary`` or ``any``.
+        modes: the architectures it is defined for.
+        modalities: the kinds of data it is defined for.
+        run_by: who runs it: ``active``, ``passive`` or ``both``.
+        protects: what it changes on its way out: ``gradients``, ``labels``, ``embeddings``, ``features``.
+        needs_active_features: it cannot work where the label party has labels only.
+        stackable: its hooks take any leading axes.
+        scale_sensitive: its strength depends on the batch size (absolute numbers against batch-mean gradients).
+        head: the logits that it needs: ``classes`` one for each class, where a net would give binary targets one;
+            ``scalar`` a single number, whatever the number of classes; ``auto`` takes the net's own.
+        needs_concat: it works on each party's part of the joined embedding, which sums and means do not keep apart.
+        needs_context: it needs what the label party knows of a step (:class:`~tune_vfl.protocol.hooks.Context`).
+        random: what it draws at random: ``gradients`` (afresh at each call), ``labels`` (once, at the set-up).
+        grants: what a passive party knows under it and its like alone, by the name of the grant: ``mixtures``.
+        federations: the settings that it is defined for: columns of the same rows, or rows of the same columns.
+        client_bottom: what becomes of a client's bottom model in the horizontal setting: ``shared`` with the server,
+            which averages it; ``hidden``: averaged by somebody else, who tells the server nothing; ``kept``: every
+            client has its own, which never leaves it.
+    """
+
+    classes: Literal["binary", "any"] = "any"
+    modes: frozenset[Mode] = ALL_MODES
+    modalities: frozenset[str] = frozenset({"table", "image", "text"})
+    run_by: Literal["active", "passive", "both"] = "active"
+    protects: tuple[str, ...] = ("gradients",)
+    needs_active_features: bool = False
+    stackable: bool = True
+    scale_sensitive: bool = False
+    head: HeadOption = "auto"
+    needs_concat: bool = False
+    needs_context: bool = False
+    random: tuple[str, ...] = ()
+    grants: frozenset[str] = frozenset()
+    federations: frozenset[FederationName] = VERTICAL
+    client_bottom: Literal["shared", "hidden", "kept"] = "shared"

@@ -1,0 +1,147 @@
+"""Embeddings and gradients of every training row at many epochs: a visit of a row is one epoch's pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor
+
+from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.protocol.granted import Visits
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.base import Attack
+    from tune_vfl.evaluation.run import Run
+    from tune_vfl.protocol.hooks import RowsById
+    from tune_vfl.protocol.members import Batch
+    from tune_vfl.seeds import Streams
+    from tune_vfl.spec import Strict, Training
+
+FIRST, MOST = 4, 16
+"""The first epochs, which are all kept, and the most epochs that are kept; the others are spread evenly."""
+SPANS = 3
+"""Parts of the training, about equally long, over which the means of each row's visits are kept."""
+MEMBER_BYTES = 128 * 2**20
+"""The most memory that the single visits of one network fill; wide embeddings of many rows are kept less often."""
+_NAMES = ("sent", "received", "sent_means", "received_means", "direction_means")
+
+
+def kept_epochs(epochs: int, *, rows: int, width: int) -> tuple[int, ...]:
+    """Return the epochs whose visits are kept, in order: the first four, and others evenly up to the last one.
+
+    Args:
+        epochs: of the training.
+        rows: N, the training rows.
+        width: d, columns of an embedding.
+    """
+    room = max(FIRST + 1, min(MOST, MEMBER_BYTES // (2 * 4 * rows * width)))
+    if epochs <= room:
+        return tuple(range(epochs))
+    late = torch.linspace(FIRST, epochs - 1, room - FIRST).round().long().tolist()
+    return (*range(FIRST), *late)
+
+
+class KeptVisits(Keeper):
+    """Keeps embeddings as passive parties sent them and the gradients that they received for them."""
+
+    _step: tuple[Tensor, int] | None = None
+    _noise: tuple[int, Streams] | None = None
+    _member: int | None = None
+
+    def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
+        super().__init__(attacks, training, rows)
+        self._places: dict[int, int] | None = None
+        self._kept: dict[tuple[str, int], Tensor] = {}
+
+    @classmethod
+    def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
+        """Return the memory of one party's visits and means."""
+        return members * (min(MEMBER_BYTES, 2 * MOST * rows * width * 4) + 3 * SPANS * rows * width * 4)
+
+    @property
+    def _spans(self) -> int:
+        return min(SPANS, self.training.epochs)
+
+    def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
+        """Note the rows that are about to be sent; rows that are sent outside of a step are not kept."""
+        self._step = (batch.ids, epoch)
+        return batch
+
+    def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
+        """Keep the embedding as it is sent, after every hook that changes it."""
+        if self._step is not None:
+            ids, epoch = self._step
+            values = embedding.detach().flatten(ids.dim()).cpu()
+            self._put("sent", party, ids, values, self._place_of(epoch, values))
+            self._add("sent_means", party, ids, values, epoch)
+        return embedding
+
+    def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
+        """Keep the gradient of each row's own loss: the received one times the rows of its batch."""
+        self._step = None
+        values = gradient.detach().flatten(ids.dim()).cpu().nan_to_num(0.0, 0.0, 0.0) * ids.shape[-1]
+        self._put("received", party, ids, values, self._place_of(epoch, values))
+        self._add("received_means", party, ids, values, epoch)
+        lengths = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
+        self._add("direction_means", party, ids, torch.where(lengths > 0, values / lengths, 0.0), epoch)
+
+    def _place_of(self, epoch: int, values: Tensor) -> int | None:
+        if self._places is None:
+            kept = kept_epochs(self.training.epochs, rows=self.rows, width=values.shape[-1])
+            self._places = {e: place for place, e in enumerate(kept)}
+        return self._places.get(epoch)
+
+    def _room(self, name: str, party: int, values: Tensor, count: int) -> Tensor:
+        if (name, party) not in self._kept:
+            self._kept[name, party] = torch.zeros(*values.shape[:-2], count, self.rows, values.shape[-1])
+        return self._kept[name, party]
+
+    def _put(self, name: str, party: int, ids: Tensor, values: Tensor, place: int | None) -> None:
+        if place is not None and self._places is not None:
+            room = self._room(name, party, values, len(self._places)).select(-3, place)
+            room.scatter_(-2, ids.cpu().unsqueeze(-1).expand(values.shape), values.to(room.dtype))
+
+    def _add(self, name: str, party: int, ids: Tensor, values: Tensor, epoch: int) -> None:
+        epochs, spans = self.training.epochs, self._spans
+        span = epoch * spans // epochs
+        length = sum(e * spans // epochs == span for e in range(epochs))
+        room = self._room(name, party, values, spans).select(-3, span)
+        room.scatter_add_(-2, ids.cpu().unsqueeze(-1).expand(values.shape), values.to(room.dtype) / length)
+
+    def keep_noise(self, width: int, streams: Streams) -> None:
+        """Keep N(0, 1) in the place of every embedding and every gradient."""
+        self._noise = width, streams
+
+    def of(self, parties: Sequence[int] = (0,)) -> Visits:
+        """Return the visits of passive parties, of several side by side."""
+        return Visits(*(torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES))
+
+    def _of(self, name: str, party: int) -> Tensor:
+        if self._noise is None:
+            kept = self._kept[name, party]
+        else:
+            width, streams = self._noise
+            single = len(kept_epochs(self.training.epochs, rows=self.rows, width=width))
+            count = self._spans if name.endswith("means") else single
+            kept = streams.fresh(f"visits/{name}/{party}").normal(count, self.rows, width)
+        return kept if self._member is None else kept[self._member]
+
+    def member(self, index: int) -> Self:
+        """Return one member's visits."""
+        alone = type(self)(self.attacks, self.training, self.rows)
+        alone._kept, alone._noise, alone._member = self._kept, self._noise, index
+        return alone
+
+
+@grant("visits")
+class RowVisits(Grant):
+    """Embeddings and gradients of the same steps: of single epochs, and each row's means over parts of the training."""
+
+    keeps = (KeptVisits,)
+
+    def hand_out(self, attack: Attack[Strict], run: Run) -> Visits:
+        """Return them."""
+        return run.kept(KeptVisits).of(run.parties)
