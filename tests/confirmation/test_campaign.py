@@ -77,12 +77,6 @@ def played_noisily(contest: Contest) -> dict[Any, SeedRecord]:
     return held
 
 
-@pytest.fixture
-def as_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Confirm with the attacks of the search alone, as before a confirmation added one."""
-    monkeypatch.setattr("tune_vfl.confirmation.jobs._added", lambda cell: [])
-
-
 def same(found: Any, before: Any) -> bool:
     """Compare plain data, numbers to twelve digits: a processor may round the thirteenth otherwise."""
     if isinstance(before, float):

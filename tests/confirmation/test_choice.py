@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.helpers.contests import Held
     from tune_vfl.ledger.confirmations import SeedRecord
 
-pytestmark = pytest.mark.usefixtures("home")
+pytestmark = pytest.mark.usefixtures("home", "as_searched")
 
 GUESS = 0.5
 SCALES = (1e-5, 1e-3, 1e-1)

@@ -147,7 +147,7 @@ def _luckier(outcome: Outcome, by: float) -> Outcome:
     return outcome.model_copy(update={"utility": Score.of("auc", [v + by for v in outcome.utility.values])})
 
 
-def test_settings_that_cannot_be_told_apart_share_a_line() -> None:
+def test_settings_that_cannot_be_told_apart_share_a_line(as_searched: None) -> None:
     near = (1e-3, 1.0001e-3, 1.0002e-3)
     contest = contest_of(scales=(1e-5, *near, 1e-1), noise=0.0, seeds=4)
     rng = np.random.default_rng(3)

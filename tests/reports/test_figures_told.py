@@ -254,8 +254,8 @@ def test_tables_of_several_data_sets_are_one_and_those_without_rows_are_left_out
 
 def test_what_files_a_study_has() -> None:
     one = part_of("laplace", LAPLACE)
-    assert list(tables([one])) == ["trials", "outcomes", "attacks"]
-    assert list(tables([one, part_of("kdk", MARVELL)])) == ["fronts", "trials", "outcomes", "attacks"]
+    assert list(tables([one])) == ["trials", "outcomes", "attacks", "cap"]
+    assert list(tables([one, part_of("kdk", MARVELL)])) == ["fronts", "trials", "outcomes", "attacks", "cap"]
     assert "confirmed" in tables([confirmed(one, {0: (0.93, 0.6, True)})])
     knees = tables([one, part_of("kdk", MARVELL)])["fronts"]
     assert knees["number"].tolist() == [2, 1, 0, 1, 0, 2], "by rising leakage within a study"
