@@ -20,6 +20,7 @@ from tune_vfl.errors import SpecError
 from tune_vfl.models.base import HeadOption
 from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import VERTICAL, FederationName, Strict, validated
@@ -261,6 +262,10 @@ class Defense(Hooks, Generic[P]):
         Args:
             epoch: from 0.
         """
+        return None
+
+    def mechanism(self) -> Mechanism | None:
+        """Return what an attacker knows by the defense's setting, whatever the labels and draws; None: nothing."""
         return None
 
     def logged(self) -> dict[str, Sequence[float]]:
