@@ -118,7 +118,8 @@ def test_a_training_that_diverged_harms_no_other_member():
     alone = EM().run(world()[1])["gradient_em"].scores
     _, view = world()
     visits = view.granted("visits")
-    broken = Visits(*(torch.stack([v, torch.full_like(v, torch.nan)]) for v in vars(visits).values()))
+    of_each = [v for v in vars(visits).values() if v is not None]
+    broken = Visits(*(torch.stack([v, torch.full_like(v, torch.nan)]) for v in of_each))
     two = {
         "visits": broken,
         "features": Features(*(torch.stack([t, t]) for t in (view.features.train, view.features.test))),

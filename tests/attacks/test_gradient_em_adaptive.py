@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import exp
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from tests.attacks.test_gradient_em import EM, success, world
 from tests.helpers.cells import cells
+from tune_vfl.attacks.parts.folded_rows import FoldedRows
+from tune_vfl.attacks.parts.visit_channel import Channel
 from tune_vfl.defenses.base import DEFENSES, defense_params
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.grants.visits import KeptVisits
 from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
+from tune_vfl.protocol.granted import Auxiliary, Features, Visits
 from tune_vfl.protocol.members import Pack
+from tune_vfl.protocol.view import View
+from tune_vfl.seeds import Streams
 from tune_vfl.spec import Training
 
 
-def trained(name, settings, seeds=(0, 1), epochs=12):
+def trained(name, settings, seeds=(0, 1), epochs=12, data="breast_cancer"):
     """Return what stays of a pack whose members have these settings."""
-    cell = cells(f"training.epochs={epochs}", "dataset.name=breast_cancer", defense=name, attacks=["gradient_em"])()
+    cell = cells(f"training.epochs={epochs}", f"dataset.name={data}", defense=name, attacks=["gradient_em"])()
     task = Task.open(cell)
-    params = [defense_params(name, given, num_classes=2) for given in settings]
+    params = [defense_params(name, given, num_classes=cell.num_classes) for given in settings]
     return task, train_pack(task, params, Pack(seeds, len(params)), task.watching)
 
 
@@ -30,7 +38,7 @@ def found_in(task, run):
     """Return each variant's success by member."""
     answers = task.watching[0].run(view_of(task.watching[0], run))
     return {
-        name: score_answer(a, run.y_train, run.y_test, 2, list(run.pack.seeds))["success"]
+        name: score_answer(a, run.y_train, run.y_test, task.cell.num_classes, list(run.pack.seeds))["success"]
         for name, a in answers.items()
     }
 
@@ -92,3 +100,99 @@ def test_without_what_ppdl_drew_more_labels_are_found(monkeypatch):
         task, run = trained("ppdl", [{"theta": 0.1}], seeds=(0, 1, 2))
         found[known] = sum(found_in(task, run)["gradient_em"]) / 3
     assert found[True] > found[False] + 0.03
+
+
+def test_label_dp_declares_the_swapping_probabilities_of_each_member():
+    cls = DEFENSES["label_dp"]
+    declared = cls([cls.Params(epsilon=e) for e in (0.5, 2.0)], num_classes=3, embedding_dims=[2]).mechanism()
+    for swaps, epsilon in zip(declared.swaps, (0.5, 2.0), strict=True):
+        torch.testing.assert_close(swaps.sum(-1), torch.ones(3, dtype=torch.float64))
+        assert float(swaps[0, 0] / swaps[0, 1]) == pytest.approx(exp(epsilon))
+    alone = cls(cls.Params(epsilon=2.0), num_classes=3, embedding_dims=[2]).mechanism()
+    torch.testing.assert_close(alone.swaps, declared.swaps[1])
+
+
+@pytest.mark.parametrize("given", [{"rule": "rr_with_prior"}, {"forward_correct": True}])
+def test_label_dp_declares_nothing_where_rows_differ_or_the_loss_is_another(given):
+    cls = DEFENSES["label_dp"]
+    assert cls(cls.Params(**given), num_classes=2, embedding_dims=[2]).mechanism() is None
+
+
+def swapped(seed, keep, **options):
+    """Return the true labels and the view of a world whose gradients show labels that were swapped, kept by chance."""
+    shown, view = world(seed, features=0.0, **options)
+    g = torch.Generator().manual_seed(100 + seed)
+    y = torch.where(torch.rand(len(shown), generator=g) < keep, shown, 1 - shown)
+    x = 2.0 * torch.nn.functional.one_hot(y, 2).float() + view.features.train
+    ids = torch.cat([(y == k).nonzero().flatten()[:10] for k in range(2)])
+    swaps = torch.tensor([[keep, 1 - keep], [1 - keep, keep]])
+    return y, view.holding(
+        visits=replace(view.granted("visits"), swaps=swaps),
+        features=replace(view.features, train=x),
+        auxiliary=replace(view.auxiliary, ids=ids, labels=y[ids]),
+        class_prior=torch.nn.functional.one_hot(y, 2).float().mean(0),
+    )
+
+
+def test_a_pack_of_swapped_labels_equals_its_members_one_by_one():
+    """A member's own swapping probabilities judge its rows; members of a pack have others."""
+    views = [swapped(seed, keep)[1] for seed, keep in ((0, 0.7), (1, 0.9))]
+
+    def stacked(name, *fields):
+        return [torch.stack([getattr(v.granted(name), field) for v in views]) for field in fields]
+
+    held = {
+        "visits": Visits(*stacked("visits", *vars(views[0].granted("visits")))),
+        "features": Features(*stacked("features", "train", "test")),
+        "auxiliary": Auxiliary(*stacked("auxiliary", "ids", "labels")),
+        "bottom": torch.nn.Identity,
+        "class_prior": torch.stack([v.class_prior for v in views]),
+    }
+    together = EM().run(View("gradient_em", (2,), 2, Streams([0, 1]), held))["channel"]
+    for index, view in enumerate(views):
+        answers = EM().run(view)
+        assert set(answers) == {"gradient_em", "means", "directions", "epochs", "curved", "channel"}
+        alone = answers["channel"]
+        assert torch.equal(alone.ids, together.ids[index])
+        assert float(((alone.scores - together.scores[index]).abs() > 2e-3).float().mean()) < 0.005
+
+
+def test_swapped_labels_that_nothing_shows_are_not_found():
+    found = []
+    for seed in range(6):
+        y, view = swapped(seed, 0.7, tell=False)
+        x = torch.randn(len(y), 2, generator=torch.Generator().manual_seed(seed))
+        view = view.holding(features=replace(view.features, train=x))
+        found.append(success(EM().run(view)["channel"], y))
+    assert abs(sum(found) / 6 - 0.5) < 4 * 0.02 / 6**0.5 + 0.01
+
+
+def test_what_a_model_believes_is_read_off_the_size_of_its_gradients():
+    """Gradients ``(p - y) J`` of a calibrated p give p back, whatever the scale; the twin is Bayes' rule by hand."""
+    g = torch.Generator().manual_seed(0)
+    rows, keep = 4000, 0.75
+    true = torch.rand(rows, generator=g)
+    p = keep * true + (1 - keep) * (1 - true)
+    y = (torch.rand(rows, generator=g) < p).long()
+    along = torch.tensor([0.6, -0.8])
+    received = 7.0 * (p - y)[:, None] * along
+    folds = FoldedRows(torch.randperm(rows, generator=g)[None])
+    taught = folds.fold(torch.nn.functional.one_hot(y, 2).float()[None]).unsqueeze(2)
+    swaps = torch.tensor([[[keep, 1 - keep], [1 - keep, keep]]])
+    prior = torch.full((1, 1, 1, 2, 1), 0.5).log()
+    found = Channel(swaps, prior, folds.mask).behind(received[None, None], taught, folds)
+    said = folds.unfold(found)[0, 0, 1]
+    true, y = true[folds.order[0]], y[folds.order[0]]
+    lot = true * torch.where(y == 1, keep, 1 - keep)
+    rest = (1 - true) * torch.where(y == 1, 1 - keep, keep)
+    assert float((said - lot / (lot + rest)).abs().mean()) < 0.03
+
+
+def test_behind_label_dps_swaps_more_labels_are_found(monkeypatch):
+    task, run = trained("label_dp", [{"epsilon": 1.5}], seeds=(0, 1), epochs=30, data="digits")
+    known = sum(found_in(task, run)["gradient_em"])
+    monkeypatch.setattr(DEFENSES["label_dp"], "mechanism", lambda _: None)
+    task, run = trained("label_dp", [{"epsilon": 1.5}], seeds=(0, 1), epochs=30, data="digits")
+    found = found_in(task, run)
+    assert "channel" not in found
+    assert known > sum(found["gradient_em"]) + 0.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -131,7 +132,11 @@ class KeptVisits(Keeper):
 
     def of(self, parties: Sequence[int] = (0,)) -> Visits:
         """Return the visits of passive parties, of several side by side."""
-        return Visits(*(torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES))
+        swaps = None if self._mechanism is None else self._mechanism.swaps
+        if swaps is not None and self._member is not None:
+            swaps = swaps[self._member]
+        exchanged = Visits(*(torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES))
+        return replace(exchanged, swaps=swaps)
 
     def _of(self, name: str, party: int) -> Tensor:
         if self._noise is None:
