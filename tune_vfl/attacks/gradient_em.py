@@ -54,7 +54,7 @@ class GradientEm(Attack[GradientEmParams]):
     learns from all rows. A few labels give the start. Four candidates differ in what they read: means of gradients over
     thirds of the training, means of their directions, single epochs, and single epochs with a covariance of the noise
     for each class. The one whose evidence agrees most with the own columns and with the known labels is the answer.
-    Where the defense is known to swap labels a fifth, ``channel``, looks behind the swaps, and is the answer.
+    Where the defense is known to swap labels a fifth, ``channel``, looks behind the swaps.
     """
 
     summary = "fit all rows' labels and a model of the gradients at all epochs together, from a few labels"
@@ -184,15 +184,14 @@ def _chosen(found: dict[str, _Candidate]) -> Tensor:
 
     Variances that depend on the own columns look like agreement with them. So the candidate with a covariance for each
     class is taken only where every other one says the known rows worse. Where the model is known to be taught other
-    labels, the candidate that knows it is taken: the others find the labels that were taught.
+    labels, the candidate that knows it is taken if it says the known rows well: the others find the labels taught.
     """
-    if CHANNEL in found:
-        return torch.full_like(found[CHANNEL].merit, list(found).index(CHANNEL), dtype=torch.int64)
     loss, merit = (torch.stack([getattr(c, name) for c in found.values()]) for name in ("loss", "merit"))
-    curved = torch.tensor([name == CURVED for name in found]).unsqueeze(-1)
+    curved, behind = (torch.tensor([name == n for name in found]).unsqueeze(-1) for n in (CURVED, CHANNEL))
     fitting = loss <= loss.amin(0) + ALIKE
     others = fitting & ~curved
     allowed = torch.where(others.any(0), others, fitting)
+    allowed = torch.where((fitting & behind).any(0), behind, allowed)
     return torch.where(allowed, merit, -torch.inf).argmax(0)
 
 
@@ -231,7 +230,8 @@ def _behind_swaps(problem: _Problem, swaps: Tensor, rounds: int) -> _Candidate:
     found = shares.gather(2, place)
     if swaps.shape[-1] == 2:  # with more classes no single direction says what the model believes of one of them
         found = channel.behind(visits.received, taught.gather(2, place), p.rows)
-    return _Candidate(found, agreed.gather(-1, at).squeeze(-1), loss.gather(-1, at).squeeze(-1))
+    loss = known_loss(p.known_logs(found), p.known_labels)
+    return _Candidate(found, agreed.gather(-1, at).squeeze(-1), loss.squeeze(-1))
 
 
 def _folded(problem: _Problem, logits: Tensor) -> Tensor:
