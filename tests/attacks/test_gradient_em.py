@@ -118,7 +118,8 @@ def test_a_training_that_diverged_harms_no_other_member():
     alone = EM().run(world()[1])["gradient_em"].scores
     _, view = world()
     visits = view.granted("visits")
-    broken = Visits(*(torch.stack([v, torch.full_like(v, torch.nan)]) for v in vars(visits).values()))
+    of_each = [v for v in vars(visits).values() if v is not None]
+    broken = Visits(*(torch.stack([v, torch.full_like(v, torch.nan)]) for v in of_each))
     two = {
         "visits": broken,
         "features": Features(*(torch.stack([t, t]) for t in (view.features.train, view.features.test))),
@@ -137,7 +138,7 @@ def test_members_of_a_pack_that_need_other_candidates_each_get_their_own():
     views = [view for _, view in alone]
     visits = [v.granted("visits") for v in views]
     held = {
-        "visits": Visits(*(torch.stack(p) for p in zip(*(vars(v).values() for v in visits), strict=True))),
+        "visits": Visits(*(torch.stack(p) for p in zip(*(list(vars(v).values())[:5] for v in visits), strict=True))),
         "features": Features(*(torch.stack([getattr(v.features, n) for v in views]) for n in ("train", "test"))),
         "bottom": nn.Identity,
         "auxiliary": Auxiliary(*(torch.stack([getattr(v.auxiliary, n) for v in views]) for n in ("ids", "labels"))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.attacks.parts.folded_rows import FoldedRows
 from tune_vfl.attacks.parts.folds import Labeled
 from tune_vfl.attacks.parts.soft_gate import SoftGate
+from tune_vfl.attacks.parts.visit_channel import Channel
 from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence, known_loss
 from tune_vfl.attacks.parts.visit_model import SENT, WIDEST, VisitModel, principal, standardized
 from tune_vfl.attacks.parts.visit_starts import Starts, starts_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.protocol.view import View
 
-CURVED = "curved"
+CURVED, CHANNEL = "curved", "channel"
 ALIKE = 0.12
 """Mean log losses of the known rows that differ by no more are alike."""
 _RAREST = 1e-12
@@ -53,6 +54,7 @@ class GradientEm(Attack[GradientEmParams]):
     learns from all rows. A few labels give the start. Four candidates differ in what they read: means of gradients over
     thirds of the training, means of their directions, single epochs, and single epochs with a covariance of the noise
     for each class. The one whose evidence agrees most with the own columns and with the known labels is the answer.
+    Where the defense is known to swap labels a fifth, ``channel``, looks behind the swaps.
     """
 
     summary = "fit all rows' labels and a model of the gradients at all epochs together, from a few labels"
@@ -132,7 +134,7 @@ class _Problem:
             x, embedded, keys = x.unsqueeze(0), embedded.unsqueeze(0), keys.unsqueeze(0)
             ids, y, places = (part.unsqueeze(0) for part in (labeled.ids, labeled.y, labeled.places))
             labeled = Labeled(ids, y, places, labeled.num_classes)
-            visits = Visits(*(v.unsqueeze(0) for v in vars(visits).values()))
+            visits = replace(visits, **{k: v.unsqueeze(0) for k, v in vars(visits).items() if v is not None})
         groups = [principal(standardized(embedded.flatten(2)), SENT)]
         if x.is_floating_point():  # tokens of a text stand for words: their numbers mean nothing
             groups.append(principal(standardized(x.flatten(2)), WIDEST))
@@ -180,14 +182,17 @@ def _chosen(found: dict[str, _Candidate]) -> Tensor:
 
     Candidates fit that say the known rows nearly as well as the best one. Variances that depend on the own columns look
     like agreement with them, so the candidate with a covariance for each class is taken only where no other one fits.
+    Where the model is known to be taught other labels, the candidate that knows it is taken if it fits: the others find
+    the labels taught.
     """
     loss, merit, shares = (
         torch.stack([getattr(c, name) for c in found.values()]) for name in ("loss", "merit", "shares")
     )
-    curved = torch.tensor([name == CURVED for name in found]).unsqueeze(-1)
+    curved, behind = (torch.tensor([name == n for name in found]).unsqueeze(-1) for n in (CURVED, CHANNEL))
     fitting = loss <= loss.amin(0) + ALIKE
-    linear = fitting & ~curved
-    allowed = torch.where(linear.any(0), linear, fitting)
+    others = fitting & ~curved
+    allowed = torch.where(others.any(0), others, fitting)
+    allowed = torch.where((fitting & behind).any(0), behind, allowed)
     best = torch.where(allowed, merit, -torch.inf).argmax(0)
     return shares.gather(0, best.view(1, -1, 1, 1, 1, 1).expand(1, *shares.shape[1:])).squeeze(0)
 
@@ -208,7 +213,26 @@ def _candidates(problem: _Problem, rounds: int) -> dict[str, _Candidate]:
         found[name] = _Fit(problem, fitted.linear, rounds, every).best(start)
     start = _chosen(found).clamp(min=_RAREST).log()
     found[CURVED] = _Fit(problem, fitted.curved, rounds, 1).best(start)
+    if visits.swaps is not None:
+        found[CHANNEL] = _behind_swaps(problem, visits.swaps, rounds)
     return found
+
+
+def _behind_swaps(problem: _Problem, swaps: Tensor, rounds: int) -> _Candidate:
+    """Return the true labels where the model is taught others, by known probabilities ``(T, K, K)``."""
+    p, visits = problem, problem.visits
+    channel = Channel(swaps.to(p.own.dtype), p.prior, p.rows.mask)
+    model = VisitModel(visits.direction_means, visits.sent_means, p.starts.explained, p.rows, swaps.shape[-1])
+    start = p.rows.fold(p.starts.all)
+    shares, taught, agreed = channel.fitted(model.linear, SoftGate(p.own, p.rows), start, rounds)
+    loss = known_loss(p.known_logs(shares), p.known_labels)
+    at = (p.rows.order.shape[-1] * agreed - p.known.ids.shape[-1] * loss).argmax(-1, keepdim=True)
+    place = at.view(-1, 1, 1, 1, 1).expand(*taught.shape[:2], 1, *taught.shape[3:])
+    found = shares.gather(2, place)
+    if swaps.shape[-1] == 2:  # with more classes no single direction says what the model believes of one of them
+        found = channel.behind(visits.received, taught.gather(2, place), p.rows)
+    loss = known_loss(p.known_logs(found), p.known_labels)
+    return _Candidate(found, agreed.gather(-1, at).squeeze(-1), loss.squeeze(-1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from tune_vfl.defenses.parts.capabilities import DefenseCapabilities
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Named, Strict, validated
@@ -229,6 +230,10 @@ class Defense(Hooks, Generic[P]):
 
     def also_uploaded(self, times: int) -> None:
         """Learn how often a copy of this defense uploaded for the client: the single steps that attacks read."""
+
+    def mechanism(self) -> Mechanism | None:
+        """Return what an attacker knows by the defense's setting, whatever the labels and draws; None: nothing."""
+        return None
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""

@@ -21,6 +21,7 @@ from tune_vfl.defenses.parts.randomized_response import (
 from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
 from tune_vfl.errors import UsageError
 from tune_vfl.protocol.losses import class_probabilities, task_loss
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.spec import Strict
 from tune_vfl.spec.cell import Mode
 
@@ -177,6 +178,14 @@ class LabelDp(Defense[LabelDpParams]):
         predicted = class_probabilities(logits).gather(-1, targets.unsqueeze(-1))
         seen = predicted * (kept - swapped) + swapped
         return -seen.clamp_min(torch.finfo(seen.dtype).tiny).log().squeeze(-1).mean(-1)
+
+    def mechanism(self) -> Mechanism | None:
+        """Return the swapping probabilities of ``rr``, where the loss compares with the labels that came out."""
+        if self.shared.rule != "rr" or self.shared.forward_correct:
+            return None
+        kept = self._keep().cpu().view(*([-1, 1, 1] if self.stacked else [1, 1]))
+        same = torch.eye(self.num_classes, dtype=torch.float64)
+        return Mechanism(swaps=kept * same + (1 - kept) / (self.num_classes - 1) * (1 - same))
 
     def _keep(self) -> Tensor:
         kept = [keep_probability(epsilon, self.num_classes) for epsilon in self.values(lambda p: p.epsilon)]

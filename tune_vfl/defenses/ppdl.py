@@ -12,6 +12,7 @@ from torch import Tensor
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.defenses.parts.sparse_vector import accepted_places
 from tune_vfl.protocol.hooks import Context
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.spec import Strict
 
 CHOOSING, RELEASING = 8 / 9, 2 / 9
@@ -68,6 +69,15 @@ class Ppdl(Defense[PpdlParams]):
         zeroed = complete if self.shared.on_exhaust == "leave" else torch.ones_like(complete)
         sent = torch.where(accepted, released, visited.masked_fill(zeroed, 0))
         return torch.empty_like(entries).scatter_(-1, order, sent).view(grad.shape)
+
+    def mechanism(self) -> Mechanism:
+        """Return the bound: the sign of an entry released at it is a coin's where the noise is far larger.
+
+        The noise grows with the number of entries that are released; that of a single one counts here.
+        """
+        drowned = [p.bound if 2 * p.sensitivity > RELEASING * p.epsilon * p.bound else math.nan for p in self.members]
+        coin = torch.tensor(drowned, dtype=torch.float64)
+        return Mechanism(coin=coin if self.stacked else coin[0])
 
     def _scales(self, counts: list[int], share: float, grad: Tensor) -> Tensor:
         """Return the members' noise scales 2 c S / (share * epsilon), ``(T, 1)``."""

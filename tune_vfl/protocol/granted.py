@@ -99,6 +99,8 @@ class Visits:
         sent_means: ``(*trials, P, N, d)`` each row's mean embedding over each of P parts of the training.
         received_means: ``(*trials, P, N, d)`` its mean gradient, in which noise drawn anew averages out.
         direction_means: ``(*trials, P, N, d)`` the mean of its gradients scaled to length 1.
+        swaps: ``(*trials, K, K)`` how true classes become the taught ones, where the defense's mechanism says so (see
+            :class:`~tune_vfl.protocol.mechanism.Mechanism`).
     """
 
     sent: Tensor
@@ -106,6 +108,7 @@ class Visits:
     sent_means: Tensor
     received_means: Tensor
     direction_means: Tensor
+    swaps: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

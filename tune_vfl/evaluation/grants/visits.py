@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
 
+from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.protocol.granted import Visits
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack
     from tune_vfl.evaluation.run import Run
     from tune_vfl.protocol.hooks import RowsById
+    from tune_vfl.protocol.loop import SplitTraining
+    from tune_vfl.protocol.mechanism import Mechanism
     from tune_vfl.protocol.members import Batch
     from tune_vfl.seeds import Streams
     from tune_vfl.spec import Strict, Training
@@ -50,6 +54,7 @@ class KeptVisits(Keeper):
     _step: tuple[Tensor, int] | None = None
     _noise: tuple[int, Streams] | None = None
     _member: int | None = None
+    _mechanism: Mechanism | None = None
 
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
         super().__init__(attacks, training, rows)
@@ -60,6 +65,10 @@ class KeptVisits(Keeper):
     def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
         """Return the memory of one party's visits and means."""
         return members * (min(MEMBER_BYTES, 2 * MOST * rows * width * 4) + 3 * SPANS * rows * width * 4)
+
+    def begin(self, loop: SplitTraining) -> None:
+        """Ask the defense how it works: the attacker knows which one runs, at which setting."""
+        self._mechanism = next((h.mechanism() for h in loop.hooks if isinstance(h, Defense)), None)
 
     @property
     def _spans(self) -> int:
@@ -80,9 +89,15 @@ class KeptVisits(Keeper):
         return embedding
 
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
-        """Keep the gradient of each row's own loss: the received one times the rows of its batch."""
+        """Keep the gradient of each row's own loss: the received one times the rows of its batch.
+
+        Entries that are known to be nothing but noise count as 0, before they enter any mean.
+        """
         self._step = None
-        values = gradient.detach().flatten(ids.dim()).cpu().nan_to_num(0.0, 0.0, 0.0) * ids.shape[-1]
+        values = gradient.detach().flatten(ids.dim()).cpu().nan_to_num(0.0, 0.0, 0.0)
+        if self._mechanism is not None and (coin := self._mechanism.coin) is not None:
+            values = values.masked_fill(values.abs() == coin.to(values.dtype)[..., None, None], 0.0)
+        values = values * ids.shape[-1]
         self._put("received", party, ids, values, self._place_of(epoch, values))
         self._add("received_means", party, ids, values, epoch)
         lengths = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
@@ -117,7 +132,11 @@ class KeptVisits(Keeper):
 
     def of(self, parties: Sequence[int] = (0,)) -> Visits:
         """Return the visits of passive parties, of several side by side."""
-        return Visits(*(torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES))
+        swaps = None if self._mechanism is None else self._mechanism.swaps
+        if swaps is not None and self._member is not None:
+            swaps = swaps[self._member]
+        exchanged = Visits(*(torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES))
+        return replace(exchanged, swaps=swaps)
 
     def _of(self, name: str, party: int) -> Tensor:
         if self._noise is None:
@@ -133,6 +152,7 @@ class KeptVisits(Keeper):
         """Return one member's visits."""
         alone = type(self)(self.attacks, self.training, self.rows)
         alone._kept, alone._noise, alone._member = self._kept, self._noise, index
+        alone._mechanism = self._mechanism
         return alone
 
 
