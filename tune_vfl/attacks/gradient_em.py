@@ -39,7 +39,11 @@ class GradientEmParams(Strict):
     """Parameters of :class:`GradientEm`."""
 
     aux_per_class: int | None = Field(None, ge=1, description="labeled rows a class; none: the data set's recipe")
-    rounds: int = Field(10, ge=1, description="rounds of expectation and maximization of each candidate")
+    rounds: int | None = Field(
+        None,
+        ge=1,
+        description="rounds of expectation and maximization of each candidate; none: 10, of more than two classes 6",
+    )
     rows: int = Field(20_000, ge=10, description="rows that are fitted and scored, drawn at random; at most all")
 
 
@@ -81,7 +85,8 @@ class GradientEm(Attack[GradientEmParams]):
         if rows <= known.ids.shape[-1]:
             raise SpecError(f"attack {view.attack!r} got labels for all {rows} training rows; lower aux_per_class")
         problem = _Problem.of(view, self.params.rows)
-        found = _candidates(problem, self.params.rounds)
+        rounds = self.params.rounds or (10 if view.num_classes == 2 else 6)
+        found = _candidates(problem, rounds)
         whole = _chosen(found)
         answers = {self.choice: whole, **{name: c.shares for name, c in found.items()}}
         return {name: problem.answer(shares, view.lead) for name, shares in answers.items()}
