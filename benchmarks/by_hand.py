@@ -13,7 +13,7 @@ import torch
 
 from benchmarks import by_hand_ways as ways
 from benchmarks.by_hand_em import Array, Ints, Visits, balanced, principal, said, soft_logistic, standard, windows
-from tune_vfl.attacks.base import Attack, AttackCapabilities, attack
+from tune_vfl.attacks.base import Attack, AttackCapabilities
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import Grant, grant
@@ -226,10 +226,10 @@ def knowing(s: Seen, r: Array, out: Mapping[str, Array]) -> dict[str, Callable[[
     return {}
 
 
-@attack("by_hand")
 class ByHand(Attack[Strict]):
     """All that is tried by hand; each variant stands for itself."""
 
+    name = "by_hand"  # not registered: it is no attack of the program
     summary = "everything that a patient attacker tries by hand"
     reference = "-"
     capabilities = AttackCapabilities(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, P
 from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Context, Hooks, RowsById
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.protocol.members import Batch
 from tune_vfl.seeds import Stream
@@ -222,6 +223,10 @@ class Pipeline(Defense[P]):
     def mixtures(self, epoch: int) -> Mixtures | None:
         """Return the mixtures of the one stage that mixes."""
         return next((found for part in self.parts if (found := part.mixtures(epoch)) is not None), None)
+
+    def mechanism(self) -> Mechanism | None:
+        """Return None: what a stage declares of its gradients no longer holds once another stage changed them."""
+        return None
 
     def also_uploaded(self, times: int) -> None:
         """Have every stage learn it."""
