@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, P
 from tune_vfl.protocol.granted import Mixtures
 from tune_vfl.protocol.hooks import Context, Hooks, RowsById
-from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.protocol.losses import class_probabilities, task_loss
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.protocol.members import Batch
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Named, Strict
