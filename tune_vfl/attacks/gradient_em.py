@@ -213,7 +213,8 @@ def _candidates(problem: _Problem, rounds: int) -> dict[str, _Candidate]:
     found: dict[str, _Candidate] = {}
     for name, (received, sent) in read.items():
         fitted = VisitModel(received, sent, explained, problem.rows, classes)
-        start = problem.rows.fold(problem.starts.all)
+        # With more classes the other starts end where the first one does, and cost as much again.
+        start = problem.rows.fold(problem.starts.all if classes == 2 else problem.starts.all[:, :1])
         every = 2 if name == "epochs" else 1
         found[name] = _Fit(problem, fitted.linear, rounds, every).best(start)
     start = _chosen(found).clamp(min=_RAREST).log()
