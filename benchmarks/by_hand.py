@@ -16,7 +16,7 @@ from benchmarks.by_hand_em import Array, Ints, Visits, balanced, principal, said
 from tune_vfl.attacks.base import Attack, AttackCapabilities
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.defenses.base import Defense
-from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.grants.base import Grant
 from tune_vfl.evaluation.grants.exchanged import FirstExchanges
 from tune_vfl.evaluation.run import Run
 from tune_vfl.protocol.loop import SplitTraining
@@ -80,9 +80,10 @@ def _of(x: torch.Tensor, member: int | None) -> torch.Tensor:
     return x if member is None else x[member]
 
 
-@grant("all_exchanges")
 class Everything(Grant):
     """What one passive party sent and received in all epochs, in the order of the steps."""
+
+    name = "all_exchanges"  # registered where the program runs
 
     keeps = (AllExchanges,)
 

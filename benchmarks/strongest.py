@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.by_hand import COST, ByHand
+from benchmarks.by_hand import COST, ByHand, Everything
 from benchmarks.strongest_tables import LABELS_ALONE, SETTINGS, TABLES, dataset_of
 from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import defense_params
+from tune_vfl.evaluation.grants.base import GRANTS
 from tune_vfl.evaluation.measuring import STARTS, guess_of, references_of, score_attack
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.summarizing import summarize
@@ -225,6 +226,7 @@ def main() -> None:
         print("\n".join(table(given.out)))
         return
     prepare_process()
+    GRANTS.register(Everything.name)(Everything)
     for row in rows(given):
         with given.out.open("a") as file:
             file.write(json.dumps(row) + "\n")
