@@ -81,7 +81,7 @@ def _of(x: torch.Tensor, member: int | None) -> torch.Tensor:
 
 
 class Everything(Grant):
-    """What one passive party sent and received in all epochs, in the order of the steps."""
+    """Embeddings and gradients of one passive party in all epochs, in the order of the steps."""
 
     name = "all_exchanges"  # registered where the program runs
 

@@ -1,4 +1,4 @@
-"""What each attack finds in one setting on fresh seeds: the source of a constraint on that attack."""
+"""Advantage and success of each attack in one setting on fresh seeds: the source of a constraint on that attack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the signs of a single row's gradient say of its label where there is no top model."""
+"""Labels read off the signs of single rows' gradients, where there is no top model."""
 
 from __future__ import annotations
 

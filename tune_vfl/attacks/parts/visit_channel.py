@@ -23,7 +23,7 @@ _RAREST, _UNSURE = 1e-12, 0.02
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """How true classes become taught ones.
+    """The probabilities with which true classes are taught as others.
 
     Attributes:
         swaps: ``(T, K, K)`` at ``[i, j]`` the probability of teaching class j where the true one is i.

@@ -122,9 +122,9 @@ class KeptVisits(Keeper):
     def _add(self, name: str, party: int, ids: Tensor, values: Tensor, epoch: int) -> None:
         epochs, spans = self.training.epochs, self._spans
         span = epoch * spans // epochs
-        length = sum(e * spans // epochs == span for e in range(epochs))
+        begin, end = (-(-s * epochs // spans) for s in (span, span + 1))
         room = self._room(name, party, values, spans).select(-3, span)
-        room.scatter_add_(-2, ids.cpu().unsqueeze(-1).expand(values.shape), values.to(room.dtype) / length)
+        room.scatter_add_(-2, ids.cpu().unsqueeze(-1).expand(values.shape), values.to(room.dtype) / (end - begin))
 
     def keep_noise(self, width: int, streams: Streams) -> None:
         """Keep N(0, 1) in the place of every embedding and every gradient."""
