@@ -126,7 +126,6 @@ def _laid(
             studies=tuple(s for c in campaigns for s in c.studies),
             trials=sum(c.trials for c in campaigns),
             skipped=tuple(left for c in campaigns for left in c.skipped),
-            retired={k: v for c in campaigns for k, v in c.retired.items()},
         )
     return whole, owners
 

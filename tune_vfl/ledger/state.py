@@ -19,7 +19,6 @@ def state_of(campaign: CampaignRecord) -> str:
     answer = campaign.confirmation
     state = {
         "studies": {study.name: _study(study) for study in campaign.studies},
-        "retired": dict(campaign.retired),
         "skipped": [str(left) for left in campaign.skipped],
         "confirmation": None if answer is None else answer.plain(),
     }

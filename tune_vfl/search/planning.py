@@ -54,15 +54,13 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
 
 
 def shared_out(studies: Sequence[PlannedStudy], trials: int, campaign: str) -> tuple[PlannedStudy, ...]:
-    """Return studies as the parts of a campaign, each with its share of the trials, as far as it is known before.
+    """Return studies as the parts of a campaign, each with its share of the trials.
 
     Raises:
         SpecError: when the trials are fewer than what is published of the defenses.
     """
     demands = [Demand(len(s.space.published), s.space.size) for s in studies]
     shares = even_shares(demands, trials)
-    if studies[0].spec.allocation == "race":  # what is published comes first; the rest goes where the answer is open
-        shares = even_shares(demands, sum(max(1, d.published) for d in demands))
     return tuple(
         replace(study.changed(trials=max(1, share)), campaign=campaign)
         for study, share in zip(studies, shares, strict=True)
