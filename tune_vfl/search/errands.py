@@ -21,14 +21,12 @@ class Errand(ABC):
     Attributes:
         trials: how many trials its pack holds.
         tries: so many of its workers may die until it has failed.
-        blocks: trials wait until it is over.
         gated: its worker may wait for others to start with it, see :mod:`trainables.gate`.
         over: it has come to an end, one way or the other.
     """
 
     trials: ClassVar[int] = 0
     tries: ClassVar[int] = 3
-    blocks: bool = False
     gated: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -126,7 +124,7 @@ class Errands:
     @property
     def block_trials(self) -> bool:
         """Whether trials must wait."""
-        return any(errand.blocks and not errand.over for errand in (*self.references, *self.costs))
+        return not self._compared
 
 
 def _first_owed(errands: Sequence[Errand]) -> Errand | None:
