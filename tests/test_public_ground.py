@@ -26,7 +26,6 @@ RAY = "Ray's start-up by hand; goes with workers that Ray starts itself"
 ENDS = "the process must end although a library's thread holds it"
 COLLECTOR = "the collector is steered in too many places; one is enough"
 LEDGER = "Optuna's tables; goes with tables of the ledger's own"
-MLFLOW = "MLflow's tables; goes with MlflowClient alone"
 
 # What is still allowed. The list may only become shorter: a line that is not needed any more fails.
 EXCEPTIONS = {
@@ -78,18 +77,6 @@ EXCEPTIONS = {
     "tune_vfl/search/watch.py": Exceptions("temporary_state", "goes with a worker that watches itself"),
     "tune_vfl/service/ray_cluster.py": Exceptions(
         "ray._raylet.GcsClient ray._private.services.find_gcs_addresses", "asks a cluster for its nodes and dashboard"
-    ),
-    "tune_vfl/tracking/database.py": Exceptions(
-        "mlflow.store.tracking.dbmodels.models.SqlLatestMetric mlflow.store.tracking.dbmodels.models.SqlMetric "
-        "mlflow.store.tracking.dbmodels.models.SqlParam mlflow.store.tracking.dbmodels.models.SqlRun "
-        "mlflow.store.tracking.dbmodels.models.SqlTag mlflow.utils.uri.append_to_uri_path",
-        MLFLOW,
-    ),
-    "tune_vfl/tracking/fresh.py": Exceptions("SQL", MLFLOW),
-    "tune_vfl/tracking/runs.py": Exceptions(
-        "mlflow.utils.file_utils.local_file_uri_to_path mlflow.utils.uri.is_local_uri "
-        "mlflow.store.artifact.artifact_repository_registry.get_artifact_repository",
-        MLFLOW,
     ),
 }
 
