@@ -15,8 +15,9 @@ from tune_vfl.attacks.parts.folded_rows import FoldedRows
 from tune_vfl.attacks.parts.folds import Labeled
 from tune_vfl.attacks.parts.visit_model import SENT, WIDEST, VisitModel, principal, standardized
 from tune_vfl.attacks.parts.visit_starts import Starts, starts_of
-from tune_vfl.protocol.granted import Auxiliary, Visits
+from tune_vfl.protocol.granted import Auxiliary
 from tune_vfl.protocol.view import Answer
+from tune_vfl.protocol.visits import Visits
 
 if TYPE_CHECKING:
     from tune_vfl.protocol.view import View
