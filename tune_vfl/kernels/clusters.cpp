@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-constexpr int64_t LANES = 8;
-typedef double Numbers __attribute__((vector_size(8 * LANES)));
-typedef int64_t Places __attribute__((vector_size(8 * LANES)));
+#include "registers.h"
 
 namespace {
 
@@ -18,28 +16,24 @@ struct Member {
     const double* rows;
     int64_t count, width, clusters;
     // Rows side by side, so that each lane follows one of them; those beyond the last row are 0.
-    int64_t blocks = (count + LANES - 1) / LANES;
-    Doubles lanes = Doubles(blocks * width * LANES);
-    std::vector<int64_t> nearest = std::vector<int64_t>(blocks * LANES);
-    Doubles products = Doubles(blocks * LANES);
+    int64_t blocks = (count + NUMBERS - 1) / NUMBERS;
+    Doubles lanes = Doubles(blocks * width * NUMBERS);
+    std::vector<int64_t> nearest = std::vector<int64_t>(blocks * NUMBERS);
+    Doubles products = Doubles(blocks * NUMBERS);
     Doubles sums = Doubles(clusters * width);
 
     Member(const double* rows, int64_t count, int64_t width, int64_t clusters)
         : rows(rows), count(count), width(width), clusters(clusters) {
         for (int64_t i = 0; i < count; i++)
             for (int64_t j = 0; j < width; j++)
-                lanes[(i / LANES * width + j) * LANES + i % LANES] = rows[i * width + j];
+                lanes[(i / NUMBERS * width + j) * NUMBERS + i % NUMBERS] = rows[i * width + j];
     }
 
     // Products of a block of rows with a center.
     Numbers multiplied(int64_t block, const double* center) const {
         Numbers total = {};
-        const double* at = &lanes[block * width * LANES];
-        for (int64_t j = 0; j < width; j++) {
-            Numbers column;
-            __builtin_memcpy(&column, at + j * LANES, sizeof column);
-            total += column * center[j];
-        }
+        const double* at = &lanes[block * width * NUMBERS];
+        for (int64_t j = 0; j < width; j++) total += load(at + j * NUMBERS) * center[j];
         return total;
     }
 
@@ -47,21 +41,21 @@ struct Member {
     void assign(const double* centers) {
         for (int64_t block = 0; block < blocks; block++) {
             Numbers largest = multiplied(block, centers);
-            Places place = {};
+            Wholes place = {};
             for (int64_t c = 1; c < clusters; c++) {
                 const Numbers product = multiplied(block, centers + c * width);
                 const auto larger = product > largest;
                 largest = larger ? product : largest;
-                place = larger ? Places{} + c : place;
+                place = larger ? Wholes{} + c : place;
             }
-            __builtin_memcpy(&products[block * LANES], &largest, sizeof largest);
-            __builtin_memcpy(&nearest[block * LANES], &place, sizeof place);
+            __builtin_memcpy(&products[block * NUMBERS], &largest, sizeof largest);
+            __builtin_memcpy(&nearest[block * NUMBERS], &place, sizeof place);
         }
     }
 
     // Pick rows as centers, each with a chance that grows with its distance from those before.
     void start(const double* draws, double* centers) const {
-        Doubles far(blocks * LANES, 1.0), upto(count);
+        Doubles far(blocks * NUMBERS, 1.0), upto(count);
         for (int64_t c = 0; c < clusters; c++) {
             double total = 0;
             for (int64_t i = 0; i < count; i++) upto[i] = total += far[i];
@@ -69,12 +63,12 @@ struct Member {
             double* center = centers + c * width;
             std::copy_n(rows + std::min(at, count - 1) * width, width, center);
             for (int64_t block = 0; block < blocks; block++) {
-                double away[LANES];
+                double away[NUMBERS];
                 const Numbers distance = 1.0 - multiplied(block, center);
                 __builtin_memcpy(away, &distance, sizeof away);
-                for (int64_t i = 0; i < LANES; i++) {
+                for (int64_t i = 0; i < NUMBERS; i++) {
                     const double limited = std::max(away[i], 0.0);
-                    far[block * LANES + i] = c ? std::min(far[block * LANES + i], limited) : limited;
+                    far[block * NUMBERS + i] = c ? std::min(far[block * NUMBERS + i], limited) : limited;
                 }
             }
         }

@@ -9,29 +9,23 @@
 #include <utility>
 #include <vector>
 
+#include "registers.h"
+
 namespace {
 
-constexpr int64_t LANES = 8;
 // Added under square roots, as there.
 constexpr double TINY = 1e-16;
 
-typedef double Numbers __attribute__((vector_size(8 * LANES)));
 typedef std::vector<double> Doubles;
 
-Numbers load(const double* at) {
-    Numbers found;
-    __builtin_memcpy(&found, at, sizeof found);
-    return found;
-}
-
 Numbers roots(Numbers of) {
-    for (int64_t i = 0; i < LANES; i++) of[i] = std::sqrt(of[i]);
+    for (int64_t i = 0; i < NUMBERS; i++) of[i] = std::sqrt(of[i]);
     return of;
 }
 
 double sum(Numbers of) {
     double total = 0;
-    for (int64_t i = 0; i < LANES; i++) total += of[i];
+    for (int64_t i = 0; i < NUMBERS; i++) total += of[i];
     return total;
 }
 
@@ -115,11 +109,11 @@ class Line {
 class Space {
     const Rows& rows;
     // Columns one after the other, so that each lane follows a row; those beyond the last row are of no class.
-    int64_t blocks = (rows.count + LANES - 1) / LANES;
-    Doubles columns = Doubles(blocks * LANES * rows.width);
-    Doubles classes = Doubles(blocks * LANES, -1.0);
+    int64_t blocks = (rows.count + NUMBERS - 1) / NUMBERS;
+    Doubles columns = Doubles(blocks * NUMBERS * rows.width);
+    Doubles classes = Doubles(blocks * NUMBERS, -1.0);
 
-    const double* column(int64_t c, int64_t block) const { return &columns[(c * blocks + block) * LANES]; }
+    const double* column(int64_t c, int64_t block) const { return &columns[(c * blocks + block) * NUMBERS]; }
 
     Numbers squares(const double* row, int64_t block) const {
         Numbers total = {};
@@ -134,7 +128,7 @@ class Space {
     explicit Space(const Rows& rows) : rows(rows) {
         for (int64_t i = 0; i < rows.count; i++) {
             classes[i] = rows.labels[i];
-            for (int64_t c = 0; c < rows.width; c++) columns[c * blocks * LANES + i] = rows.at[i * rows.width + c];
+            for (int64_t c = 0; c < rows.width; c++) columns[c * blocks * NUMBERS + i] = rows.at[i * rows.width + c];
         }
     }
 
@@ -144,7 +138,7 @@ class Space {
             Numbers near = {}, far = {};
             for (int64_t block = 0; block < blocks; block++) {
                 const Numbers distance = roots(squares(&rows.at[i * rows.width], block));
-                const Numbers of = load(&classes[block * LANES]);
+                const Numbers of = load(&classes[block * NUMBERS]);
                 near += of == classes[i] ? distance : none;
                 far += (of != classes[i]) & (of >= 0.0) ? distance : none;
             }
@@ -155,16 +149,16 @@ class Space {
 
     void pull(const Doubles& all, double own, double* gradient) const {
         const Numbers none = {};
-        Doubles weights(blocks * LANES);
+        Doubles weights(blocks * NUMBERS);
         std::copy(all.begin(), all.end(), weights.begin());
         std::vector<Numbers> pulls(rows.width);
         for (int64_t i = 0; i < rows.count; i++) {
             const double* row = &rows.at[i * rows.width];
             std::fill(pulls.begin(), pulls.end(), none);
             for (int64_t block = 0; block < blocks; block++) {
-                const Numbers square = squares(row, block), of = load(&classes[block * LANES]);
+                const Numbers square = squares(row, block), of = load(&classes[block * NUMBERS]);
                 // From either end, over the distance. Equal rows have no direction.
-                Numbers weight = (all[i] + load(&weights[block * LANES]) + (of == classes[i] ? none + 2 * own : none));
+                Numbers weight = (all[i] + load(&weights[block * NUMBERS]) + (of == classes[i] ? none + 2 * own : none));
                 weight = (square > 0.0) & (of >= 0.0) ? weight / roots(square) : none;
                 for (int64_t c = 0; c < rows.width; c++) pulls[c] += weight * (row[c] - load(column(c, block)));
             }

@@ -1,4 +1,4 @@
-// Registers of floats, as wide as the processor has them, and what is done to several of them at once.
+// Registers of floats and of doubles, as wide as the processor has them, and what is done to several of them at once.
 //
 // Plain C++ of any compiler that knows GCC's vector types.
 
@@ -21,10 +21,17 @@ typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t Places __attribute__((vector_size(4 * LANES)));
 
+// As wide a register holds half as many doubles, or int64.
+constexpr int NUMBERS = LANES / 2;
+typedef double Numbers __attribute__((vector_size(8 * NUMBERS)));
+typedef double UnalignedNumbers __attribute__((vector_size(8 * NUMBERS), aligned(8), may_alias));
+typedef int64_t Wholes __attribute__((vector_size(8 * NUMBERS)));
+
 #define INLINE __attribute__((always_inline))
 
 static inline Vector load(const float* at) { return *reinterpret_cast<const Unaligned*>(at); }
 static inline void store(float* at, Vector value) { *reinterpret_cast<Unaligned*>(at) = value; }
+static inline Numbers load(const double* at) { return *reinterpret_cast<const UnalignedNumbers*>(at); }
 static inline int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // What several products read, read once: GCC would read it from memory for each of them.
