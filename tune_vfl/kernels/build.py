@@ -28,7 +28,7 @@ READ = (*SOURCES, HERE / "registers.h")
 OPTIONS = ("-std=c++17", "-O2", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
 PATIENCE_SECONDS = 120.0
-REMEMBERED_SECONDS = 24 * 3600.0
+REMEMBERED_SECONDS = 3600.0
 """A failed build is tried again after so long."""
 
 
@@ -79,7 +79,7 @@ def examined() -> Path:
 
 
 def remember(made: Path, why: str) -> NotBuiltError:
-    """Keep why a library is of no use, so that no other process tries it for a day; return the error that says so."""
+    """Keep why a library is of no use, so that no process tries it for an hour; return the error that says so."""
     try:
         with written_whole(_note(made)) as draft:
             draft.write_text(why, encoding="utf-8")
@@ -115,7 +115,7 @@ def _note(made: Path) -> Path:
 
 
 def _remembered(made: Path, why: str) -> str:
-    return f"{why}; it is tried again a day later, or once {_note(made)} is removed"
+    return f"{why}; it is tried again an hour later, or once {_note(made)} is removed"
 
 
 def _compile(compiler: str, made: Path) -> None:

@@ -29,28 +29,32 @@ struct Member {
                 lanes[(i / NUMBERS * width + j) * NUMBERS + i % NUMBERS] = rows[i * width + j];
     }
 
-    // Products of a block of rows with a center.
-    Numbers multiplied(int64_t block, const double* center) const {
-        Numbers total = {};
+    // Products of COUNT blocks of rows with a center: at once, since each sum waits for its last term.
+    template <int COUNT>
+    INLINE void multiply(int64_t block, const double* center, Numbers (&totals)[COUNT]) const {
+        each<COUNT>([&](auto n) INLINE { totals[n] = Numbers{}; });
         const double* at = &lanes[block * width * NUMBERS];
-        for (int64_t j = 0; j < width; j++) total += load(at + j * NUMBERS) * center[j];
-        return total;
+        for (int64_t j = 0; j < width; j++)
+            each<COUNT>([&](auto n) INLINE { totals[n] += load(at + (n * width + j) * NUMBERS) * center[j]; });
     }
 
     // Find each row's nearest center, the first of several, and its product with that.
     void assign(const double* centers) {
-        for (int64_t block = 0; block < blocks; block++) {
-            Numbers largest = multiplied(block, centers);
-            Wholes place = {};
+        grouped<4>(blocks, [&](int64_t block, auto count) INLINE {
+            Numbers largest[count], found[count];
+            Wholes places[count] = {};
+            multiply(block, centers, largest);
             for (int64_t c = 1; c < clusters; c++) {
-                const Numbers product = multiplied(block, centers + c * width);
-                const auto larger = product > largest;
-                largest = larger ? product : largest;
-                place = larger ? Wholes{} + c : place;
+                multiply(block, centers + c * width, found);
+                each<count>([&](auto n) INLINE {
+                    const auto larger = found[n] > largest[n];
+                    largest[n] = larger ? found[n] : largest[n];
+                    places[n] = larger ? Wholes{} + c : places[n];
+                });
             }
             __builtin_memcpy(&products[block * NUMBERS], &largest, sizeof largest);
-            __builtin_memcpy(&nearest[block * NUMBERS], &place, sizeof place);
-        }
+            __builtin_memcpy(&nearest[block * NUMBERS], &places, sizeof places);
+        });
     }
 
     // Pick rows as centers, each with a chance that grows with its distance from those before.
@@ -62,15 +66,14 @@ struct Member {
             const int64_t at = std::upper_bound(upto.begin(), upto.end(), draws[c] * total) - upto.begin();
             double* center = centers + c * width;
             std::copy_n(rows + std::min(at, count - 1) * width, width, center);
-            for (int64_t block = 0; block < blocks; block++) {
-                double away[NUMBERS];
-                const Numbers distance = 1.0 - multiplied(block, center);
-                __builtin_memcpy(away, &distance, sizeof away);
-                for (int64_t i = 0; i < NUMBERS; i++) {
-                    const double limited = std::max(away[i], 0.0);
+            grouped<4>(blocks, [&](int64_t block, auto count) INLINE {
+                Numbers found[count];
+                multiply(block, center, found);
+                for (int64_t i = 0; i < count * NUMBERS; i++) {
+                    const double limited = std::max(1.0 - found[i / NUMBERS][i % NUMBERS], 0.0);
                     far[block * NUMBERS + i] = c ? std::min(far[block * NUMBERS + i], limited) : limited;
                 }
-            }
+            });
         }
     }
 

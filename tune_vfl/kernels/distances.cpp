@@ -115,13 +115,15 @@ class Space {
 
     const double* column(int64_t c, int64_t block) const { return &columns[(c * blocks + block) * NUMBERS]; }
 
-    Numbers squares(const double* row, int64_t block) const {
-        Numbers total = {};
-        for (int64_t c = 0; c < rows.width; c++) {
-            const Numbers apart = row[c] - load(column(c, block));
-            total += apart * apart;
-        }
-        return total;
+    // Squares of the distances of a row from COUNT blocks: at once, since each sum waits for its last term.
+    template <int COUNT>
+    INLINE void square(const double* row, int64_t block, Numbers (&totals)[COUNT]) const {
+        each<COUNT>([&](auto n) INLINE { totals[n] = Numbers{}; });
+        for (int64_t c = 0; c < rows.width; c++)
+            each<COUNT>([&](auto n) INLINE {
+                const Numbers apart = row[c] - load(column(c, block + n));
+                totals[n] += apart * apart;
+            });
     }
 
    public:
@@ -136,12 +138,15 @@ class Space {
         const Numbers none = {};
         for (int64_t i = 0; i < rows.count; i++) {
             Numbers near = {}, far = {};
-            for (int64_t block = 0; block < blocks; block++) {
-                const Numbers distance = roots(squares(&rows.at[i * rows.width], block));
-                const Numbers of = load(&classes[block * NUMBERS]);
-                near += of == classes[i] ? distance : none;
-                far += (of != classes[i]) & (of >= 0.0) ? distance : none;
-            }
+            grouped<4>(blocks, [&](int64_t block, auto count) INLINE {
+                Numbers squares[count];
+                square(&rows.at[i * rows.width], block, squares);
+                each<count>([&](auto n) INLINE {
+                    const Numbers distance = roots(squares[n]), of = load(&classes[(block + n) * NUMBERS]);
+                    near += of == classes[i] ? distance : none;
+                    far += (of != classes[i]) & (of >= 0.0) ? distance : none;
+                });
+            });
             own[i] = sum(near);
             all[i] = own[i] + sum(far);
         }
@@ -155,13 +160,22 @@ class Space {
         for (int64_t i = 0; i < rows.count; i++) {
             const double* row = &rows.at[i * rows.width];
             std::fill(pulls.begin(), pulls.end(), none);
-            for (int64_t block = 0; block < blocks; block++) {
-                const Numbers square = squares(row, block), of = load(&classes[block * NUMBERS]);
-                // From either end, over the distance. Equal rows have no direction.
-                Numbers weight = (all[i] + load(&weights[block * NUMBERS]) + (of == classes[i] ? none + 2 * own : none));
-                weight = (square > 0.0) & (of >= 0.0) ? weight / roots(square) : none;
-                for (int64_t c = 0; c < rows.width; c++) pulls[c] += weight * (row[c] - load(column(c, block)));
-            }
+            grouped<4>(blocks, [&](int64_t block, auto count) INLINE {
+                Numbers squares[count], pull[count];
+                square(row, block, squares);
+                each<count>([&](auto n) INLINE {
+                    const Numbers of = load(&classes[(block + n) * NUMBERS]);
+                    // From either end, over the distance. Equal rows have no direction.
+                    const Numbers weight =
+                        all[i] + load(&weights[(block + n) * NUMBERS]) + (of == classes[i] ? none + 2 * own : none);
+                    pull[n] = (squares[n] > 0.0) & (of >= 0.0) ? weight / roots(squares[n]) : none;
+                });
+                for (int64_t c = 0; c < rows.width; c++) {
+                    Numbers sum = pulls[c];
+                    each<count>([&](auto n) INLINE { sum += pull[n] * (row[c] - load(column(c, block + n))); });
+                    pulls[c] = sum;
+                }
+            });
             for (int64_t c = 0; c < rows.width; c++) gradient[i * rows.width + c] += sum(pulls[c]);
         }
     }

@@ -56,6 +56,14 @@ static inline INLINE void each(const Act& act) {
     each_of(act, std::make_integer_sequence<int, COUNT>());
 }
 
+// Call `act` with 0 to count - 1, several numbers at once: `act(first, constant how many)`.
+template <int MOST, class Act>
+static inline INLINE void grouped(int64_t count, const Act& act) {
+    int64_t at = 0;
+    for (; at + MOST <= count; at += MOST) act(at, std::integral_constant<int, MOST>());
+    for (; at < count; at++) act(at, std::integral_constant<int, 1>());
+}
+
 // Lanes of a and b, counted from the first one of a, in the order of `Place`.
 template <class Place, size_t... Lane>
 static inline Vector chosen(Vector a, Vector b, std::index_sequence<Lane...>) {

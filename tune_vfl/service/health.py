@@ -157,7 +157,8 @@ def machine_code() -> Check:
     try:
         compiled.load()
     except build.NotBuiltError as error:
-        return Check("machine code", "finding", f"torch alone trains, up to twice as slow: {error}", "see docs/cli.md")
+        advice = "install a C++ compiler (g++); TUNE_VFL_NATIVE=0 where torch alone is meant"
+        return Check("machine code", "finding", f"torch alone trains, up to twice as slow: {error}", advice)
     return Check("machine code", "ok", f"compiled into {build.folder()}")
 
 
