@@ -1,4 +1,4 @@
-"""The verb ``remove``: delete studies and campaigns from the ledger, then from MLflow and the reports."""
+"""The verb ``rm``: delete studies and campaigns from the ledger, then from MLflow and the reports."""
 
 from __future__ import annotations
 
