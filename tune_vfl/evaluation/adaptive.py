@@ -1,4 +1,4 @@
-"""Attackers that are tuned against one setting of a defense, as somebody would who knows it and means to break it.
+"""Attacks tuned against one setting of a defense, by an attacker who knows the defense and its setting.
 
 They are tuned with the true labels of half of the rows, which no attacker has, and scored on the other half: an upper
 bound of what tuning brings, and never the flattery of having been chosen on the rows that are reported.

@@ -1,4 +1,4 @@
-"""What a federation is worth: the utility that the label party, or one client, reaches alone, by the same recipe."""
+"""Local baselines: the utility that the label party, or one client, reaches without the others, by the same recipe."""
 
 from __future__ import annotations
 

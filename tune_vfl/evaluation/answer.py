@@ -1,4 +1,4 @@
-"""One setting of one defense evaluated without a search: what the verb ``evaluate`` prints."""
+"""Evaluation of one setting of a defense without a search, as the verb ``evaluate`` prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Try trials together, and one by one where that fails; say what ended those that failed. Needs no torch."""
+"""Retries: evaluate trials together, then one by one if that fails, and record each failure. Needs no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a training had come to its end: how good the model was shortly before."""
+"""A probe of convergence: the model's scores shortly before the end of a training."""
 
 from __future__ import annotations
 

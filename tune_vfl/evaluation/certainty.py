@@ -1,4 +1,4 @@
-"""How sure the numbers of settings are that share their seeds: intervals of their utility and leakage."""
+"""Confidence intervals of utility and leakage for settings that share their seeds."""
 
 from __future__ import annotations
 

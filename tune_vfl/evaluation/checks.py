@@ -1,4 +1,4 @@
-"""What must hold before a leakage may be trusted: said with every answer, and asked before anything is recommended."""
+"""Checks that an outcome must pass before its leakage is trusted or a setting is recommended."""
 
 from __future__ import annotations
 

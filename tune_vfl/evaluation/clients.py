@@ -1,4 +1,4 @@
-"""The clients of the horizontal setting: their rows, their networks, and one of them as attacks meet it."""
+"""The clients of the horizontal setting: their rows, their networks, and the client under attack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a defense costs: the CPU of a training with it over that of one without it."""
+"""The cost of a defense: CPU time of a training with it over CPU time of a training without it."""
 
 from __future__ import annotations
 

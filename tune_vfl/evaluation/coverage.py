@@ -1,4 +1,4 @@
-"""Which attackers a study stands for: what it leaves untried, and whether attackers who act or read features are in it.
+"""Coverage of a study's attacks: goals, sources and kinds of attackers that it tries, and those that it omits.
 
 It is worked out once, when a study is planned and all attacks are imported anyway, and kept with the study: whoever
 reads it later, as ``status`` does, asks for no attack's code.

@@ -1,4 +1,4 @@
-"""Train a federation of clients: from a task and settings to the trained networks and what attacks are granted."""
+"""Train a federation of clients: from a task and settings to trained networks and the material of attacks."""
 
 from __future__ import annotations
 

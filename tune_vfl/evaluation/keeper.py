@@ -1,4 +1,4 @@
-"""What is kept of a training for those who are granted it."""
+"""Keepers: recorders of a training's values that attacks are granted later."""
 
 from __future__ import annotations
 

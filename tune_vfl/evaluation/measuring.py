@@ -1,4 +1,4 @@
-"""Run attacks on their views of a training and score what they answer, a row a member; and what needs no training."""
+"""Run attacks on their views of a training and score their answers, one table row per member of the pack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a task does not go together: data set, model, defense and attacks that cannot be evaluated as they are."""
+"""Compatibility checks: combinations of data set, model, defense and attacks that cannot be evaluated."""
 
 from __future__ import annotations
 

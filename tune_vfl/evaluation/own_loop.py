@@ -1,4 +1,4 @@
-"""A training that somebody else's loop carries out: what it starts from, and what attackers find out by it."""
+"""One training in a user's own loop: its initial models, the recording of its steps, and the attacks on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A federation of clients that somebody else's loop trains: what it starts from, and what the server learns by it."""
+"""One federation of clients in a user's own loop: its initial models, its uploads, and the attacks on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often would an attack do as well on permuted labels: the p-value beside its success."""
+"""Permutation tests of attacks: the p-value of a success, from the same answers scored on permuted labels."""
 
 from __future__ import annotations
 

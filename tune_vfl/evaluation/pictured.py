@@ -1,4 +1,4 @@
-"""What attacks on features make of a few images: trained once more, with one seed, since no ledger holds rows."""
+"""Images as attacks on features reconstruct them, from one more training with one seed; no ledger stores rows."""
 
 from __future__ import annotations
 

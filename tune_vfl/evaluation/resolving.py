@@ -1,4 +1,4 @@
-"""From a parsed spec to a task: names looked up, options completed, capabilities checked, all problems said at once."""
+"""Resolve a parsed spec to a task: look names up, complete options, check capabilities, report all problems."""
 
 from __future__ import annotations
 

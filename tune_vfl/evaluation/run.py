@@ -1,4 +1,4 @@
-"""One training of a pack, as those see it who measure it: before its first step, and after its last one."""
+"""One training of a pack, as grants and keepers see it before its first step and after its last one."""
 
 from __future__ import annotations
 

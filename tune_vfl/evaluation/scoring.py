@@ -1,4 +1,4 @@
-"""Scores an attack's answers against the true labels, which only the evaluator holds."""
+"""Score an attack's answers against the true labels, which only the evaluator has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From where an attack is carried out: by which passive parties, each by itself or several together."""
+"""Attacking parties: the passive parties that carry out an attack, each by itself or several together."""
 
 from __future__ import annotations
 

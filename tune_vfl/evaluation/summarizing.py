@@ -1,4 +1,4 @@
-"""From what was measured seed by seed to one attack's score: its party, its variant, its floor, its advantage."""
+"""Summarize an attack's success by seed to one score: its party, its variant, its floor, its advantage."""
 
 from __future__ import annotations
 

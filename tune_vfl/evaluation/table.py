@@ -1,4 +1,4 @@
-"""What is measured on the members of a pack: a table with a row a member and a column for everything measured.
+"""The table of measurements of a pack: one row per member, one column per quantity.
 
 Columns are lists, under keys of one or more words: ``("utility",)``, ``("lost",)``, ``("notes",)``, ``("seconds",
 "train")``, ``("logged", "sum_kl")``, ``("attack", "pmc", "logreg", "success")``, with several passive parties

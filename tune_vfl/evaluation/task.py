@@ -1,4 +1,4 @@
-"""A task: a cell with everything that it names opened once, and handed down from there."""
+"""A task: a cell with its data set, model, defense and attacks looked up once."""
 
 from __future__ import annotations
 

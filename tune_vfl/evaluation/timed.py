@@ -1,4 +1,4 @@
-"""One training, timed step by step: what estimates of time and of cost are made from."""
+"""One training, timed step by step: the basis of estimates of time and of cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train a pack: from a task and the settings of its members to a trained network and what was kept of its training."""
+"""Train a pack: from a task and its members' settings to a trained network and the recorded material of attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients that are known, handed to autograd to take further back.
+"""Backpropagation of given gradients through autograd.
 
 ``torch.autograd.backward`` and ``grad`` take such gradients too, and import torch's compiler to compare shapes, which
 costs a process a second and a half of a core. These hand them to the engine as those do.

@@ -1,4 +1,4 @@
-"""What a grant is: what must be kept of a training for it, and how it is handed out.
+"""The interface of a grant: the keepers that it needs during a training, and the value that an attack receives.
 
 Add one by putting a class into a file of its own here, decorated with ``@grant("name")``. An attack that lists the
 name under ``sees`` reads it with ``view.granted("name")``.

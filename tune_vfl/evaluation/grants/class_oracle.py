@@ -1,4 +1,4 @@
-"""Per-class statistics that only the label party could compute: what makes an attack an upper bound."""
+"""An oracle of per-class statistics computed with true labels; it makes an attack's success an upper bound."""
 
 from __future__ import annotations
 

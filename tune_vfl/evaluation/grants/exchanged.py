@@ -1,4 +1,4 @@
-"""What a passive party sent for each row and what came back for it, at the same moment."""
+"""Pairs of sent embedding and received gradient of each row, from the same steps of the first epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A passive party's trained bottom model as the label party knows it."""
+"""A white-box label party's knowledge of a passive party's trained bottom model."""
 
 from __future__ import annotations
 

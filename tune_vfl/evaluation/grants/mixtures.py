@@ -1,4 +1,4 @@
-"""Of which rows a passive party's mixtures consisted, and what it received for them."""
+"""Partners and shares of a passive party's mixed rows, and the gradients received for the mixtures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The label party's own columns, where it holds any beside the labels: side information on the rows under attack."""
+"""The label party's own columns, if it has any beside the labels: side information on the rows under attack."""
 
 from __future__ import annotations
 

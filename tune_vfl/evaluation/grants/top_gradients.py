@@ -1,4 +1,4 @@
-"""The part of a client's gradients that is the top model's, which every client uploads, whatever its defense."""
+"""The top model's part of a client's gradients, which every client uploads, whatever its defense."""
 
 from __future__ import annotations
 
