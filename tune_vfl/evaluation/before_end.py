@@ -12,7 +12,7 @@ from tune_vfl.protocol.hooks import Hooks
 
 
 class BeforeEnd(Hooks):
-    """Looks at a network when most of its steps are done; it changes nothing and draws nothing.
+    """Scores a network when most of its steps are done; changes nothing and draws nothing.
 
     Args:
         steps: all steps of the training.
@@ -29,7 +29,7 @@ class BeforeEnd(Hooks):
         self.scores: Tensor | None = None
 
     def top_step(self) -> None:
-        """Count a step, and look after the one."""
+        """Count a step, and score the network after the chosen one."""
         self._left -= 1
         if self._left == 0:
             self.scores = self.look().cpu()

@@ -22,7 +22,7 @@ from tune_vfl.spec import Cell, Strict
 
 @dataclass(frozen=True, eq=False)
 class Pictured:
-    """Images, and what an attack takes them for.
+    """Images with an attack's reconstructions of them.
 
     Attributes:
         attack: its name; with several passive parties ``ATTACK/PARTY``.
@@ -39,7 +39,7 @@ class Pictured:
 
 
 def pictured(cell: Cell, params: Mapping[str, Any], *, most: int = 8) -> list[Pictured]:
-    """Train a cell under a setting with its first seed, and show what its attacks on features find.
+    """Train a cell under a setting with its first seed, and return its attacks' reconstructions.
 
     Args:
         cell: of a data set of images.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @grant("class_oracle")
 class ClassStatistics(Grant):
-    """Means or medians of each class, of whatever the attacker puts in."""
+    """Means or medians by class of any values that the attacker passes in."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> ClassOracle:
         """Return the oracle."""
