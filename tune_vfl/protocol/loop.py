@@ -38,7 +38,7 @@ def optimizer(parameters: Sequence[nn.Parameter], training: Training) -> AnyOpti
 
 def torchs_optimizer(parameters: Sequence[nn.Parameter], training: Training) -> torch.optim.Optimizer:
     """Return the same as an optimizer of torch's, for loops of a user's own and torch's schedules."""
-    options = {"lr": training.lr, "weight_decay": training.weight_decay, "fused": True}
+    options: dict[str, Any] = {"lr": training.lr, "weight_decay": training.weight_decay, "fused": True}
     if training.optimizer == "adam":
         return torch.optim.Adam(parameters, **options)
     return torch.optim.SGD(parameters, momentum=training.momentum, **options)
