@@ -190,5 +190,5 @@ def _span(value: float | None, interval: tuple[float, float] | None) -> str:
 
 
 def _range(line: Line) -> str:
-    """Return what varies within a line, a range each."""
+    """Return the ranges of the parameters that vary within a line."""
     return ", ".join(f"{name} {' to '.join(cell(v) for v in values)}" for name, values in line.params.items())

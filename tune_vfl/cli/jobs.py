@@ -108,7 +108,7 @@ def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, js
 
 
 def _progress(line: str) -> None:
-    """Print a line of a job's log on stderr, and its final output as the answer."""
+    """Print a line of a job's log on stderr, except the final answer."""
     from tune_vfl.cluster.jobs import is_answer
 
     if not is_answer(line):

@@ -170,7 +170,7 @@ class View:
         return auxiliary
 
     def positive_hints(self, recording: Recording, count: int | None = None) -> Tensor:
-        """Return, for each batch, ``count`` known positive rows (grant ``positive_hints``); None: as the threat says.
+        """Return, for each batch, ``count`` known positive rows (grant ``positive_hints``); None: the threat's count.
 
         Returns:
             ``(*trials, batches, count)`` int64 positions in the recording, drawn without replacement among the
