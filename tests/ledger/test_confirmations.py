@@ -8,8 +8,9 @@ from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
-from tune_vfl.ledger.ledger import Ledger, study_names
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.reading import study_names
 from tune_vfl.spec.cell import MEASURE
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -51,7 +52,7 @@ def test_a_study_keeps_its_measure_and_refuses_another() -> None:
     assert dumped["measure"] == MEASURE
     del dumped["measure"]
     assert PlannedStudy.read(dumped).measure == 1, "studies that do not say so are older"
-    ledger._set("measure", 1)
+    ledger._set(measure=1)
     assert Ledger.open("study").record().measure == 1, "it is still read"
     with pytest.raises(StudyError, match=rf"has measure 1, and what is run today has measure {MEASURE}.*--name NEW"):
         open_ledger()

@@ -183,8 +183,8 @@ def ledger(storage: str | None = None) -> Check:
 
 def tracking() -> Check:
     """The tracking store answers; the embedded one is not made by looking at it."""
-    from tune_vfl.ledger.database import hide_password
     from tune_vfl.machine.places import embedded_uri, resolve_uri
+    from tune_vfl.machine.secrets import hide_password
     from tune_vfl.tracking.store import client, is_damaged
 
     uri = resolve_uri(None)
