@@ -260,7 +260,8 @@ def _rename_answer(row: dict[str, Any], new: Callable[[str], str]) -> None:
     for point in (*answer["points"], *(knees.values() if isinstance(knees, dict) else ())):
         point["study"] = new(point["study"])
     for line in answer["lines"]:
-        line |= {"studies": [new(study) for study in line["studies"]]} if "studies" in line else {}
+        if "studies" in line:
+            line["studies"] = [new(study) for study in line["studies"]]
 
 
 @contextmanager
