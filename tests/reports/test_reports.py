@@ -330,7 +330,7 @@ def test_a_report_has_every_file(report):
     )
     expected = {f"tables/{n}.{k}" for n in tables for k in ("csv", "md", "tex")}
     expected |= {f"figures/{n}.{k}" for n in ("frontier", "hypervolume") for k in ("png", "svg")}
-    assert names == expected | {"index.html", "report.json", "test-study.yaml", "other.yaml"}
+    assert names == expected | {"index.html", "test-study.yaml", "other.yaml"}
     assert (report.parent / "figures/frontier.png").read_bytes().startswith(b"\x89PNG")
 
 
