@@ -10,8 +10,8 @@ from sqlalchemy import insert, select, update
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.measure import refuse_another
+from tune_vfl.ledger.names import campaign_names, parts_of
 from tune_vfl.ledger.planned import PlannedStudy
-from tune_vfl.ledger.reading import campaign_names, parts_of
 from tune_vfl.ledger.schema import campaigns, studies
 
 if TYPE_CHECKING:

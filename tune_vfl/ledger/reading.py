@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from tune_vfl.errors import StudyError, did_you_mean
+from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord, Left
 from tune_vfl.ledger.confirmations import Confirmation
 from tune_vfl.ledger.joint import JointConfirmation
+from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.ledger.schema import campaigns, studies, trials
@@ -248,43 +249,6 @@ def find(place: LedgerStorage, name: str) -> PlannedStudy:
         raise StudyError(nowhere(name, names_in(connection), campaign_names(connection), place.shown))
 
     return place.read(ask)
-
-
-def nowhere(name: str, held: list[str], campaigns_held: list[str], shown: str, most: int = 20) -> str:
-    """Say that there is no study of a name, where it was looked for, and what is there.
-
-    Args:
-        name: of the study.
-        held: the names of the studies that are there.
-        campaigns_held: and those of the campaigns.
-        shown: the ledger.
-        most: how many names are listed.
-    """
-    known, where = sorted([*held, *campaigns_held]), f"in the ledger {shown}"
-    if not known:
-        return f"no study {name!r} {where}, which is empty; TUNE_VFL_HOME, TUNE_VFL_STORAGE or --storage names another"
-    more = f" and {len(known) - most} more, see 'tune-vfl studies'" if len(known) > most else ""
-    several = f"{len(held)} studies" if len(held) != 1 else "one study"
-    return (
-        f"no study {name!r} {where}, which holds {several}.{did_you_mean(name, known)} Known: "
-        f"{', '.join(known[:most])}{more}. TUNE_VFL_HOME, TUNE_VFL_STORAGE or --storage names another ledger."
-    )
-
-
-def names_in(connection: Connection) -> list[str]:
-    """Return the names of all studies, sorted."""
-    return sorted(connection.execute(select(studies.c.name)).scalars())
-
-
-def campaign_names(connection: Connection) -> list[str]:
-    """Return the names of all campaigns, sorted."""
-    return sorted(connection.execute(select(campaigns.c.name)).scalars())
-
-
-def parts_of(connection: Connection, campaign: str) -> list[str]:
-    """Return the names of a campaign's studies, in the order of its spec."""
-    wanted = select(studies.c.name).where(studies.c.campaign == campaign).order_by(studies.c.place)
-    return list(connection.execute(wanted).scalars())
 
 
 def _references(row: Mapping[str, Any]) -> References | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, func, select, update
 
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.reading import campaign_names, names_in, nowhere, parts_of
+from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, trials
 from tune_vfl.ledger.storage import storage_at
 
