@@ -6,21 +6,36 @@ JSON; what a question selects by has a column of its own. Moments are seconds si
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import JSON, Column, Double, Integer, MetaData, Table, Text, insert, inspect, select
+from sqlalchemy import Column, Double, Integer, MetaData, Table, Text, TypeDecorator, insert, inspect, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Dialect
 
 SCHEMA = 4
 """The version of these tables. Earlier ones stood in Optuna's, and were in no release."""
 
 _METADATA = MetaData()
-_JSON = JSON(none_as_null=True)
+
+
+class Json(TypeDecorator[Any]):
+    """JSON as text, which is the same in every database; both kinds have functions that read it."""
+
+    impl, cache_ok = Text, True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> str | None:
+        """Return what is written."""
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> Any:
+        """Return what is read."""
+        return None if value is None else json.loads(value)
+
 
 version_table = Table(
     "tune_vfl_ledger",
@@ -33,10 +48,10 @@ campaigns = Table(
     "campaigns",
     _METADATA,
     Column("name", Text, primary_key=True),
-    Column("spec", _JSON, nullable=False),  # as the user gave it at last
-    Column("skipped", _JSON, nullable=False),
+    Column("spec", Json, nullable=False),  # as the user gave it at last
+    Column("skipped", Json, nullable=False),
     Column("trials", Integer, nullable=False),  # the budget of all its studies
-    Column("confirmation", _JSON),
+    Column("confirmation", Json),
 )
 
 studies = Table(
@@ -45,18 +60,18 @@ studies = Table(
     Column("name", Text, primary_key=True),
     Column("campaign", Text, nullable=False, index=True),
     Column("place", Integer, nullable=False),  # in the order of the campaign
-    Column("spec", _JSON, nullable=False),
-    Column("cell", _JSON, nullable=False),
-    Column("space", _JSON, nullable=False),
+    Column("spec", Json, nullable=False),
+    Column("cell", Json, nullable=False),
+    Column("space", Json, nullable=False),
     Column("measure", Integer, nullable=False),
     Column("data", Text, nullable=False),  # the fingerprint of its rows
-    Column("coverage", _JSON),
+    Column("coverage", Json),
     Column("trials", Integer, nullable=False),  # the budget
-    Column("reference_scores", _JSON),
-    Column("reference_point", _JSON),
-    Column("baseline", _JSON),
+    Column("reference_scores", Json),
+    Column("reference_point", Json),
+    Column("baseline", Json),
     Column("cost", Double),
-    Column("confirmation", _JSON),
+    Column("confirmation", Json),
 )
 
 trials = Table(
@@ -64,19 +79,19 @@ trials = Table(
     _METADATA,
     Column("study", Text, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("params", _JSON, nullable=False),  # the searched ones, lists as texts
+    Column("params", Json, nullable=False),  # the searched ones, lists as texts
     Column("pack", Text, nullable=False),
     Column("session", Text, nullable=False),  # the run of a search that asked it
     Column("asked", Double, nullable=False),
     Column("retry_of", Integer),
-    Column("sampler", _JSON, nullable=False),  # what the sampler remembers of it
+    Column("sampler", Json, nullable=False),  # what the sampler remembers of it
     Column("outcome", Text),
     Column("utility", Double),
     Column("leakage", Double),
-    Column("result", _JSON),  # the whole outcome
+    Column("result", Json),  # the whole outcome
     Column("lost", Text),
     Column("finished", Double),
-    Column("tuned", _JSON),  # the best attacker that was tuned against it
+    Column("tuned", Json),  # the best attacker that was tuned against it
 )
 
 confirmations = Table(
@@ -85,7 +100,7 @@ confirmations = Table(
     Column("study", Text, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),  # of the trial; -1 is the undefended model
     Column("seed", Integer, primary_key=True, autoincrement=False),
-    Column("record", _JSON, nullable=False),
+    Column("record", Json, nullable=False),
 )
 
 leases = Table(

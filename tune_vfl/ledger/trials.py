@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Text, cast, select
+from sqlalchemy import Text, select, type_coerce
 
 from tune_vfl.ledger.records import TrialRecord
 from tune_vfl.ledger.schema import trials
@@ -84,7 +84,7 @@ class Trial:
 
 # Outcomes are read from their text at once: a thousand of them are most of what a ledger holds.
 _COLUMNS = [
-    cast(column, Text).label(column.name) if column is trials.c.result else column
+    type_coerce(column, Text).label(column.name) if column is trials.c.result else column
     for column in trials.c
     if column not in {trials.c.study, trials.c.tuned}
 ]
