@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import warnings
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,6 +65,8 @@ class Proposals:
     def __init__(self, ledger: Ledger) -> None:
         import optuna
 
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         spec = ledger.spec
         held = ledger.trials()
         start = sampler_seed(spec.sampler.seed, len(held))
