@@ -25,7 +25,6 @@ class Exceptions(NamedTuple):
 RAY = "Ray's start-up by hand; goes with workers that Ray starts itself"
 ENDS = "the process must end although a library's thread holds it"
 COLLECTOR = "the collector is steered in too many places; one is enough"
-MLFLOW = "MLflow's tables; goes with MlflowClient alone"
 
 # What is still allowed. The list may only become shorter: a line that is not needed any more fails.
 EXCEPTIONS = {
@@ -45,15 +44,10 @@ EXCEPTIONS = {
     "tune_vfl/data/reading/batches.py": Exceptions(
         "numpy._core.multiarray", "nothing of numpy's is called: CIFAR's files, which are pickles, name it"
     ),
-    "tune_vfl/data/reading/bundled.py": Exceptions("find_spec(sklearn)", "goes with sklearn.datasets"),
     "tune_vfl/machine/runtime.py": Exceptions("gc.set_threshold gc.freeze gc.disable gc.unfreeze gc.enable", COLLECTOR),
     "tune_vfl/machine/signals.py": Exceptions("os._exit", ENDS),
-    "tune_vfl/machine/vision.py": Exceptions("sys.modules", "torchvision beside a torch of another build"),
     "tune_vfl/models/optimizers.py": Exceptions("unwrap _init_group _foreach_add_ _fused_adam_", "torch's compiler"),
     "tune_vfl/protocol/known.py": Exceptions("torch.autograd.graph._engine_run_backward", "torch's compiler"),
-    "tune_vfl/samplers/parts/generations.py": Exceptions(
-        "_get_generation_key _trial_id _storage _study_id _get_parent_cache_key_prefix", "goes with Optuna's own"
-    ),
     "tune_vfl/search/__init__.py": Exceptions("sys.modules[__name__].__class__", "a room and a function of one name"),
     "tune_vfl/search/forgetting.py": Exceptions("run_metadata", RAY),
     "tune_vfl/search/forking.py": Exceptions("ray._private.workers.__path__", RAY),
@@ -73,22 +67,8 @@ EXCEPTIONS = {
     ),
     "tune_vfl/search/stand_in.py": Exceptions("RAY_RAYLET_PID", RAY),
     "tune_vfl/search/watch.py": Exceptions("temporary_state", "goes with a worker that watches itself"),
-    "tune_vfl/service/open_doors.py": Exceptions("tcp6", "goes with psutil"),
     "tune_vfl/service/ray_cluster.py": Exceptions(
         "ray._raylet.GcsClient ray._private.services.find_gcs_addresses", "asks a cluster for its nodes and dashboard"
-    ),
-    "tune_vfl/statistics/special.py": Exceptions("vars(np)", "goes with a plain import"),
-    "tune_vfl/tracking/database.py": Exceptions(
-        "mlflow.store.tracking.dbmodels.models.SqlLatestMetric mlflow.store.tracking.dbmodels.models.SqlMetric "
-        "mlflow.store.tracking.dbmodels.models.SqlParam mlflow.store.tracking.dbmodels.models.SqlRun "
-        "mlflow.store.tracking.dbmodels.models.SqlTag mlflow.utils.uri.append_to_uri_path",
-        MLFLOW,
-    ),
-    "tune_vfl/tracking/fresh.py": Exceptions("SQL", MLFLOW),
-    "tune_vfl/tracking/runs.py": Exceptions(
-        "mlflow.utils.file_utils.local_file_uri_to_path mlflow.utils.uri.is_local_uri "
-        "mlflow.store.artifact.artifact_repository_registry.get_artifact_repository",
-        MLFLOW,
     ),
 }
 

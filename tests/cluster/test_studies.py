@@ -186,8 +186,7 @@ def test_a_campaign_is_pulled_whole(home):
     packed = parcels.pack("c")
     there = Cluster(log=f"Running entrypoint ...\n{to_text(to_bytes(packed))}")
     assert studies.pull(there, "c", Where()) == packed
-    part = parcels.pack("c-laplace")
-    assert part.trials == packed.trials[: len(part.trials)]
+    assert list(parcels.pack("c-laplace").trials) == [trial for trial in packed.trials if trial.study == "c-laplace"]
 
 
 def test_what_a_job_prints_at_its_end_is_found_and_shown(home, capsys):

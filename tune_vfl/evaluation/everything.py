@@ -7,9 +7,8 @@ from __future__ import annotations
 
 # What Ray Tune and statistics import when they get to it: here, so that it is there before a worker is asked for.
 import pandas as pd  # noqa: F401
+import scipy.special  # noqa: F401
 
-import tune_vfl.evaluation.packs
-import tune_vfl.statistics.special  # noqa: F401
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.data.base import DATASETS
 from tune_vfl.defenses.base import DEFENSES

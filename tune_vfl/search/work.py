@@ -16,7 +16,7 @@ REAL = "trainables.cell:CellTrainable"
 """What :meth:`Work.real` runs, by its name: to import it takes a second."""
 IMPORTS = ("tune_vfl.evaluation.everything",)
 """What its workers import."""
-SHARED = ("tune_vfl.evaluation.resolving", "tune_vfl.defenses.base", "tune_vfl.statistics.special")
+SHARED = ("tune_vfl.evaluation.resolving", "tune_vfl.defenses.base", "scipy.special")
 """What of it a search needs as well, to be planned."""
 
 
