@@ -46,8 +46,6 @@ EXCEPTIONS = {
     ),
     "tune_vfl/machine/runtime.py": Exceptions("gc.set_threshold gc.freeze gc.disable gc.unfreeze gc.enable", COLLECTOR),
     "tune_vfl/machine/signals.py": Exceptions("os._exit", ENDS),
-    "tune_vfl/models/optimizers.py": Exceptions("unwrap _init_group _foreach_add_ _fused_adam_", "torch's compiler"),
-    "tune_vfl/protocol/known.py": Exceptions("torch.autograd.graph._engine_run_backward", "torch's compiler"),
     "tune_vfl/search/__init__.py": Exceptions("sys.modules[__name__].__class__", "a room and a function of one name"),
     "tune_vfl/search/forgetting.py": Exceptions("run_metadata", RAY),
     "tune_vfl/search/forking.py": Exceptions("ray._private.workers.__path__", RAY),

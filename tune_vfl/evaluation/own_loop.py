@@ -20,7 +20,7 @@ from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import build_network, extended, fill, split_of
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.protocol.hooks import Context
-from tune_vfl.protocol.loop import SplitTraining, class_gradient, learning_rate, optimizer
+from tune_vfl.protocol.loop import SplitTraining, class_gradient, learning_rate, torchs_optimizer
 from tune_vfl.protocol.members import Batch, Pack, Rows
 from tune_vfl.seeds import Streams
 
@@ -97,7 +97,7 @@ class OwnLoop:
     ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
         """Return the recipe's optimizer, and the schedule of its learning rate, stepped after every epoch."""
         recipe = self.task.cell.training
-        steps = optimizer(list(parameters), recipe)
+        steps = torchs_optimizer(list(parameters), recipe)
         factor = [learning_rate(recipe, epoch) / recipe.lr for epoch in range(recipe.epochs + 1)]
         return steps, torch.optim.lr_scheduler.LambdaLR(steps, lambda epoch: factor[min(epoch, recipe.epochs)])
 

@@ -13,7 +13,7 @@ from tune_vfl.evaluation.clients import Clients
 from tune_vfl.evaluation.federated import Victim, begin, fill_clients, utilities_by_client
 from tune_vfl.evaluation.measuring import measured
 from tune_vfl.horizontal.vector import Vector
-from tune_vfl.protocol.loop import learning_rate, optimizer
+from tune_vfl.protocol.loop import learning_rate, torchs_optimizer
 from tune_vfl.protocol.members import Pack
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Client:
 
     def optimizer(self, epoch: int) -> torch.optim.Optimizer:
         """Return the recipe's optimizer, fresh, with the learning rate of a pass over the rows, counted from 0."""
-        made = optimizer(list(self.models.parameters()), self._training)
+        made = torchs_optimizer(list(self.models.parameters()), self._training)
         for group in made.param_groups:
             group["lr"] = learning_rate(self._training, epoch)
         return made

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from tune_vfl.models.optimizers import AnyOptimizer
     from tune_vfl.protocol.members import Batch
 
 
@@ -115,7 +115,7 @@ class Hooks:
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
         """H8: the passive party receives exactly this tensor."""
 
-    def local_optimizer(self, bottom: nn.Module, *, party: int) -> torch.optim.Optimizer | None:
+    def local_optimizer(self, bottom: nn.Module, *, party: int) -> AnyOptimizer | None:
         """H9: the passive party's own optimizer for its bottom model; None keeps the one that everybody uses."""
         return None
 
