@@ -1,4 +1,4 @@
-"""What evaluating a cell needs, imported: what a worker does once, before its first pack.
+"""Imports that a worker preloads before its first pack.
 
 Not what only images and clusters of several classes need, a quarter of a second of scipy that most searches do without.
 """

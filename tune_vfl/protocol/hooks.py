@@ -1,4 +1,4 @@
-"""The hooks H0-H10 of the one training loop: what a defense or an acting attacker may do, and when.
+"""The hooks H0-H10 of the training loop: the actions of defenses and acting attackers, in their order.
 
 Every tensor has shape ``(*trials, B, d)``: ``*trials`` is empty for one trial and ``(T,)`` for a pack.
 The order within a step is fixed by :mod:`tune_vfl.protocol.loop`; a hook that a class does not override costs nothing.

@@ -1,4 +1,4 @@
-"""Gradients that are known, handed to autograd to take further back.
+"""Backpropagation of given gradients through autograd.
 
 ``torch.autograd.backward`` and ``grad`` take such gradients too, and import a computer algebra to compare shapes, which
 costs a process half a second of a core. Here they are the gradients of a number that autograd itself begins from.

@@ -1,4 +1,4 @@
-"""The optimizer of an attacker who makes the joint training lean on its own bottom model."""
+"""The malicious optimizer of an attacker whose bottom model should dominate the joint training."""
 
 from __future__ import annotations
 
