@@ -236,7 +236,7 @@ def emit_study(summary: Mapping[str, Any]) -> None:
 def _say_mlflow(summary: Mapping[str, Any]) -> None:
     mlflow = summary.get("mlflow") or {}
     if mlflow:
-        from tune_vfl.ledger.database import hide_password
+        from tune_vfl.machine.secrets import hide_password
 
         say(f"MLflow: experiment {mlflow.get('experiment')} at {hide_password(str(mlflow.get('tracking_uri')))}")
 
