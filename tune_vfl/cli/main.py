@@ -40,7 +40,7 @@ EPILOG = (
 
 
 class _Answering(TyperGroup):
-    """The verbs, each of which answers Ctrl-C and SIGTERM, with words of its own where it has any."""
+    """Command group that handles Ctrl-C and SIGTERM for every verb, with a verb's own words if it has any."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -191,7 +191,7 @@ def emit_summary(summary: Mapping[str, Any]) -> None:
 
 
 def emit_campaign(summary: Mapping[str, Any]) -> None:
-    """Print a campaign's summary: its joint fronts, and what to deploy on each data set."""
+    """Print a campaign's summary: its joint fronts, and the recommended setting of each data set."""
     counts: Counter[str] = Counter()
     for study in summary["studies"]:
         counts.update(study["trials"])

@@ -91,7 +91,7 @@ def unpack(
 
 
 def put_here(packed: Packed, name: str | None, storage: str | None, *, json: bool) -> None:
-    """Put a study or a campaign into the ledger and print what was done.
+    """Import a study or a campaign into the ledger and print the result.
 
     Args:
         packed: the study or campaign.
