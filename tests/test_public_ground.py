@@ -25,7 +25,6 @@ class Exceptions(NamedTuple):
 RAY = "Ray's start-up by hand; goes with workers that Ray starts itself"
 ENDS = "the process must end although a library's thread holds it"
 COLLECTOR = "the collector is steered in too many places; one is enough"
-LEDGER = "Optuna's tables; goes with tables of the ledger's own"
 
 # What is still allowed. The list may only become shorter: a line that is not needed any more fails.
 EXCEPTIONS = {
@@ -44,13 +43,6 @@ EXCEPTIONS = {
     "tune_vfl/cluster/volume.py": Exceptions("mkfs.ext4 sudo", "not this package's trade"),
     "tune_vfl/data/reading/batches.py": Exceptions(
         "numpy._core.multiarray", "nothing of numpy's is called: CIFAR's files, which are pickles, name it"
-    ),
-    "tune_vfl/ledger/reading.py": Exceptions("SQL", LEDGER),
-    "tune_vfl/ledger/removing.py": Exceptions("optuna.storages._rdb.models", LEDGER),
-    "tune_vfl/ledger/rows.py": Exceptions("SQL", LEDGER),
-    "tune_vfl/ledger/schema.py": Exceptions("SQL", LEDGER),
-    "tune_vfl/ledger/writing.py": Exceptions(
-        "optuna.storages._rdb.models optuna.storages._rdb.models.TrialModel _backend", LEDGER
     ),
     "tune_vfl/machine/runtime.py": Exceptions("gc.set_threshold gc.freeze gc.disable gc.unfreeze gc.enable", COLLECTOR),
     "tune_vfl/machine/signals.py": Exceptions("os._exit", ENDS),

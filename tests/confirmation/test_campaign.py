@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.helpers.contests import SCALES, answered, campaign_of, confirmable, measure, played, searched
+from tests.helpers.contests import SCALES, answered, campaign_of, confirmable, in_campaign, measure, played, searched
 from trainables.simulated import closed_form
 from tune_vfl.confirmation.answer import answer_of, joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
@@ -21,7 +21,9 @@ from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.confirmations import UNDEFENDED, Confirmation, SeedRecord
-from tune_vfl.ledger.joint import JointConfirmation, PointName, joint_answer_in, keep_joint_answer
+from tune_vfl.ledger.joint import JointConfirmation, PointName
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.outcome import Score, TunedAttack
 
 if TYPE_CHECKING:
@@ -314,13 +316,12 @@ def test_the_campaign_s_answer_is_kept_in_its_own_row_and_the_studies_in_theirs(
     contest = Contest.of(records, 3)
     table = Table(contest, played(contest))
     joint = joint_answer_of(campaign_of(records), [table])
-    storage = ledgers[0]._storage
-    from optuna.study import StudyDirection
-
-    campaign_id = storage.create_new_study([StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE], "campaign")
-    assert joint_answer_in(storage.get_study_user_attrs(campaign_id)) is None
-    keep_joint_answer(storage, campaign_id, joint)
-    assert joint_answer_in(storage.get_study_user_attrs(campaign_id)) == joint
+    in_campaign(ledgers)
+    campaign = open_campaign("campaign")
+    assert campaign is not None
+    assert campaign.record().confirmation is None
+    Ledger.open("laplace").keep_joint_answer(joint)
+    assert campaign.record().confirmation == joint
     answer = answer_of(table, "gaussian")
     ledgers[1].confirmations.set_answer(answer)
     record = ledgers[1].record()

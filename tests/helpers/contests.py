@@ -11,9 +11,9 @@ from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.confirmation.table import Table
-from tune_vfl.ledger import opening
 from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.ledger.confirmations import records_of
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tune_vfl.confirmation.jobs import Place
     from tune_vfl.ledger.confirmations import Confirmation, SeedRecord
     from tune_vfl.ledger.joint import Setting
-    from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.ledger.records import StudyRecord
 
 Held = dict["Place", "SeedRecord"]
@@ -92,9 +91,9 @@ def played(contest: Contest, held: Held | None = None, *, most: int | None = Non
 def in_campaign(ledgers: Sequence[Ledger], name: str = "campaign") -> None:
     """Write searched studies down as the parts of a campaign, and close them."""
     studies = tuple(replace(ledger.study, campaign=name) for ledger in ledgers)
-    opening.keep_campaign(ledgers[0]._storage, PlannedCampaign(name, {}, studies, trials=24))
+    for ledger in Ledger.of_campaign(PlannedCampaign(name, {}, studies, trials=24), ledgers[0].place, None):
+        ledger.close()
     for ledger in ledgers:
-        ledger._set("campaign", name)
         ledger.close()
 
 

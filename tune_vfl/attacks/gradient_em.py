@@ -68,7 +68,7 @@ class GradientEm(Attack[GradientEmParams]):
     quick = {"rounds": 4}  # noqa: RUF012 - a constant
 
     def auxiliary_request(self) -> AuxiliaryRequest:
-        """Return how many labeled rows it wants."""
+        """Return the number of labeled rows to grant."""
         return AuxiliaryRequest(per_class=self.params.aux_per_class)
 
     def run(self, view: View) -> dict[str, Answer]:
@@ -150,7 +150,7 @@ def _candidates(problem: VisitProblem, rounds: int) -> dict[str, _Candidate]:
 
 
 def _behind_parts(problem: VisitProblem, parts: ClassParts, rounds: int) -> _Candidate:
-    """Return the classes whose parts the model is taught as numbers, by the attacker's own random numbers."""
+    """Return class posteriors under a defense of sub-classes, by the attacker's own random numbers."""
     p = problem
     fitted = VisitParts.of(parts, p.visits.received, p.added, p.prior, p.rows)
     shares = fitted.fitted(SoftGate(p.own, p.rows), rounds)

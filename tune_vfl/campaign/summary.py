@@ -8,8 +8,8 @@ from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.describing import Describer
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.words import sentences
-from tune_vfl.ledger.database import hide_password
 from tune_vfl.machine.places import named_uri
+from tune_vfl.machine.secrets import hide_password
 from tune_vfl.metrics import pareto
 from tune_vfl.metrics.published import published
 

@@ -25,7 +25,7 @@ _ALONE = {"auc": "AUC alone", "balanced_accuracy": "bal. acc."}
 
 
 def show(facts: Facts, *, every: bool = False) -> None:
-    """Print what is known of a data set.
+    """Print the description of a data set.
 
     Args:
         facts: of one data set.

@@ -71,7 +71,7 @@ def _quoted(name: str) -> str:
 
 
 def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bool = False, json: bool) -> int:
-    """Run a campaign or a study and print it.
+    """Run a campaign or a study and print its result.
 
     Returns:
         The exit code, see :func:`show_end`.
@@ -91,7 +91,7 @@ def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bo
 
 
 def show_end(ended: Study | Campaign, *, json: bool) -> int:
-    """Print what was run.
+    """Print the result of a run.
 
     Returns:
         130 when it was stopped, 3 when a trial ended as error, oom or timeout, else 0.

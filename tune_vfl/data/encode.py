@@ -27,7 +27,7 @@ _MOSTLY_NUMBERS = 0.5
 
 
 class Note(NamedTuple):
-    """What happened to one column: ``missing``, ``many`` or ``mixed`` values, and how many."""
+    """A note on one column: ``missing``, ``many`` or ``mixed`` values, and how many."""
 
     what: Literal["missing", "many", "mixed"]
     column: str

@@ -35,5 +35,5 @@ def seats_of(attack: Attack[Strict], task: Task) -> Seats:
 
 
 def named_seats(attack: Attack[Strict], task: Task) -> Seats:
-    """Return :func:`seats_of` by the attacker's whole name, under which tables and references keep its numbers."""
+    """Return :func:`seats_of` by the attacker's full name, the key of tables and reference scores."""
     return {attacker_name(attack.name, party): parties for party, parties in seats_of(attack, task).items()}

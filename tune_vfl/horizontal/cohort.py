@@ -23,7 +23,7 @@ BottomOf = Literal["shared", "hidden", "kept"]
 
 
 class ClientSide(Hooks):
-    """What a defense does while a client trains; nothing leaves a client before its round is over.
+    """A defense's hooks during a client's local training; nothing leaves a client before the end of its round.
 
     Args:
         defense: the client's.
@@ -46,7 +46,7 @@ class ClientSide(Hooks):
 
 
 class Cohort:
-    """Some clients and their networks, side by side.
+    """Clients and their networks, stacked.
 
     Args:
         clients: which; every member of the pack has each of them.
@@ -86,7 +86,7 @@ class Cohort:
         return self._shared.members // len(self.clients)
 
     def shared(self) -> Tensor:
-        """Return what the server averages, as it is now: ``(members, clients, n)``."""
+        """Return the current parameters that the server averages: ``(members, clients, n)``."""
         return self._by_client(self._shared.read())
 
     def statistics(self) -> Tensor:
@@ -94,16 +94,16 @@ class Cohort:
         return self._by_client(self._statistics.read())
 
     def hidden(self) -> Tensor:
-        """Return what is averaged where the server does not see it: ``(members, clients, n)``."""
+        """Return the parameters averaged out of the server's sight: ``(members, clients, n)``."""
         return self._by_client(self._hidden.read())
 
     def take(self, shared: Tensor, statistics: Tensor, hidden: Tensor) -> None:
-        """Put what was averaged, ``(members, n)`` each, into every client's network."""
+        """Load averaged parameters, ``(members, n)`` each, into every client's network."""
         for vector, values in ((self._shared, shared), (self._statistics, statistics), (self._hidden, hidden)):
             vector.write(values.repeat_interleave(len(self.clients), 0))
 
     def train(self, first_epoch: int, epochs: int, steps: int | None, taking: Tensor) -> Iterator[None]:
-        """Train the clients that take part in a round, each on its own rows, step by step.
+        """Train a round's participants, each on its own rows, step by step.
 
         Args:
             first_epoch: how many passes over its rows a client had made before.
@@ -124,7 +124,7 @@ class Cohort:
             self._everything.write(torch.where(stays, before, self._everything.read()))
 
     def uploads(self, sent: Tensor, taking: Tensor) -> Tensor:
-        """Return what the clients upload, ``(members, clients, n)``: how far they moved what was ``sent``.
+        """Return the clients' uploads, ``(members, clients, n)``: their updates of the ``sent`` parameters.
 
         Args:
             sent: ``(members, n)``.

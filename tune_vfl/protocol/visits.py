@@ -11,7 +11,7 @@ from tune_vfl.protocol.mechanism import Mechanism
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """What a passive party sent and received for each training row at several epochs, in the split's order.
+    """A passive party's sent embeddings and received gradients at several epochs, in the split's order.
 
     Gradients are those of a row's own loss: the received ones times the rows of their batch.
 

@@ -127,7 +127,7 @@ def cross_fitted(predict: Callable[[Bools], ArrayLike], y: ArrayLike, folds: Arr
 
 
 def nearest_center(values: ArrayLike, y: ArrayLike) -> Callable[[Bools], Floats]:
-    """Return what :func:`cross_fitted` takes: 1.0 where a row is at least as near to the positive class's mean.
+    """Return a rule for :func:`cross_fitted`: 1.0 for rows at least as near to the positive class's mean.
 
     Args:
         values: ``(n, d)``.
@@ -147,7 +147,7 @@ def nearest_center(values: ArrayLike, y: ArrayLike) -> Callable[[Bools], Floats]
 
 
 def cross_fitted_auc(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float:
-    """AUC of scores whose positive end the attacker does not know: the other folds say which one it is.
+    """AUC of scores of unknown sign, oriented on the other folds.
 
     The larger of AUC and 1 - AUC is above 1/2 on noise (:func:`~tune_vfl.statistics.nulls.folded_auc_null`); here the
     other folds choose the side, and the fold is scored with it.
@@ -188,6 +188,6 @@ def _rows(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> tuple[Floats, In
 
 
 def _several(folds: Ints) -> Ints:
-    """Return the folds' numbers; none where there is one only, because nothing is left to fit on."""
+    """Return the folds' numbers; none for a single fold, because nothing is left to fit on."""
     numbers = np.unique(folds)
     return numbers if len(numbers) > 1 else numbers[:0]

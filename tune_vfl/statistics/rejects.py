@@ -31,7 +31,7 @@ FEWEST_SEEDS = 2
 
 
 class Plan(NamedTuple):
-    """What to run next, and what has been decided.
+    """The next runs, and the decisions so far.
 
     Attributes:
         wanted: ``(P,)`` how many seeds each point should have had, in their order; nothing more to run for a point
@@ -98,7 +98,7 @@ def plan(utility: ArrayLike, advantages: ArrayLike, seeds: int = 10, lost: Array
 
 
 class _State:
-    """What the replay knows after some phases."""
+    """The state of the replay after some phases."""
 
     def __init__(self, goal: Ints, points: int) -> None:
         self.goal = goal
@@ -116,7 +116,7 @@ class _State:
         self.goal[rivals[rivals >= 0]] = total
 
     def waits(self, has: Ints, gone: Bools) -> bool:
-        """Whether seeds are still to come; points that will never have theirs are settled as not kept."""
+        """Whether seeds are pending; points whose seeds will never come are settled as rejected."""
         lacking = self.there & (has < self.goal)
         fell = lacking & gone
         self.there &= ~fell
@@ -126,7 +126,7 @@ class _State:
         return bool((lacking & ~gone).any())
 
     def compare(self, u: Floats, x: Floats) -> None:
-        """Compare all pairs on the seeds that both have had by now."""
+        """Compare all pairs on the seeds that both have so far."""
         chances = np.zeros((len(u), len(u)))
         for common in np.unique(self.goal[self.there]):
             rows = np.flatnonzero(self.there & (self.goal >= common))
@@ -169,6 +169,6 @@ def _values(utility: ArrayLike, advantages: ArrayLike, lost: ArrayLike | None) -
 
 
 def _run_so_far(u: Floats, x: Floats) -> Ints:
-    """Return how many seeds each point has had without a gap; later ones wait until it is closed."""
+    """Return each point's number of seeds without a gap; seeds after a gap wait until it is closed."""
     whole = np.isfinite(u) & np.isfinite(x).all(0)
     return np.asarray(np.cumprod(whole, axis=1).sum(1), dtype=np.int64)

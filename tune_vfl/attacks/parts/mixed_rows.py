@@ -19,7 +19,7 @@ _NUMBERS_AT_ONCE = 2**19
 
 @dataclass(frozen=True)
 class Fit:
-    """How long and how a model is trained; the constants of Fu et al.'s MixMatch where it is one."""
+    """Duration and optimizer of a model's training, with MixMatch's constants of Fu et al. if used."""
 
     steps: int
     lr: float
@@ -82,7 +82,7 @@ class MixedRows:
 
 
 def mixed_rows(pool: Pool, fit: Fit, streams: StreamsByName) -> Iterator[MixedRows]:
-    """Yield what ``fit.steps`` steps draw: few parts, each as many steps as stay near at hand.
+    """Yield the random draws of ``fit.steps`` steps in chunks that fit the cache.
 
     A step takes a batch of labeled and one of unlabeled rows, mixes both with one Beta(alpha, alpha) number per member,
     and draws whom each row is mixed with.

@@ -12,7 +12,7 @@ from tune_vfl.spec.cell import ALL_MODES, Mode
 
 @dataclass(frozen=True)
 class DefenseCapabilities:
-    """What a defense can do, checked before anything runs.
+    """Declared capabilities of a defense, checked before anything runs.
 
     Attributes:
         classes: ``binary`` or ``any``.

@@ -67,7 +67,7 @@ class TeacherNet(BaseModel):
         return dict(self.model_extra or {})
 
     def architecture(self) -> Architecture[ModelOptions]:
-        """Return the architecture whose bottom model the teacher has.
+        """Return the architecture of the teacher's bottom model.
 
         Raises:
             SpecError: for options that the model does not take.
@@ -145,7 +145,7 @@ def teacher_network(net: TeacherNet, rows: Tensor, num_classes: int, stream: Str
 
 
 def kind_of(rows: Tensor) -> str:
-    """Return what ``(N, ...)`` rows are: tokens of a ``text``, an ``image`` (C, H, W), or columns of a ``table``."""
+    """Return the kind of ``(N, ...)`` rows: tokens of a ``text``, an ``image`` (C, H, W), or columns of a ``table``."""
     if not rows.is_floating_point():
         return "text"
     return "image" if rows.dim() == 4 else "table"
