@@ -1,4 +1,4 @@
-"""All that a page imports when it gets to it: what a search imports while its trials run, since nobody waits then."""
+"""Preload a report's lazy imports, while the trials of a search run."""
 
 from __future__ import annotations
 

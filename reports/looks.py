@@ -1,4 +1,4 @@
-"""How defenses look in every figure: a color and a shape each, which the color-blind and a print without color keep."""
+"""Color and marker shape of each defense in figures, distinct in color-blind vision and in gray print."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ PLAIN = Look(None, "circle")
 
 
 def looks(names: Sequence[str], standing_out: Sequence[str]) -> dict[str, Look]:
-    """Return a look for each name; those that stand out come first, so that up to seven share no color and no shape.
+    """Return a style for each name; the first seven prominent ones share no color and no shape.
 
     Args:
-        names: all of them, each once.
-        standing_out: those of them that are drawn in color; the rest are muted.
+        names: distinct names.
+        standing_out: the prominent names, drawn in color; the rest are muted.
     """
     ordered = [*(n for n in names if n in standing_out), *(n for n in names if n not in standing_out)]
     found = {name: _look(place) for place, name in enumerate(ordered)}
@@ -52,6 +52,6 @@ def looks(names: Sequence[str], standing_out: Sequence[str]) -> dict[str, Look]:
 
 
 def _look(place: int) -> Look:
-    # Each round goes through all colors and meets every one with the next shape.
+    # Each round pairs every color with the next shape.
     around = place // len(COLORS)
     return Look(place % len(COLORS), SHAPES[(place + around) % len(SHAPES)])
