@@ -26,7 +26,7 @@ Name = tuple[str, str]
 Interval = tuple[float, float]
 
 NOT_MET = 2.0
-"""How far an attack that a setting did not meet is put below one that it met: below all that its noise could reach."""
+"""Distance by which an imputed attack is put below a measured one, beyond the reach of its noise."""
 
 
 class Certainty(NamedTuple):

@@ -1,7 +1,7 @@
 """Coverage of a study's attacks: goals, sources and kinds of attackers that it tries, and those that it omits.
 
-It is worked out once, when a study is planned and all attacks are imported anyway, and kept with the study: whoever
-reads it later, as ``status`` does, asks for no attack's code.
+It is worked out once, when a study is planned and all attacks are imported anyway, and stored with the study, so
+that later readers such as ``status`` need no attack's code.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class _Problems(list[str]):
 
 
 def mode_of(dataset: Dataset, options: ModelOptions) -> Mode:
-    """Return the architecture of a cell: derived from data and model, never asked."""
+    """Return the mode of a cell, which follows from data and model."""
     if dataset.active is None:
         return "label_only"
     return "nosplit" if options.top == "none" else "split"
@@ -172,7 +172,7 @@ def _known(named: Named) -> bool:
     """Look an entry under ``attacks`` up.
 
     Raises:
-        SpecError: for a name or an option that nobody knows.
+        SpecError: for an unknown name or option.
     """
     return is_portfolio(named) or build_attack(named) is not None
 

@@ -88,7 +88,7 @@ class View:
             num_classes: K.
             known: rows whose labels the party knows: ``direction`` takes its hints from them, ``grad_cluster`` names.
             labels: ``(M,)`` all true labels, which only an oracle has: ``mean`` and ``median`` ask for it.
-            seed: of whatever the attack draws.
+            seed: of the attack's random draws.
         """
         rows = len(gradients)
         size = batch_size or rows
@@ -123,7 +123,7 @@ class View:
             test: other rows to say something of; the first row of ``train`` stands in where there are none.
             bottom: the party's bottom model ``(B, ...) -> (B, d)``, copied before it is used; None where ``train``
                 holds embeddings already.
-            seed: of whatever the attack draws.
+            seed: of the attack's random draws.
         """
         features = Features(train.detach(), train[:1].detach() if test is None else test.detach())
         own = nn.Identity() if bottom is None else bottom

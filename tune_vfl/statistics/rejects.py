@@ -2,7 +2,7 @@
 
 Every point starts with a few fresh seeds. After each phase those are settled whose place, on the front or off it, is
 clearest; the others, each with its strongest challenger, go on to the next total. The plan holds no state: it replays
-all earlier phases on the seeds that they had, so that whoever stops and starts again comes to the same decisions.
+all earlier phases on the seeds that they had, so that an interrupted confirmation comes to the same decisions.
 After Audibert and Bubeck, "Best arm identification in multi-armed bandits" (2010), with a front in place of one arm.
 """
 

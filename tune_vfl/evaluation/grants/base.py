@@ -49,7 +49,7 @@ def keepers_for(attacks: Iterable[Attack[Strict]]) -> list[type[Keeper]]:
     """Return the keepers that attacks on a shared training need.
 
     Raises:
-        UnknownNameError: when an attack asks for a grant that nobody knows.
+        UnknownNameError: when an attack requests an unknown grant.
     """
     wanted = sorted({name for attack in attacks for name in attack.sees()})
     return list(dict.fromkeys(keeper for name in wanted for keeper in GRANTS[name].keeps))
