@@ -164,7 +164,7 @@ def certainties(
     Args:
         outcomes: ok ones, with the same seeds and attacks, without the undefended model.
         undefended: that model with these seeds and more; None where it is not known.
-        gains: what :func:`advantages_of` says of all their attacks, where it was asked already.
+        gains: the result of :func:`advantages_of` on all their attacks, if computed already.
     """
     if not outcomes:
         return []

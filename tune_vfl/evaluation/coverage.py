@@ -23,7 +23,7 @@ class Coverage(Strict):
     """Goals, sources and kinds of attackers among a study's attacks, and the attacks that it omits.
 
     Attributes:
-        untried: the attacks of a competent adversary that fit the data, model and defense, and were not asked for.
+        untried: the attacks of a competent adversary that fit the data, model and defense, and are not in the spec.
         acts: whether an attack takes part in the training and changes what it sends.
         features: whether an attack looks for features.
         goals: what the attacks that are run are after, ``features``, ``labels``; empty where it was planned before that

@@ -105,7 +105,7 @@ class Run:
         """Return the keeper of a class.
 
         Raises:
-            KeyError: when no attack of this training asked for it.
+            KeyError: when no attack of this training needs it.
         """
         keeper = self.keepers[kind]
         assert isinstance(keeper, kind)  # noqa: S101 - filed under its own class

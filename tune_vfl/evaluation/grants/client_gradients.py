@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tune_vfl.spec import Strict, Training
 
 _GRADIENTS = frozenset({"client_gradients", "top_gradients"})
-"""The grants that are cut from what is kept here."""
+"""The grants that are made from these recordings."""
 
 StepBy = Literal["sgd", "adam"]
 
