@@ -37,7 +37,7 @@ class AttackCapabilities:
         oracle: it uses statistics that only the label party has: its success is an upper bound.
         acts: it changes the training and needs a run of its own.
         federations: the settings that it is defined for: columns of the same rows, or rows of the same columns.
-        who: who attacks; in the horizontal setting the server is the ``active`` one.
+        who: the attacking side; in the horizontal setting the server is the ``active`` one.
         parties: which of several passive parties attack: ``each`` by itself; ``joined``: all of them together too,
             where the threat model says so, with what they hold and receive side by side; ``first``: the first one
             alone, as with every attack that acts and with those of the label party, which attack that one.
@@ -147,7 +147,7 @@ class Attack(ABC, Generic[P_co]):
         over the labels. H9 hands over its bottom model as it is being trained.
 
         Args:
-            training: the recipe that everybody follows.
+            training: the recipe of all parties.
             view: what it sees before the training; the bottom model is the untrained one.
         """
         return ()

@@ -159,7 +159,7 @@ class _Through:
         return SingleStep(as_trained(both), len(list(bottom.parameters())))
 
     def prior(self, method: Method, params: BgiParams) -> Prior:
-        """Return what rows are taken to be like: known ones choose it, where there is what was taught on them."""
+        """Return the prior of rows, chosen on known rows if surrogates were trained on them."""
         if self._teacher is None:
             return Prior(params.tv[0], params.l2[0])
         return self._teacher.prior(self.step(0), self._part.top(self._moment), method)

@@ -108,7 +108,7 @@ class Bli(Attack[BliParams]):
 
 @dataclass(eq=False)
 class _Pretended:
-    """What the attacker makes up: ``(*trials, B, K)`` logits of labels, the other embeddings, a top model."""
+    """Unknowns of the attacker: ``(*trials, B, K)`` logits of labels, the other embeddings, a top model."""
 
     labels: Tensor
     others: Tensor | None

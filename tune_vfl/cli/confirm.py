@@ -37,7 +37,7 @@ def confirm(
     storage: Storage = None,
     json: Json = False,
 ) -> None:
-    """Measure a front and its nearest neighbors again: which settings stay, and what they really cost.
+    """Measure a front and its nearest neighbors again: settings that stay on it, and their unbiased numbers.
 
     Of a campaign it is the joint front of all defenses on each data set, compared on the same fresh seeds.
 

@@ -199,7 +199,7 @@ def logs(
     cluster: Cluster = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
 ) -> None:
-    """Print what a job has printed.
+    """Print the log of a job.
 
     Example: `tune-vfl jobs logs raysubmit_x2Tq --follow`
     """
@@ -212,7 +212,7 @@ def logs(
 
 @app.command("stop")
 def stop(job: JobId, cluster: Cluster = None, json: Json = False) -> None:
-    """Stop a job; what it ran can be resumed.
+    """Stop a job; its studies can be resumed.
 
     Example: `tune-vfl jobs stop raysubmit_x2Tq`
     """
@@ -232,7 +232,7 @@ def resume(
     wait: Wait = False,
     json: Json = False,
 ) -> None:
-    """Finish what a study or campaign on the cluster still owes, in a new job; `--trials N` is a new budget in all.
+    """Finish a stopped study or campaign on the cluster, in a new job; `--trials N` is a new budget in all.
 
     Example: `tune-vfl jobs resume kdk-bank --trials 80 --wait`
     """

@@ -38,7 +38,7 @@ def search(
     take_over: TakeOver = False,
     json: Json = False,
 ) -> None:
-    """Run a spec. What exists with the same spec goes on where it was left. Ctrl-C stops it cleanly.
+    """Run a spec. A study that exists with the same spec is continued. Ctrl-C stops it cleanly.
 
     A spec with several data sets or defenses (`defense: [laplace, marvell]`, `defense: all`) is a campaign: every
     possible pair is a study of it, with the attacks that fit, and all are run at once by the same workers.
@@ -119,7 +119,7 @@ def resume(
     take_over: TakeOver = False,
     json: Json = False,
 ) -> None:
-    """Finish what a stopped search still owes; `--trials N` makes N finished trials the new budget.
+    """Finish a stopped search; `--trials N` makes N finished trials the new budget.
 
     Example: `tune-vfl resume kdk-bank --trials 80`
     """

@@ -1,4 +1,4 @@
-"""``tune-vfl studies``, ``status`` and ``frontier``: what the ledger holds."""
+"""``tune-vfl studies``, ``status`` and ``frontier``: studies, progress and fronts from the ledger."""
 
 from __future__ import annotations
 

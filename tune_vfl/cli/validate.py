@@ -1,4 +1,4 @@
-"""``tune-vfl validate``: check a spec, print it resolved, and say what it costs."""
+"""``tune-vfl validate``: check a spec, print it resolved, and estimate its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last step of every loader: check what was loaded and give it its fingerprint."""
+"""The last step of every loader: check the loaded data and compute the fingerprint."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ STREAM = "partition/importance"
 CLOSE = 0.001
 """Shares this near to the asked ones are left as they were drawn."""
 FAR = 0.02
-"""Of shares farther from the asked ones a note says why."""
+"""Distance from the requested shares beyond which a note gives the reason."""
 _STEPS = 200
-# One draw a data set, whatever the seed: who holds what is a property of the partnership.
+# One draw a data set, whatever the seed: the partition is a property of the partnership.
 _SEED = 0
 
 
@@ -43,7 +43,7 @@ def by_importance(dataset: Dataset, share: float, parties: int) -> Dataset:
     Several passive parties get equal parts of that share. Each party holds a column at least, in the file's order.
 
     Args:
-        dataset: as loaded, whoever holds its columns.
+        dataset: as loaded, with any partition of its columns.
         share: the passive side's share of the importance of all columns, in (0, 1).
         parties: the number of passive parties.
 

@@ -47,7 +47,7 @@ class _Noise(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """What a batch says of its two classes, on the host.
+    """A batch's statistics of its two classes, on the host.
 
     Attributes:
         difference: ``(T, d)`` the positives' mean less the negatives'.

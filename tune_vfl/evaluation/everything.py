@@ -5,7 +5,7 @@ Not what only images and clusters of several classes need, a quarter of a second
 
 from __future__ import annotations
 
-# What Ray Tune and statistics import when they get to it: here, so that it is there before a worker is asked for.
+# Lazy imports of Ray Tune and of statistics, done here so that they precede a worker's first pack.
 import pandas as pd  # noqa: F401
 import scipy.special  # noqa: F401
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tune_vfl.spec import Training
 
 BottomOf = Literal["shared", "hidden", "kept"]
-"""What becomes of a client's bottom model, see :class:`tune_vfl.defenses.base.DefenseCapabilities`."""
+"""Handling of a client's bottom model, see :class:`tune_vfl.defenses.base.DefenseCapabilities`."""
 
 
 class ClientSide(Hooks):
@@ -109,7 +109,7 @@ class Cohort:
             first_epoch: how many passes over its rows a client had made before.
             epochs: passes in this round.
             steps: batches in this round instead of whole passes.
-            taking: ``(members, clients)`` bool; who does not take part stays as it was.
+            taking: ``(members, clients)`` bool; clients that do not take part stay unchanged.
         """
         if not bool(taking.any()):
             self.rows.pass_over(epochs)  # the orders of later rounds are those that it has beside others
@@ -128,7 +128,7 @@ class Cohort:
 
         Args:
             sent: ``(members, n)``.
-            taking: ``(members, clients)`` bool; of who does not take part there is 0.
+            taking: ``(members, clients)`` bool; 0 for clients that do not take part.
         """
         moved = self.shared() - sent.unsqueeze(1)
         flat = moved.reshape(-1, 1, moved.shape[-1]) if self.lead else moved.reshape(1, -1)

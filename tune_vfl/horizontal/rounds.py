@@ -22,11 +22,11 @@ class Rounds:
         cohorts: all clients, in order: in one cohort, or each in one of its own.
         federation: clients, rounds and the rest; ``rounds`` is given.
         counts: ``(members, clients)`` how many rows each client holds.
-        seeds: the member's seed, or each member's; it draws who takes part in a round, and in which order clients
+        seeds: the member's seed, or each member's; it draws the participants of a round, and in which order clients
             train that train in turn.
         in_turn: clients train the shared part one after the other; only what is hidden is averaged (SplitFed V2). All
             members have one seed then, because a seed has an order of its own.
-        observers: who sees what reaches the server.
+        observers: called with everything that reaches the server.
 
     Raises:
         ValueError: for clients in turn with several seeds.

@@ -41,7 +41,7 @@ class Server:
     Args:
         start: ``(members, n)`` the shared parameters before the first round.
         secure: it receives sums over clients only.
-        observers: who sees what it receives.
+        observers: called with everything that the server receives.
 
     Attributes:
         shared: ``(members, n)`` the parameters that it sends.

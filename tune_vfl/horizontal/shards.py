@@ -31,7 +31,7 @@ def client_seed(seed: int, client: int) -> int:
 def shards(y: Tensor, federation: Federation, seed: int, holders: Holders | None = None) -> list[Tensor]:
     """Share the training rows of a seed out to the clients.
 
-    Where clients hold equally many rows, up to ``clients - 1`` rows are left over and held by nobody.
+    Where clients hold equally many rows, up to ``clients - 1`` rows are left over, at no client.
 
     Args:
         y: ``(N,)`` labels of the training rows.

@@ -18,7 +18,7 @@ from tune_vfl.spec import VERTICAL, FederationName, Named, Strict, validated
 Aggregation = Literal["concat", "sum", "mean"]
 HeadOption = Literal["auto", "classes", "scalar"]
 Width = Annotated[int, Field(ge=1)]
-"""How many numbers a layer gives, or how many channels."""
+"""Output width of a layer, or number of channels."""
 
 
 class ModelOptions(Strict):

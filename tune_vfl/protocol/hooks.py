@@ -22,9 +22,9 @@ class Context:
     """The label party's knowledge of a step when its cut gradient is changed (H7).
 
     Attributes:
-        embeddings: what each passive party sent, ``(*trials, B, d_k)``, detached.
+        embeddings: the embedding of each passive party, ``(*trials, B, d_k)``, detached.
         logits: ``(*trials, B, K)`` (or ``(*trials, B, 1)``), detached.
-        targets: what the loss trained on.
+        targets: the targets of the loss.
         ids: ``(*trials, B)`` the rows' ids.
         epoch, step: both from 0; ``step`` counts over the whole training.
         per_class_gradient: ``label -> (*trials, B, d)``: this party's gradient of the mean cross-entropy, had every row

@@ -66,7 +66,7 @@ class SplitTraining:
     Attributes:
         diverged: ``(*trials,)`` bool, once it has run: parameters or more than 1% of the sent gradients became
             non-finite.
-        epochs: that were run; fewer than asked for only when every member diverged.
+        epochs: number of finished epochs; fewer than the recipe's only if every member diverged.
     """
 
     diverged: Tensor

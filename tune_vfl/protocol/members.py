@@ -33,7 +33,7 @@ class Batch:
 
     @property
     def by_seed(self) -> list[Tensor]:
-        """The same, or ``(S, B, ...)`` of S seeds where nobody has changed them: member i has those of seed i mod S."""
+        """The rows of every party by member; or ``(S, B, ...)`` by seed, if unchanged: member i has seed i mod S."""
         return self.features
 
     def with_features(self, features: Sequence[Tensor]) -> Batch:
@@ -167,7 +167,7 @@ class Rows:
 
     Args:
         split: the split of the one seed, or the splits of the pack's seeds stacked.
-        pack: who trains together.
+        pack: the members of the training.
     """
 
     def __init__(self, split: Split, pack: Pack) -> None:

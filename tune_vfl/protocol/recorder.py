@@ -1,4 +1,4 @@
-"""Records what one passive party receives, exactly as it was sent, at the moments that the attacks ask for."""
+"""Recorder of the gradients that a passive party receives, at the moments that attacks request."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class SharedPart:
 
     Attributes:
         top: a copy of the one that clients trained on, by moment.
-        bottom: a bottom model that nobody trained, ``(B, ...) -> (B, d)``, from a stream.
+        bottom: an untrained bottom model, ``(B, ...) -> (B, d)``, from a stream.
     """
 
     top: Callable[[UploadedAt], nn.Module]

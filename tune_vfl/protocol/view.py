@@ -58,7 +58,7 @@ class View:
         lead: the leading axes ``*trials`` of every tensor here.
         num_classes: K, a public constant.
         streams: the attack's own random streams, named below its own name.
-        held: what was handed out, by the name of the grant.
+        held: the granted values, by the name of the grant.
     """
 
     attack: str
@@ -88,7 +88,7 @@ class View:
             num_classes: K.
             known: rows whose labels the party knows: ``direction`` takes its hints from them, ``grad_cluster`` names.
             labels: ``(M,)`` all true labels, which only an oracle has: ``mean`` and ``median`` ask for it.
-            seed: of whatever the attack draws.
+            seed: of the attack's random draws.
         """
         rows = len(gradients)
         size = batch_size or rows
@@ -120,10 +120,10 @@ class View:
             train: ``(N, d)`` embeddings, or ``(N, ...)`` what ``bottom`` reads.
             known: rows of ``train`` whose labels the party knows.
             num_classes: K.
-            test: other rows to say something of; the first row of ``train`` stands in where there are none.
+            test: other rows to score; by default the first row of ``train``.
             bottom: the party's bottom model ``(B, ...) -> (B, d)``, copied before it is used; None where ``train``
                 holds embeddings already.
-            seed: of whatever the attack draws.
+            seed: of the attack's random draws.
         """
         features = Features(train.detach(), train[:1].detach() if test is None else test.detach())
         own = nn.Identity() if bottom is None else bottom

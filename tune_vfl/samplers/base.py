@@ -20,7 +20,7 @@ SAMPLERS: Registry[Sampler] = Registry("sampler", "tune_vfl.samplers")
 
 
 ConstraintsOf: TypeAlias = Callable[["FrozenTrial"], Sequence[float]]
-"""Of a trial a number for each constraint, at most 0 where it is kept."""
+"""Function from a trial to one number per constraint, at most 0 if the constraint holds."""
 
 
 class Sampler(ABC):

@@ -154,7 +154,7 @@ class References(Strict):
         r_lower: by attack, or by ``ATTACK/PARTY`` with several passive parties, its success on untrained bottom models,
             one value a seed, those of the trials first; only for attacks that read a bottom model.
         noise: by the same names, by how much the success on one more untrained model differs from ``r_lower``, a
-            standard deviation a seed; an attacker of whom a single model was measured is left out.
+            standard deviation a seed; an attacker measured on a single model is left out.
         alone: the utility of the label party's own model, one value a seed; empty where it was not measured.
     """
 

@@ -136,7 +136,7 @@ class Resources(Strict):
 
 
 StudyName = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""What a study or a campaign can be called: a folder too."""
+"""Pattern of names of studies and campaigns, which are folder names too."""
 
 
 class StudySpec(Strict):

@@ -1,9 +1,9 @@
 """Cross-fitted success against true labels: each fold is scored with choices that were fitted on the others.
 
 An oracle whose class centers contain the row that it judges, and an AUC that is turned to the larger side afterwards,
-succeed on pure noise. Here whatever needs labels is fitted on the other folds; the floor is then 1/2 exactly, because
-the labels of a fold may be exchanged without changing what judges it. numpy in, float out; larger is more leakage; what
-is undefined (fewer than two rows of a class) is NaN.
+succeed on pure noise. Here every choice that needs labels is fitted on the other folds; the floor is then 1/2 exactly,
+because the labels of a fold are exchangeable given the choices. numpy in, float out; larger is more leakage; undefined
+values (fewer than two rows of a class) are NaN.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDS = 10
 """The most folds. Leaving one row out would not do: with 6 positives it is .014 below 1/2 on noise."""
 
 FLOOR = 0.5
-"""What a cross-fitted success is on noise."""
+"""Expected cross-fitted success on noise."""
 
 
 def stratified_folds(y: ArrayLike, rng: np.random.Generator) -> Ints:
@@ -34,7 +34,7 @@ def stratified_folds(y: ArrayLike, rng: np.random.Generator) -> Ints:
 
     Args:
         y: ``(n,)`` labels 0 or 1.
-        rng: decides who comes into which fold; the same state gives the same folds.
+        rng: assigns rows to folds; the same state gives the same folds.
 
     Returns:
         ``(n,)`` the number of each row's fold, from 0. A class with fewer than two rows leaves a single fold, by which

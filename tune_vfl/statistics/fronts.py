@@ -36,7 +36,7 @@ _FIRST_LOOK = 64
 """With how many settings of the front all are compared before any pairs are."""
 
 _ROWS = 256
-"""How many settings are compared with all others at a time: what stays in a core's cache."""
+"""Number of settings compared with all others at a time, so that they stay in a core's cache."""
 
 _NOTHING = -8.3
 """A normal quantile whose chance is lost when it is taken from 1."""

@@ -26,7 +26,7 @@ FEWEST_SETTINGS = 5
 """With fewer settings there is nothing to learn a usual variance from: each goes by its own."""
 
 PRIOR = 2
-"""How many degrees of freedom the mean variance of all settings counts for."""
+"""Prior degrees of freedom of the mean variance of all settings."""
 
 WIDEST = 0.25
 """An advantage whose half-width is larger is undecided: nothing is recommended by it."""

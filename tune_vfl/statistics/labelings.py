@@ -116,7 +116,7 @@ def _ranks_by_fold(scores: Floats, held: Bools) -> Floats:
 
     Args:
         scores: ``(n,)``.
-        held: ``(n, F)`` of which fold a row is.
+        held: ``(n, F)`` membership of rows in folds.
     """
     ties = _ties(scores)
     below = np.zeros((len(held) + 1, held.shape[1]))

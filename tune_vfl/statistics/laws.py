@@ -1,6 +1,6 @@
 """Functions of the normal and of Student's t distribution that intervals need.
 
-scipy is imported when one of them is called: whoever only wants a fold or an advantage does not wait for it.
+scipy is imported at the first call, so that folds and advantages need not wait for it.
 """
 
 from __future__ import annotations

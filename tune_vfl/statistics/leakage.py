@@ -2,11 +2,11 @@
 
 Advantages are signed. ``x`` is ``(K, S)``: K attacks (or variants) on one setting, S seeds. Larger leaks more.
 
-* M, the largest mean: an attacker who commits to the attack that is best on average. Too large by what the best of
+* M, the largest mean: an attacker that commits to the attack that is best on average. Too large by what the best of
   several noisy means is too large; it is what a search minimizes, because C's noise would be selected.
 * C, cross-selected: M's question, with each seed scored by the attack that the other seeds choose. No upward bias;
   the number that a confirmation reports.
-* W, the mean over seeds of the largest: an attacker who knows which attack works here.
+* W, the mean over seeds of the largest: an attacker that knows which attack works here.
 
 The largest of the S values themselves is only about their S/(S+1) quantile: worth showing, no bound on anything.
 """
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 TAIL = 0.05
-"""Of each end of the 90% interval."""
+"""Tail probability at each end of the 90% interval."""
 
 TAIL_OF_EXPORT = 0.1
-"""Of the one-sided bound by which a setting is exported."""
+"""Tail probability of the one-sided bound by which a setting is exported."""
 
 
 class Limits(NamedTuple):

@@ -1,6 +1,6 @@
 """An accountant of differential privacy: the exact budget of the Gaussian mechanism under composition.
 
-scipy is imported when it is asked for.
+scipy is imported at the first call.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every point starts with a few fresh seeds. After each phase those are settled whose place, on the front or off it, is
 clearest; the others, each with its strongest challenger, go on to the next total. The plan holds no state: it replays
-all earlier phases on the seeds that they had, so that whoever stops and starts again comes to the same decisions.
+all earlier phases on the seeds that they had, so that an interrupted confirmation comes to the same decisions.
 After Audibert and Bubeck, "Best arm identification in multi-armed bandits" (2010), with a front in place of one arm.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 SHARES = (4, 8, 12, 20)
-"""Seeds after each phase, in tenths of the seeds that were asked for."""
+"""Seeds after each phase, in tenths of the requested seeds."""
 
 THIRD = 3
 """After a phase a third of all points is settled, rounded down: what is left over goes on to the last total."""
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
         member: ``(P,)`` the latest chance of each point to be on the front; NaN before the first phase is over, and
             for points that were lost.
         phase: how many phases are over.
-        done: whether nothing is left to run: all points are settled and the kept ones have the seeds asked for.
+        done: whether nothing is left to run: all points are settled, and those on the front have the requested seeds.
     """
 
     wanted: Ints

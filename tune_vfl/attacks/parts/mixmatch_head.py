@@ -18,7 +18,7 @@ from tune_vfl.attacks.parts.mixmatch import Average, FlatModel, interleave
 from tune_vfl.models.layers import Linear
 
 _EPS, _MOMENTUM = 1e-5, 0.1
-"""Of torch's batch norm."""
+"""Constants of torch's batch norm."""
 
 
 @torch.no_grad()
@@ -49,7 +49,7 @@ def mixmatch_of_head(head: InferenceHead, pool: Pool, fit: Fit, *, streams: Stre
 
 
 _SHARES = tuple(_MOMENTUM * (1 - _MOMENTUM) ** later for later in (2, 1, 0))
-"""What running statistics take of the three batches of a step: guessed rows, and both chunks of mixed ones."""
+"""Weights in the running statistics of a step's three batches: guessed rows, and both chunks of mixed ones."""
 
 _FRESH = sum(_SHARES)
 

@@ -48,8 +48,8 @@ class _OfTheBatch(nn.Module):
 def as_trained(network: M) -> M:
     """Switch a network to a client's training behavior as far as the server can know it; in place, and returned.
 
-    Batch norms take the statistics of the batch and change none of their own. The masks of dropout nobody else knows:
-    nothing is dropped.
+    Batch norms use batch statistics and do not update running ones. Dropout masks are the client's secret: nothing is
+    dropped.
     """
     for module in list(network.modules()):
         for name, child in list(module.named_children()):

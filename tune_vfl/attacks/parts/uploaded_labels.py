@@ -42,7 +42,7 @@ def labels_of_batches(residual: Tensor, batch: int, prior: Tensor) -> Tensor:
     sure = residual < 0
     found = []
     for _ in range(batch):
-        # Who is surely there comes first, once; then who has most rows left.
+        # Classes that are surely present come first, once; then those with most rows left.
         key = torch.where(sure, left + 2 * batch, left)
         pick = key.argmax(-1, keepdim=True)
         found.append(pick)

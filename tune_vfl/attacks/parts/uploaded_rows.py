@@ -34,7 +34,7 @@ _PROBES = 8
 MEAN_SIZE, SIGNS_TELL = (2 / math.pi) ** 0.5, 2 / math.pi
 """How large a number of mean 0 and variance 1 is on average, and how much of its variance its sign tells."""
 HALF = 0.5
-"""What a pixel is taken for that is known not to be black."""
+"""Initial value of a pixel that is known not to be black."""
 
 
 class GradientInversionParams(Strict):

@@ -41,7 +41,7 @@ def _both(a: DefenseCapabilities, b: DefenseCapabilities) -> DefenseCapabilities
 
 
 _CLOSED = ("shared", "hidden", "kept")
-"""What becomes of a client's bottom model, from what shows most of it to what shows nothing."""
+"""Handlings of a client's bottom model, from the most exposed to the least."""
 
 
 def combined(stages: Sequence[type[Defense]]) -> DefenseCapabilities:

@@ -10,7 +10,7 @@ from torch import Tensor
 from tune_vfl.defenses.parts.selection import top_magnitudes
 
 WINDOW = 100
-"""How many steps are remembered."""
+"""Number of steps in the window."""
 SHARE = 10
 """A new threshold is computed once a tenth of the remembered steps are newer than the last one."""
 DEVIATIONS = 3 * 1.4826

@@ -14,7 +14,7 @@ from tune_vfl.defenses.parts.mahalanobis import lengths, whitening
 from tune_vfl.seeds import Stream
 
 ENTRIES_AT_ONCE = 2**16
-"""How many random numbers of a member are held at a time, after its first candidate; that one is mostly near enough."""
+"""Random numbers of a member in memory at a time, after the first candidate, which is mostly accepted."""
 Members: TypeAlias = Tensor | slice
 """Which members of a pack: the M numbers of some, or all T of them."""
 EVERYONE = slice(None)

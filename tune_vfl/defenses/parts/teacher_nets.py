@@ -94,7 +94,7 @@ def teacher_for(given: object, *, model: Named, modality: str, published: Mappin
 
     Returns:
         A mapping; None for linear layers, where neither a spec nor a paper says anything. What is no teacher at all is
-        returned as it is, for whoever validates it.
+        returned as it is, for a later validation.
 
     Raises:
         SpecError: for a net that does not read such data.

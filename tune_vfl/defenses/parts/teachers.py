@@ -21,7 +21,7 @@ from tune_vfl.protocol.losses import task_loss
 from tune_vfl.seeds import Stream
 
 MEMORY_BYTES = 256 * 2**20
-"""How much the teachers kept in a process may take."""
+"""Memory limit of the cached teachers of a process."""
 ROWS_AT_ONCE = 8192
 ROWS_AT_ONCE_OF_A_NET = 256
 """A net for images or texts holds far more for a row than linear layers do."""
