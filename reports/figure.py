@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 Span = tuple[float, float]
 
 Rank = Literal["front", "behind", "muted", "chosen", "undefended"]
-"""What marks stand for: points of the joint front, other points of a defense that stands out, points of one that does
-not, the ring around what is recommended, and the undefended model."""
+"""Kinds of marks: points of the joint front, other points of a colored defense, points of a muted one, the ring around
+the recommended setting, and the undefended model."""
 
 Weight = Literal["strong", "line", "plain"]
-"""What a label is: one that every drawing has room for, the name of a line, and one that is left out where it is
-crowded."""
+"""Kinds of labels: one shown in every drawing, the name of a line, and one dropped for lack of space."""
 
 
 class Axis(NamedTuple):
@@ -109,7 +108,7 @@ class Figure(NamedTuple):
 
 
 SHARE = (0.0, 1.0)
-"""What a leakage, an AUC, an accuracy or an F1 can reach."""
+"""The range of a leakage, an AUC, an accuracy or an F1."""
 
 
 def within(span: Span, reach: Span = SHARE) -> Span:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 FEWEST = 12
-"""Settings below which importances are chance."""
+"""The smallest number of settings for meaningful importances."""
 MOST = 60
-"""Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take time."""
+"""The largest number of settings used, those of the best ranks: more are slow and unreadable."""
 _TREES = 16
 
 

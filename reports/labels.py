@@ -54,7 +54,7 @@ class Placed(NamedTuple):
     anchor: tuple[float, float]
 
 
-# Nothing lies above a front, so labels are tried there first.
+# The space above a front is free, so labels are tried there first.
 _DIRECTIONS = ((0.0, -1.0), (-1.0, -1.0), (-1.0, 0.0), (1.0, -1.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (-1.0, 1.0))
 _DISTANCES = (9.0, 18.0, 30.0, 44.0)
 

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255")
-"""Okabe and Ito's (2008) six that are seen on white, and Tol's wine."""
+"""Six colors of Okabe and Ito (2008) that are visible on white, and Tol's wine."""
 
 DARK = (*COLORS[:-1], "#f0e442")
-"""The same on a dark page, where wine would not be seen and Okabe and Ito's yellow is."""
+"""The same for a dark page, with Okabe and Ito's yellow in the place of wine."""
 
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "star", "plus")
 SIGNS = {
@@ -23,10 +23,10 @@ SIGNS = {
     "star": "★",
     "plus": "✚",
 }
-"""The shapes as letters, for keys in a text."""
+"""The shapes as characters, for keys in a text."""
 
 MANY = len(COLORS) * 4
-"""So many defenses have a look that no other one has."""
+"""The number of distinct styles."""
 
 
 class Look(NamedTuple):

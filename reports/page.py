@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
 
 REFRESH_SECONDS = 20
-"""After so many seconds the page of a running search reloads itself."""
+"""Seconds between two reloads of a running search's page."""
 
 
 def write_report(

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from reports.figure import Axis, Figure, Label, Line, Mark, Marks, Span
 
-# A color that begins with a dollar is a variable of the page's style, which is another one in the dark.
+# A color that begins with a dollar is a CSS variable of the page, with another value in the dark theme.
 INK, SOFT, LINE, MUTED, CARD = "$ink", "$soft", "$line", "$muted", "$card"
 LIGHT = {INK: "#1d2733", SOFT: "#5b6773", LINE: "#e1e5e9", MUTED: "#9aa5b1", CARD: "#ffffff"} | {
     f"$c{k}": color for k, color in enumerate(COLORS)
 }
-"""The variables in light, for where there is no page around a figure."""
+"""The light theme's values of the variables, for figures outside of a page."""
 
 _SYMBOLS = {"triangle": "triangle-up", "down": "triangle-down", "plus": "cross"}
 _SIZES = {"front": 10, "behind": 6, "muted": 5, "chosen": 20, "undefended": 10}

@@ -26,7 +26,7 @@ _PLOT = Box(_FONT * 5.0, _FONT * 1.2, _WIDTH - _FONT * 6.4, _HEIGHT - _FONT * 5.
 _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "star": "*", "plus": "P"}
 _DASHES: dict[str, Any] = {"front": "-", "alone": (0, (6, 3)), "guess": (0, (2, 3)), "growth": "-"}
 _MOST_SHAPES = 1000
-"""So many marks of a group are shapes in an SVG file; more are one picture in it, which is drawn in no time."""
+"""The largest number of marks in a group that an SVG file has as shapes; more are one raster image."""
 _SIZES = {"front": 50.0, "behind": 17.0, "muted": 12.0, "chosen": 210.0, "undefended": 60.0}
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tune_vfl.statistics.arrays import Bools, Floats
 
 MANY = 1000
-"""With more settings than this, those that the front leaves no chance are not compared with each other."""
+"""Above this number of settings, those without a chance against the front are not compared with each other."""
 
 
 class Entrant(NamedTuple):

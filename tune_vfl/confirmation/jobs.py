@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
 
 ALWAYS = "gradient_em"
-"""The attack that every confirmation of attacks on labels runs: it breaks noise that nothing else breaks."""
+"""The attack added to every confirmation of attacks on labels: no other one breaks some kinds of noise."""
 
 Place = tuple[str, int, int]
 """A study's name, a trial's number or :data:`UNDEFENDED`, and a seed."""

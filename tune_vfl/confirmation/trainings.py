@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tune_vfl.search.room import Room
     from tune_vfl.search.work import Work
 
-# What ends so says nothing about a setting. It is not kept, so that the next confirmation tries it again.
+# Outcomes that are no property of the setting. They are not stored, so that the next confirmation retries.
 _TRY_AGAIN = ("error", "oom", "timeout", "preempted")
 
 

@@ -1,4 +1,4 @@
-"""The notebook API: ``search`` and ``load_study``, whose results give frames, figures and recommendations."""
+"""The notebook API: ``search`` and ``load_study`` return studies with frames, figures and recommendations."""
 
 from __future__ import annotations
 

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def copy_to_optuna(name: str, file: Path, storage: str | None = None) -> dict[str, int]:
-    """Write the finished trials of a study, or of all studies of a campaign, into a new sqlite file of Optuna's.
+    """Write the finished trials of a study, or of all studies of a campaign, into a new sqlite file for Optuna.
 
     Args:
-        name: of the study or campaign.
-        file: must not be there.
-        storage: the ledger; None is the one that the environment names.
+        name: the study's or the campaign's.
+        file: the path of the new file.
+        storage: the ledger's database; None is the one that the environment names.
 
     Returns:
-        How many trials were written, by study.
+        The number of written trials, by study.
 
     Raises:
-        StudyError: when there is nothing of this name.
-        UsageError: when the file is there already.
+        StudyError: when the ledger has no such name.
+        UsageError: when the file exists.
         UnreachableError: when the ledger does not answer.
     """
     import optuna
@@ -77,5 +77,5 @@ def _copied(trial: Trial, domains: dict[str, BaseDistribution]) -> FrozenTrial:
 
 
 def _local(moment: float) -> datetime:
-    # Optuna keeps local time without a zone.
+    # Optuna stores local time without a zone.
     return datetime.fromtimestamp(moment)  # noqa: DTZ006
