@@ -35,7 +35,7 @@ def examine_ledger(storage: str | None = None) -> Check:
 
 
 def migrate(storage: str | None = None) -> Check:
-    """Upgrade an older ledger to this program's schema: no older one is read yet; others are refused."""
+    """Check that the ledger has this program's schema; a ledger of an older one is refused."""
     place = storage_at(storage)
     try:
         if not place.exists():
