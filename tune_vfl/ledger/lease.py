@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 LEASE_SECONDS = 60.0
 """How long a holder may be silent before another one may take its place."""
+_GIVEN_BACK = 0.0
+"""The moment at which a lease runs out that was given back; no clock has shown it."""
 
 
 class LeaseLostError(StudyError):
@@ -80,6 +82,11 @@ class Holder:
         """Who holds it; empty when nobody does."""
         owner: dict[str, Any] = json.loads(self.text) if self.text else {}
         return owner
+
+    @property
+    def gave_back(self) -> bool:
+        """Whether the holder gave the study back; its name stays."""
+        return self.clock.now == _GIVEN_BACK
 
     def stands(self, clock: Clock) -> bool:
         """Say whether nobody else may take the study yet."""
@@ -200,7 +207,8 @@ class Lease:
 
     def _give_back(self) -> None:
         with self._place.transaction() as connection:
-            connection.execute(update(leases).where(*self._ours).values(holder="", expires=0.0))
+            # The holder's name stays: a process that was taken over is told by which one, even if that has ended.
+            connection.execute(update(leases).where(*self._ours).values(epoch=self._epoch + 1, expires=_GIVEN_BACK))
 
     def _beat(self) -> None:
         pause = LEASE_SECONDS / 3
@@ -215,12 +223,15 @@ class Lease:
                 pause = LEASE_SECONDS / 30
 
     def _gone(self, now: Holder) -> LeaseLostError:
+        taken = f"study {self.study!r} was taken over by another process: {now}"
+        if now.text and not now.gave_back:
+            return LeaseLostError(
+                f"{taken} has it now; this one has stopped, and wrote nothing since. What was finished before is kept: "
+                f"'tune-vfl status {self.study}' shows how far it is"
+            )
+        lost = f"{taken} has ended" if now.text else f"study {self.study!r} is not held by this process any more"
         return LeaseLostError(
-            f"study {self.study!r} was taken over by another process: {now} has it now; this one has stopped, and "
-            f"wrote nothing since. What was finished before is kept: 'tune-vfl status {self.study}' shows how far it is"
-            if now.text
-            else f"study {self.study!r} is not held by this process any more, which has stopped; nobody has it now: "
-            f"'tune-vfl resume {self.study}' goes on"
+            f"{lost}; this one has stopped; nobody has it now: 'tune-vfl resume {self.study}' goes on"
         )
 
 
