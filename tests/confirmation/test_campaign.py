@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.helpers.contests import SCALES, answered, campaign_of, confirmable, in_campaign, measure, played, searched
+from tests.helpers.contests import (
+    SCALES,
+    answered,
+    campaign_of,
+    confirmable,
+    in_campaign,
+    measure,
+    played,
+    played_by,
+    searched,
+)
 from trainables.simulated import closed_form
 from tune_vfl.confirmation.answer import answer_of, joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
@@ -73,10 +83,7 @@ def noisily(contest: Contest, place: Place) -> SeedRecord:
 
 
 def played_noisily(contest: Contest) -> dict[Any, SeedRecord]:
-    held: dict[Any, SeedRecord] = {}
-    while places := contest.missing(contest.plan(held), held):
-        held.update({place: noisily(contest, place) for place in places})
-    return held
+    return played_by(contest, lambda place: noisily(contest, place))
 
 
 def same(found: Any, before: Any) -> bool:

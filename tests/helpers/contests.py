@@ -17,7 +17,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tune_vfl.confirmation.jobs import Place
     from tune_vfl.ledger.confirmations import Confirmation, SeedRecord
@@ -85,6 +85,14 @@ def played(contest: Contest, held: Held | None = None, *, most: int | None = Non
             assert place not in held
             held[place] = measure(contest, place, **options)
             run += 1
+    return held
+
+
+def played_by(contest: Contest, find: Callable[[Place], SeedRecord]) -> Held:
+    """Run until nothing is missing, each setting with each fresh seed by a function of the test."""
+    held: Held = {}
+    while places := contest.missing(contest.plan(held), held):
+        held |= {place: find(place) for place in places}
     return held
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
-    """Tensors with the axes of one training first."""
+class PerMember:
+    """Tensors of the members of a pack, whose axes come first; fields of the same kind are changed with them."""
 
     def member(self, index: int) -> Self:
         """Return one member's numbers."""
@@ -29,13 +29,13 @@ class _Known:
         for name, value in found.items():
             if isinstance(value, Tensor):
                 found[name] = change(value)
-            elif isinstance(value, _Known):
+            elif isinstance(value, PerMember):
                 found[name] = value._mapped(change)
         return type(self)(**found)
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism(_Known):
+class Mechanism(PerMember):
     """Public facts of a defense for the members of one training, without secrets and draws.
 
     Attributes:
@@ -74,7 +74,7 @@ class Mechanism(_Known):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassParts(_Known):
+class ClassParts(PerMember):
     """Sub-classes of each class, selected by the sum of one random number per party, each trained on as a number.
 
     Attributes:
