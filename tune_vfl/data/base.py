@@ -67,7 +67,7 @@ class Columns:
 
     @property
     def fields(self) -> tuple[int, ...]:
-        """How many columns each field became: k for a category, 1 for a number; empty where that is not known."""
+        """Number of columns of each field: k for a category, 1 for a number; empty if unknown."""
         widths = [(s.width,) if s.kind == "category" else (1,) * s.width for s in self.sources]
         return tuple(k for width in widths for k in width)
 

@@ -78,7 +78,7 @@ class Run:
 
     @property
     def layout(self) -> SideBySide:
-        """How the rows of :attr:`parties` lie side by side."""
+        """Layout of the rows of :attr:`parties` side by side."""
         axes, own = self.split.y_train.dim(), self.task.dataset.passive
         shapes = tuple(tuple(self.split.passive_train[k].shape[axes:]) for k in self.parties)
         added = (shape[-1] - own[k].shape[-1] for k, shape in zip(self.parties, shapes, strict=True))

@@ -82,7 +82,7 @@ class Cohort:
 
     @property
     def members(self) -> int:
-        """How many members of the pack there are, each with all of these clients."""
+        """Number of members of the pack, each with all of these clients."""
         return self._shared.members // len(self.clients)
 
     def shared(self) -> Tensor:

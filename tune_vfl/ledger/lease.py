@@ -70,7 +70,7 @@ class Leasable(Protocol):
 
 @dataclass(frozen=True)
 class Holder:
-    """What a row says."""
+    """The present or last holder of a study, as its row says."""
 
     epoch: int
     text: str
@@ -79,7 +79,7 @@ class Holder:
 
     @property
     def owner(self) -> dict[str, Any]:
-        """Who holds it; empty when nobody does."""
+        """The process that holds the study or held it last; empty when there was none."""
         owner: dict[str, Any] = json.loads(self.text) if self.text else {}
         return owner
 

@@ -31,7 +31,7 @@ Values = dict[str, list[str]]
 
 
 class CriteoOptions(PartyOptions):
-    """How much of the file is read, and how wide the parties' columns are."""
+    """Size of the part of the file that is read, and widths of the parties' columns."""
 
     rows: int = Field(100_000, ge=2, description="read the first so many rows; the whole file has 45,840,617")
     buckets: int = Field(1024, ge=2, description="0/1 columns that each party hashes its own columns into")

@@ -51,7 +51,7 @@ class Net(NamedTuple):
 
 
 class CodecRecipe(NamedTuple):
-    """How an autoencoder is trained.
+    """Hyperparameters of an autoencoder's training.
 
     Attributes:
         confusion: weight of the code's entropy.

@@ -50,7 +50,7 @@ class TeachersParams(Protocol):
 
 
 class TeacherRecipe(NamedTuple):
-    """How a teacher is built and trained.
+    """Architecture and training of a teacher.
 
     Attributes:
         hidden: widths of the hidden layers.
