@@ -30,7 +30,7 @@ from tune_vfl.confirmation.kept import Kept
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.confirmations import UNDEFENDED, Confirmation, SeedRecord
+from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, Confirmation, SeedRecord
 from tune_vfl.ledger.joint import JointConfirmation, PointName
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_campaign
@@ -142,6 +142,20 @@ def test_the_true_joint_front_is_found_and_a_defense_that_was_lucky_goes() -> No
     assert of["gaussian"].knee == joint.knee["breast_cancer"].number
     assert of["laplace"].knee == 5, "a study's own compromise is the best of its own"
     assert of["iso"].knee is None
+
+
+def test_a_setting_that_was_settled_early_shows_its_chance_of_then_whatever_is_known_later() -> None:
+    contest = Contest.of(three(), 6)
+    held = played_noisily(contest)
+    plan = contest.plan(held)
+    settled = [i for i, kept in enumerate(plan.kept) if not kept]
+    assert settled
+    all_seeds = range(FIRST_SEED, FIRST_SEED + contest.most)
+    more = {(*e.setting, seed): noisily(contest, (*e.setting, seed)) for e in contest.points for seed in all_seeds}
+    for records in (held, held | more):
+        points = Table(contest, records).points
+        assert [points[i].stays for i in settled] == [plan.member[i] for i in settled]
+    assert all(points[i].stays < 0.5 for i in settled)
 
 
 def test_of_thousands_of_settings_the_same_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
