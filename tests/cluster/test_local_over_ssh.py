@@ -88,6 +88,9 @@ class Machines:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
         site = next((place / "lib").glob("python*")) / "site-packages"
         (site / "here.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+        ray = place / "bin" / "ray"
+        ray.write_text(f"#!{place / 'bin' / 'python'}\nfrom ray.scripts.scripts import main\n\nmain()\n")
+        ray.chmod(0o755)
 
     def _sshd_config(self) -> str:
         lines = [f"Port {self.ssh}", f"ListenAddress {HEAD}", f"ListenAddress {WORKER}", "UsePAM no", "StrictModes no"]
