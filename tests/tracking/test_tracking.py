@@ -240,7 +240,7 @@ def test_what_a_trial_costs_to_write_does_not_grow_with_the_study(home, monkeypa
     def ranked(_: object) -> None:
         pytest.fail("all trials were ranked to write one")
 
-    monkeypatch.setattr("tune_vfl.tracking.parts.standing", ranked)
+    monkeypatch.setattr("tune_vfl.tracking.parts.front_statistics", ranked)
     recorder.on_trials(record.name, record.ok[1:2])
     assert len(trial_runs()) == 2
 
