@@ -50,6 +50,15 @@ def share_in_order(split: float | ByImportance) -> float:
     return 1.0 if isinstance(split, ByImportance) else split
 
 
+class LabelOptions(Strict):
+    """Options of a user's own labels."""
+
+    positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
+    classes: dict[Column, Column] = Field(
+        {}, description="labels that count as another class: {label in the file: class}"
+    )
+
+
 class PartyOptions(Strict):
     """Options of data sets whose columns are partitioned in file order.
 
