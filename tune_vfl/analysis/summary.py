@@ -29,11 +29,11 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
 
     Args:
         campaign: the campaign.
-        studies: the result of :meth:`tune_vfl.ledger.study.Study.summary` for each of its studies, by name.
+        studies: the result of :meth:`tune_vfl.campaign.study.Study.summary` for each of its studies, by name.
 
     Returns:
         ``front``: the joint fronts of its data sets, each by falling utility. ``decisions``: by data set, see
-        :meth:`tune_vfl.campaign.decide.Decision.plain`, and ``says``, the same in sentences. ``checks``: of all data
+        :meth:`tune_vfl.analysis.decision.Decision.plain`, and ``says``, the same in sentences. ``checks``: of all data
         sets; with several they carry the name of theirs.
     """
     joints = {dataset: joint_of(campaign, dataset) for dataset in campaign.datasets}
