@@ -39,8 +39,6 @@ EXCEPTIONS = {
     ),
     "trainables/simulated.py": Exceptions("os._exit", "a worker that crashes is simulated"),
     "tune_vfl/__main__.py": Exceptions("gc.set_threshold gc.freeze os._exit", COLLECTOR),
-    "tune_vfl/cluster/node.py": Exceptions("ray.scripts.scripts", "not this package's trade"),
-    "tune_vfl/cluster/volume.py": Exceptions("mkfs.ext4 sudo", "not this package's trade"),
     "tune_vfl/data/reading/batches.py": Exceptions(
         "numpy._core.multiarray", "nothing of numpy's is called: CIFAR's files, which are pickles, name it"
     ),

@@ -21,7 +21,7 @@ from tune_vfl.spec import Resources
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 FAILED, LOST = Outcome.failed("diverged", "NaN"), Outcome.failed("preempted", "gone")
 

@@ -17,7 +17,7 @@ from trainables.cell import CellTrainable
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.campaign.campaign import Campaign
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.campaigns import PlannedCampaign
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.search import api, losses, runner
 from tune_vfl.search.losses import SurvivingManager, surviving
 from tune_vfl.search.undefended import Undefended
