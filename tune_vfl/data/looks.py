@@ -56,11 +56,13 @@ class Written:
         distinct: how many different known values it has.
         common: the share of the rows that have the most frequent value; missing ones count as one value.
         looks: what its values look like; empty for plain numbers and categories.
+        slips: the values that make categories of a column that is mostly numbers, with their rows; empty for others.
     """
 
     distinct: int
     common: float
     looks: Looks = ""
+    slips: str = ""
 
 
 def as_written(values: pd.Series[Any], missing: np.ndarray[Any, np.dtype[np.bool_]], name: str) -> Written:
