@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -62,7 +62,8 @@ class Written:
     distinct: int
     common: float
     looks: Looks = ""
-    slips: str = ""
+    # Equal columns in another order of the rows are equal.
+    slips: str = field(default="", compare=False)
 
 
 def as_written(values: pd.Series[Any], missing: np.ndarray[Any, np.dtype[np.bool_]], name: str) -> Written:
