@@ -77,3 +77,4 @@ def test_a_home_by_another_path_is_the_same_home(tmp_path: Path, monkeypatch: py
     assert not is_elsewhere((tmp_path / "home/artifacts/s").as_uri(), embedded_uri(), "s")
     assert is_elsewhere((tmp_path / "other/artifacts/s").as_uri(), embedded_uri(), "s")
     assert not is_elsewhere("mlflow-artifacts:/3", "http://127.0.0.1:5000", "s")
+    assert not is_elsewhere((tmp_path / "mlruns/3").as_uri(), embedded_uri(), "s"), "another program began it"

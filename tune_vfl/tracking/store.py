@@ -33,6 +33,8 @@ def is_elsewhere(location: str, uri: str, study: str) -> bool:
     if ours is None or location == ours:
         return False
     old, new = (Path(url2pathname(urlsplit(place).path)) for place in (location, ours))
+    if old.parts[-2:] != new.parts[-2:]:  # an experiment that another program began
+        return False
     return not (old.exists() and new.exists() and old.samefile(new))
 
 
