@@ -1,0 +1,133 @@
+"""Small promises of a search's driver: limits of time and packs, the ledger that is asked, listeners that fail."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.helpers.ledgers import open_ledger
+from tests.helpers.packing import planned
+from trainables.simulated import Simulation, simulate
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.search import api, listeners, projections, ray_session, runner
+from tune_vfl.search.costs import Cost
+from tune_vfl.search.listeners import Dispatcher
+from tune_vfl.search.live_page import LivePage
+from tune_vfl.search.part import Part
+from tune_vfl.search.references import ReferencesErrand
+from tune_vfl.search.undefended import Undefended
+from tune_vfl.spec import Resources
+from tune_vfl.testing.studies import made_up_study
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def test_a_cost_may_take_two_trainings() -> None:
+    def ignore(*_: str) -> None:
+        """Nobody is told."""
+
+    assert Cost(open_ledger("free"), ignore, ignore).seconds_allowed is None
+    limited = open_ledger("limited", budget={"trial_minutes": 3})
+    assert Cost(limited, ignore, ignore).seconds_allowed == 360.0
+
+
+def test_reference_scores_are_always_wanted() -> None:
+    assert ReferencesErrand(Undefended([open_ledger()]), "study", lambda: None).wanted
+
+
+def test_trials_that_take_long_make_later_packs_smaller() -> None:
+    plan = planned(("laplace",), trials=100, sampler="random").studies[0]
+    with storage_at(None).lease(plan.name) as lease:
+        ledger = Ledger.create_or_open(plan, storage_at(None), lease)
+        part = Part(ledger, 6, (), 24)
+        numbers, params = part.ask("first")
+        ended = simulate(Simulation(), ledger.cell, params[0])
+        part.end(numbers[:1], [ended.model_dump(mode="json") | {"seconds": {"train": 200.0}}])
+        assert len(part.ask("second")[0]) == 3
+
+
+@pytest.mark.parametrize(("pack", "ordinary", "most"), [("auto", False, 9), ("auto", True, 1), (4, False, 4)])
+def test_trials_that_differ_in_more_than_a_defense_run_one_by_one(pack: Any, ordinary: bool, most: int) -> None:
+    class Nine:
+        @staticmethod
+        def most_per_pack(_cell: object) -> int:
+            return 9
+
+    work = SimpleNamespace(trainable=Nine)
+    space = SimpleNamespace(ordinary=("training.lr",) if ordinary else ())
+    spec = SimpleNamespace(sampler=SimpleNamespace(name="random"))
+    ledger = SimpleNamespace(space=space, spec=spec, cell=SimpleNamespace(seeds=(0,)))
+    run = SimpleNamespace(_resources=Resources(pack=pack), _work=work)
+    assert runner._Run._packs(run, ledger, 100, 1) == (most, most)  # type: ignore[arg-type]
+
+
+def test_the_page_is_that_of_the_study_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(LivePage, "__init__", lambda _self, *given_: given.append(given_))
+    projections.projections(planned())
+    ((name, look, folder, report),) = given
+    assert (name, folder) == ("c", home / "reports" / "c")
+    assert callable(look)
+    assert callable(report)
+
+
+@pytest.mark.parametrize("storage", [None, "/else/where"])
+def test_a_campaign_is_read_from_the_ledger_that_was_searched(
+    monkeypatch: pytest.MonkeyPatch, storage: str | None
+) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def held(name: str, place: str | None) -> None:
+        asked.append((name, place))
+
+    monkeypatch.setattr(api, "run_campaign", lambda *_, **__: [])
+    monkeypatch.setattr(api, "open_campaign", held)
+    with pytest.raises(StudyError, match="is not in the ledger any more"):
+        api._run(planned(storage="/of/the/spec"), storage=storage, listeners=[])
+    assert asked == [("c", storage or "/of/the/spec")]
+
+
+class Broken:
+    """Fails at everything."""
+
+    def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
+        raise OSError(f"no room for {study}")
+
+    def on_study(self, record: StudyRecord) -> None:
+        raise OSError("no room")
+
+    def on_end(self) -> None:
+        raise OSError("no room")
+
+    def left(self) -> str:
+        return ""
+
+
+def test_a_listener_that_fails_is_told_of_once_and_keeps_no_program_alive(capsys: pytest.CaptureFixture[str]) -> None:
+    with Dispatcher([Broken()]) as dispatcher:
+        assert dispatcher._thread.daemon, "one that hangs must not keep the program from ending"
+        dispatcher.on_study(made_up_study(2))
+        dispatcher.on_study(made_up_study(2))
+    said = "tune-vfl: Broken failed and the search goes on: OSError: no room\n"
+    assert capsys.readouterr().err == said
+    assert listeners.PATIENCE_SECONDS > 0
+
+
+def test_the_token_is_made_private_before_ray_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", lambda **_: order.append("ray"))
+    monkeypatch.setattr(ray_session, "make_token_private", lambda: order.append("token"))
+    ray_session.connect()
+    assert order == ["token", "ray"]
