@@ -18,7 +18,9 @@ from tune_vfl.search.costs import Cost
 from tune_vfl.search.listeners import Dispatcher
 from tune_vfl.search.live_page import LivePage
 from tune_vfl.search.part import Part
+from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.references import ReferencesErrand
+from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 from tune_vfl.search.undefended import Undefended
 from tune_vfl.spec import Resources
 from tune_vfl.testing.studies import made_up_study
@@ -131,3 +133,61 @@ def test_the_token_is_made_private_before_ray_reads_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(ray_session, "make_token_private", lambda: order.append("token"))
     ray_session.connect()
     assert order == ["token", "ray"]
+
+
+def test_packs_have_the_room_of_the_nodes_that_are_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [{"Alive": True, "Resources": {"CPU": 4.0}}, {"Alive": False, "Resources": {"CPU": 64.0}}]
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
+    lease = SimpleNamespace(study="s", roommates=lambda: ["s"])
+    assert ray_session.room_for(Resources(cpu=2), lease).packs() == 2  # type: ignore[arg-type]
+
+
+def test_the_room_may_be_called_like_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tune_vfl.search
+    from tune_vfl import search
+
+    monkeypatch.setattr("tune_vfl.service.notebook.search", lambda spec, **how: (spec, how))
+    assert search is tune_vfl.search or search({"study": "a"}) == ({"study": "a"}, {})
+    assert tune_vfl.search({"study": "a"}, trials=3) == ({"study": "a"}, {"trials": 3})
+
+
+def test_a_study_is_loaded_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "named", lambda *given: given)
+    assert api.load_study("s", "/else/where") == ("s", "/else/where")
+
+
+def test_trials_that_needed_too_much_memory_are_asked_again_without_others() -> None:
+    ledger = open_ledger(sampler="random", budget={"trials": 20})
+    proposals = Proposals(ledger)
+    first = [one.number for one in proposals.ask(4, "big")]
+    for number in first:
+        record = ledger.lose(number, "memory", "no room", ends_as="oom")
+        assert record is not None
+        proposals.learn(record)
+    again = proposals.ask(8, "smaller")
+    lost = {t.number: t.params for t in ledger.trials()}
+    assert [one.params for one in again] == [lost[number] for number in first[:2]], "half of the pack, and none beside"
+
+
+class Flying:
+    """A pack that runs."""
+
+    trials, seconds_allowed = 3, None
+
+    def __init__(self) -> None:
+        self.lost: list[str] = []
+
+    def lose(self, cause: str) -> None:
+        self.lost.append(cause)
+
+
+@pytest.mark.parametrize(("trials", "counted"), [(3, 3), (0, 1)])
+def test_a_searcher_says_how_many_trials_a_failed_pack_had(trials: int, counted: int) -> None:
+    flight = Flying()
+    flight.trials = trials
+    searcher = LedgerSearcher([], SimpleNamespace(undefended=()), RunSettings(lambda: 1))  # type: ignore[arg-type]
+    searcher._flying["pack"] = flight  # type: ignore[assignment]
+    assert searcher.fail("pack", "crash") == counted
+    assert flight.lost == ["crash"]
+    assert searcher.fail("pack", "crash") == 0, "it is told once"
