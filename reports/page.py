@@ -27,7 +27,6 @@ from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.measure import refuse_mixed
-from tune_vfl.machine.runtime import keeping_everything
 from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ def report_files(
         StudyError: without a study, when two have one name, or when they are not measured alike.
     """
     campaign, owners = _laid(given)
-    with keeping_everything():
-        found = _files(campaign, owners, pictures or {}, refreshing=refreshing)
+    found = _files(campaign, owners, pictures or {}, refreshing=refreshing)
     return found if refreshing else {**found, kept.NAME: kept.manifest(_made_of(campaign, owners, pictures), found)}
 
 
@@ -181,13 +179,6 @@ def owed(campaign: CampaignRecord) -> int:
     """Return how many trials of a campaign are still to be run, or run now."""
     finished = sum(len(s.counted) for s in campaign.studies)
     return max(campaign.trials - finished, sum(s.running + s.waiting for s in campaign.studies))
-
-
-def prepare() -> None:
-    """Have all templates compiled, while nobody waits for the page."""
-    for one in resources("reports").iterdir():
-        if one.name.endswith(".j2"):
-            _environment().get_template(one.name)
 
 
 @cache

@@ -70,7 +70,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
             return 2
 
     monkeypatch.setattr(trainings, "Pool", Fresh)
-    monkeypatch.setattr(ray_session, "connect", lambda _trainable=None: None)
+    monkeypatch.setattr(ray_session, "connect", lambda: None)
     monkeypatch.setattr(ray_session, "room_for", Room)
     return Fresh
 

@@ -21,7 +21,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.study import Study
 from tune_vfl.ledger.writing import TrialWriter
-from tune_vfl.machine.signals import Left
+from tune_vfl.machine.signals import Interrupted
 from tune_vfl.search import ray_session
 from tune_vfl.search.runner import run_study
 from tune_vfl.search.work import Work
@@ -117,7 +117,7 @@ def main(given: dict[str, Any]) -> int:
     except TuneVflError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    except Left as left:
-        return left.exit_code
+    except Interrupted as interrupted:
+        return interrupted.exit_code
     sys.stderr.write("stopped\n" if ended.stopped else "done\n")
     return 130 if ended.stopped else 0

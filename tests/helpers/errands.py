@@ -12,9 +12,9 @@ class Asking(Errand):
 
     seconds_allowed = None
 
-    def __init__(self, what, *, blocks=False, gated=False):
+    def __init__(self, what, *, blocks=False):
         super().__init__()
-        self.what, self.blocks, self.gated, self.told = what, blocks, gated, []
+        self.what, self.blocks, self.told = what, blocks, []
 
     def _pack(self):
         return {"asks": self.what}

@@ -13,15 +13,12 @@ import pytest
 from tests.helpers.campaigns import part_of, steady
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import progress
-from tune_vfl.search.losses import LossReader, cause_of
 from tune_vfl.search.packs import pack_size, shortened
 from tune_vfl.search.progress import ProgressReport, RunProgress
 from tune_vfl.search.turns import Evenly, Racing
 from tune_vfl.spec import Resources
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 FAILED, LOST = Outcome.failed("diverged", "NaN"), Outcome.failed("preempted", "gone")
@@ -194,13 +191,16 @@ def test_packs_of_a_share_of_the_trials() -> None:
 
 def test_evenly_the_one_with_fewest_trials_is_next_while_it_owes_some() -> None:
     def part(name: str, taken: int, *, owes: bool = True) -> Any:
-        return SimpleNamespace(name=name, taken=taken, owes=owes, packs=taken + 1)
+        return SimpleNamespace(
+            name=name,
+            taken=taken,
+            owes=owes,
+        )
 
     parts = [part("a", 3), part("b", 1), part("c", 0, owes=False)]
     turn = Evenly(parts).next()
     assert turn is not None
     assert (turn.part.name, turn.trials) == ("b", None)
-    assert Evenly(parts).packs == 7
     assert Evenly(parts[2:]).next() is None
 
 
@@ -237,27 +237,3 @@ def test_racing_asks_data_set_by_data_set_and_tells_of_the_retired_when_they_cha
     assert last is not None
     assert (last.part.name, last.trials) == ("b", 2)
     assert told == [{"b": "behind"}, {}], "nothing is told while nothing changes, or nothing can be judged"
-    assert racing.packs == 1, "7 of 15 are owed, in packs of 4 at most"
-    assert Racing(parts, {"x": 100, "y": 5}, told.append).packs == (105 - 8) // 4
-
-
-@pytest.mark.parametrize(
-    ("text", "cause"),
-    [
-        ("The actor died because its node has died.", "node"),
-        ("The actor is temporarily unavailable: IOError", "node"),
-        ("Task was killed due to the node running low on memory.", "memory"),
-        ("its node has died, running low on memory", "memory"),
-        ("The actor died unexpectedly", "crash"),
-        ("", "crash"),
-    ],
-)
-def test_why_a_pack_was_lost_is_read_before_it_is_told(text: str, cause: str, tmp_path: Path) -> None:
-    assert cause_of(text) == cause
-    heard: list[tuple[str, str]] = []
-    (tmp_path / "error").write_text(text, encoding="utf-8")
-    reader = LossReader(lambda name, why: heard.append((name, why)))
-    reader.on_trial_error(None, SimpleNamespace(trial_id="p", error_file=str(tmp_path / "error")))
-    reader.on_trial_error(None, SimpleNamespace(trial_id="q", error_file=str(tmp_path / "none")))
-    reader.on_trial_error(None, SimpleNamespace(trial_id="r", error_file=None))
-    assert heard == [("p", cause), ("q", "crash"), ("r", "crash")]

@@ -12,13 +12,13 @@ from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 def searcher_of(*, costs_block):
     """A searcher with two errands of each kind, and what it asked of its studies, which have no trial."""
     asked = []
-    turns = SimpleNamespace(packs=8, next=lambda: asked.append("trials"))
+    turns = SimpleNamespace(next=lambda: asked.append("trials"))
     errands = Errands(
         references=[Asking("references", blocks=True), Asking("references", blocks=True)],
-        undefended=[Asking("undefended", gated=True), Asking("undefended", gated=True)],
+        undefended=[Asking("undefended"), Asking("undefended")],
         costs=[Asking("cost", blocks=costs_block), Asking("cost", blocks=costs_block)],
     )
-    return LedgerSearcher(turns, errands, RunSettings(8, lambda: 8)), asked
+    return LedgerSearcher(turns, errands, RunSettings(lambda: 8)), asked
 
 
 def handed_out(searcher, name):
@@ -33,13 +33,11 @@ def test_what_trials_wait_for_is_asked_first_and_waits_for_no_other_worker():
     searcher, asked = searcher_of(costs_block=True)
     first = handed_out(searcher, "first")
     assert [pack["asks"] for pack in first.values()] == ["references", "references", "cost", "cost"]
-    assert [pack["gate"]["count"] for pack in first.values()] == [0] * 4, "they wait for nobody, but they are there"
     searcher.on_trial_complete("first0", {"outcomes": ["answer"]})
     assert handed_out(searcher, "none") == {}, "all else waits for both references"
     searcher.on_trial_complete("first1", {"outcomes": ["answer"]})
     second = handed_out(searcher, "second")
     assert [pack["asks"] for pack in second.values()] == ["undefended", "undefended"]
-    assert all(pack["gate"]["count"] == 8 for pack in second.values())
     searcher.on_trial_complete("first2", {"outcomes": ["answer"]})
     assert searcher.suggest("more") is None
     assert asked == [], "trials wait for both costs"

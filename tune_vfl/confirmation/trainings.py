@@ -62,7 +62,7 @@ class Trainings:
 
     def run(self, places: Sequence[Place]) -> None:
         """Train what is to be trained, and what it is compared with before that."""
-        cluster.connect(self._work.trainable)
+        cluster.connect()
         workers = min(self._room.packs(), len(places))
         jobs = cut(self._campaign.studies, places, workers=workers, stacks=self._stack)
         self._measure_floors(jobs)

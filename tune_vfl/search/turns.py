@@ -25,10 +25,6 @@ class Turns(Protocol):
     def next(self) -> Turn | None:
         """Return who asks the next pack; None while nobody can."""
 
-    @property
-    def packs(self) -> int:
-        """How many packs there still are, at least."""
-
 
 class Evenly:
     """All studies get on alike: the one that has had the fewest trials of those that owe some.
@@ -44,11 +40,6 @@ class Evenly:
         """Return who asks the next pack; None while nobody can."""
         part = min((p for p in self._parts if p.owes), key=lambda p: p.taken, default=None)
         return None if part is None else Turn(part)
-
-    @property
-    def packs(self) -> int:
-        """How many packs there still are, at least."""
-        return sum(part.packs for part in self._parts)
 
 
 class Racing:
@@ -78,9 +69,3 @@ class Racing:
             if given.part is not None:
                 return Turn(parts[given.part], given.trials)
         return None
-
-    @property
-    def packs(self) -> int:
-        """How many packs there still are, at least."""
-        owed = sum(self._totals.values()) - sum(p.taken for p in self._parts)
-        return max(1, owed // max(p.size for p in self._parts))

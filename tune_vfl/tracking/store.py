@@ -13,7 +13,6 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.storage import DAMAGED
 from tune_vfl.machine.places import embedded_uri, home
-from tune_vfl.machine.runtime import keeping_everything
 from tune_vfl.tracking.fresh import make_fresh
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ def client(uri: str) -> MlflowClient:
         UnreachableError: when it does not answer.
     """
     quiet()
-    with keeping_everything():
-        import mlflow
+    import mlflow
 
     try:
         _create_sqlite(uri)
