@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.allocation import opened, random_order
-from benchmarks.allocation_tables import Row
+from benchmarks.trial_tables import Row, opened, random_order
 from tune_vfl.evaluation.certainty import stood_in
 from tune_vfl.metrics import pareto
 from tune_vfl.statistics import differences, leakage_bounds, leakage_differences
@@ -83,7 +82,7 @@ def blocks_of(dataset: str, seed: int, *, joint: bool) -> list[Block]:
     for rows in opened(dataset).parts.values():
         ok = [r for r in rows if r.outcome == "ok"]
         if len(ok) >= 5:
-            studies.append([ok[i] for i in random_order(ok, seed, dataset)])
+            studies.append([ok[i] for i in random_order(ok, seed)])
     if not joint:
         return [Block.of(rows) for rows in studies]
     turns = [rows[k] for k in range(max(map(len, studies))) for rows in studies if k < len(rows)]

@@ -143,6 +143,8 @@ def _spread(values: Iterable[int]) -> str:
 
 def main(root: Path) -> None:
     """Print the figures of a checkout."""
+    from benchmarks.public_ground import all_uses  # which reads trees by this module
+
     arrows = file_arrows(root)
     rooms = room_arrows(arrows)
     loose = sorted(m for m in arrows if m.count(".") == 1 and (root / (m.replace(".", "/") + ".py")).exists())
@@ -153,6 +155,8 @@ def main(root: Path) -> None:
     for group in circles(arrows):
         print("  circle:", ", ".join(group))
     print(f"files {len(of_files)}, lines {sum(of_files)}, median / p90 / max {_spread(of_files)}")
+    found = all_uses(root)
+    print(f"private uses {sum(map(len, found.values()))} in {len(found)} files")
     print(f"functions {len(of_functions)}, lines median / p90 / max {_spread(of_functions)}")
 
 

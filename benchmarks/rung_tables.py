@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.allocation_tables import FOLDER, PACK, Row, add_lines, part, read, row_of, table_of
+from benchmarks.trial_tables import FOLDER, PACK, Row, add_lines, part, read, row_of, table_of
 from tune_vfl.errors import SpecError
 from tune_vfl.spaces.space import point_key
 

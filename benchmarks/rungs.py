@@ -26,9 +26,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.allocation import random_order
-from benchmarks.allocation_tables import PACK, WITH_RUNGS, Row
 from benchmarks.rung_tables import Pair, pairs, rungs_of, tabulate
+from benchmarks.trial_tables import PACK, WITH_RUNGS, Row, random_order
 from tune_vfl.metrics.pareto import front, hypervolume, hypervolume_history, ranks
 
 REFERENCES = {"spambase": (0.5, 1.0), "digits": (0.102, 1.0), "bank": (0.5, 1.0)}
@@ -84,7 +83,7 @@ def order_of(found: Sequence[Pair], seed: int) -> list[list[Pair]]:
         parts.setdefault(pair.whole.defense, []).append(pair)
     packs = []
     for some in parts.values():
-        order = [some[i] for i in random_order([p.whole for p in some], seed, "")]
+        order = [some[i] for i in random_order([p.whole for p in some], seed)]
         packs.append([order[i : i + PACK] for i in range(0, len(order), PACK)])
     return [p[k] for k in range(max(map(len, packs))) for p in packs if k < len(p)]
 

@@ -31,9 +31,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import optuna
 
-from benchmarks.allocation import opened
-from benchmarks.allocation_tables import DATASETS, PACK, SEEDS, Row, part
 from benchmarks.surrogates import GUESSES, Surrogate, best_together, front_settings, surrogates
+from benchmarks.trial_tables import DATASETS, PACK, SEEDS, Row, opened, part
 from tune_vfl.ledger.ledger import NewTrial
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.metrics.pareto import front, hypervolume

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.allocation import REFERENCES, encoded, opened
-from benchmarks.allocation_tables import Row, part
+from benchmarks.trial_tables import REFERENCES, Row, opened, part
 from tune_vfl.metrics.pareto import front, hypervolume
 from tune_vfl.spaces.space import Space, point_key
 
@@ -49,6 +48,21 @@ def linear(places: Floats, answers: Floats) -> Guess:
     through = RBFInterpolator(distinct, answers[first], kernel="linear")
     low, high = answers.min(0), answers.max(0)
     return lambda asked: np.clip(through(asked), low, high)
+
+
+def encoded(params: Mapping[str, object], distributions: Mapping[str, object]) -> list[float]:
+    """Return a setting's place in the unit cube of its space, a side for each choice of a categorical parameter."""
+    import optuna
+
+    numbers = []
+    for name, d in distributions.items():
+        if isinstance(d, optuna.distributions.CategoricalDistribution):
+            numbers += [float(d.to_internal_repr(params[name]) == k) for k in range(len(d.choices))]
+        else:
+            scale = np.log if d.log else float
+            low, high, value = scale(d.low), scale(d.high), scale(params[name])
+            numbers.append(float((value - low) / (high - low)) if high > low else 0.0)
+    return numbers
 
 
 GUESSES: dict[str, Callable[[Floats, Floats], Guess]] = {"nearest": nearest, "linear": linear}

@@ -266,16 +266,6 @@ def failure_table(data: Gathered) -> Table:
     return Table("failures", ("outcome ", "trials", "where ", "reason "), tuple(rows), "", frame_of(records))
 
 
-def retired_table(data: Gathered) -> Table:
-    """Return the studies that get no more trials, and why."""
-    rows = tuple(Row((data.names.called[r.study], str(r.trials), r.why)) for r in data.retired)
-    records = [{"dataset": data.found.dataset, **{k: getattr(r, k) for k in _RETIRED}} for r in data.retired]
-    return Table("retired", ("defense ", "trials", "why "), rows, "", frame_of(records))
-
-
-_RETIRED = ("study", "defense", "trials", "why")
-
-
 def history_frame(data: Gathered) -> pd.DataFrame:
     """Return the joint hypervolume after each trial that counts."""
     steps = [

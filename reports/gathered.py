@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.campaign.decide import Decision
     from tune_vfl.campaign.joint import Joint
-    from tune_vfl.campaign.tables import AttackTable, Failure, Ranking, Retired
+    from tune_vfl.campaign.tables import AttackTable, Failure, Ranking
     from tune_vfl.ledger.campaigns import CampaignRecord
 
 
@@ -22,7 +22,7 @@ class Gathered(NamedTuple):
         campaign: the part of it that is on this data set.
         found: its studies laid side by side; ``decision``: what to do; ``names``: what its studies are called.
         rankings: defenses below caps of leakage; ``attacks``: what attacks find in them.
-        failures: trials without a result, by reason; ``retired``: studies that get no more trials.
+        failures: trials without a result, by reason.
     """
 
     campaign: CampaignRecord
@@ -32,7 +32,6 @@ class Gathered(NamedTuple):
     rankings: tuple[Ranking, ...]
     attacks: AttackTable
     failures: tuple[Failure, ...]
-    retired: tuple[Retired, ...]
 
 
 def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
@@ -40,7 +39,7 @@ def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
     from tune_vfl.campaign.deciding import decide
     from tune_vfl.campaign.joint import joint_of
     from tune_vfl.campaign.rankings import attack_table, rankings
-    from tune_vfl.campaign.tables import failures, retired
+    from tune_vfl.campaign.tables import failures
 
     for dataset in campaign.datasets:
         part, found = campaign.on(dataset), joint_of(campaign, dataset)
@@ -52,5 +51,4 @@ def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
             rankings=rankings(found),
             attacks=attack_table(found),
             failures=failures(found.parts),
-            retired=retired(campaign, dataset),
         )

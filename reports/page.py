@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from reports import kept
 from reports.confirmed import sections as confirmed_sections
 from reports.gathered import gather
 from reports.looks import COLORS, DARK, SIGNS
@@ -47,12 +46,7 @@ def write_report(
     refreshing: bool = False,
     pictures: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Write a report into a folder, see :func:`report_files` and :func:`place_report`; return the page.
-
-    A folder that has it already is left as it is.
-    """
-    if not refreshing and kept.holds(Path(out), _made_of(*_laid(given), pictures)):
-        return Path(out) / "index.html"
+    """Write a report into a folder, see :func:`report_files` and :func:`place_report`; return the page."""
     return place_report(report_files(given, refreshing=refreshing, pictures=pictures), out)
 
 
@@ -63,8 +57,6 @@ def report_files(
     pictures: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
     """Return a report: ``index.html``, ``figures/``, ``tables/`` and a spec per study, by their place in its folder.
-
-    ``report.json`` says what it was made of, unless it is to be made anew soon.
 
     Args:
         given: a campaign, several, or one or more studies to lay side by side; finished or not, with a front or
@@ -77,12 +69,7 @@ def report_files(
         StudyError: without a study, when two have one name, or when they are not measured alike.
     """
     campaign, owners = _laid(given)
-    found = _files(campaign, owners, pictures or {}, refreshing=refreshing)
-    return found if refreshing else {**found, kept.NAME: kept.manifest(_made_of(campaign, owners, pictures), found)}
-
-
-def _made_of(campaign: CampaignRecord, owners: Mapping[str, str], pictures: Mapping[str, bytes] | None) -> str:
-    return kept.made_of(campaign, owners, sorted((pictures or {}).items()))
+    return _files(campaign, owners, pictures or {}, refreshing=refreshing)
 
 
 def place_report(report: Mapping[str, bytes], out: Path) -> Path:
@@ -124,7 +111,6 @@ def _laid(
             studies=tuple(s for c in campaigns for s in c.studies),
             trials=sum(c.trials for c in campaigns),
             skipped=tuple(left for c in campaigns for left in c.skipped),
-            retired={k: v for c in campaigns for k, v in c.retired.items()},
         )
     return whole, owners
 

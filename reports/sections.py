@@ -14,7 +14,6 @@ from reports.compared import (
     front_table,
     history_frame,
     ranked,
-    retired_table,
 )
 from reports.describe import frontier, growth
 from reports.frames import frame_of
@@ -82,7 +81,6 @@ class Section(NamedTuple):
     attacks: Table
     cost: Table
     failures: Table
-    retired: Table
     parts: list[Part]
     history: pd.DataFrame
 
@@ -108,7 +106,6 @@ def section(data: Gathered, key: str, command: Callable[[str], str], *, alone: b
         attacks=attack_table(data),
         cost=cost_table(data),
         failures=failure_table(data),
-        retired=retired_table(data),
         parts=[
             Part(
                 record,
@@ -147,14 +144,14 @@ def frames(sections: list[Section]) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the tables of all data sets by name, those of one name in one frame."""
     import pandas as pd
 
-    for name in ("front", "ranking", "worst_attacks", "cost", "failures", "retired", "importances", "hypervolume"):
+    for name in ("front", "ranking", "worst_attacks", "cost", "failures", "importances", "hypervolume"):
         found = [frame for s in sections for frame in _frames(s, name) if len(frame)]
         if found:
             yield name, pd.concat(found, ignore_index=True) if len(found) > 1 else found[0]
 
 
 def _frames(section: Section, name: str) -> list[pd.DataFrame]:
-    tables = [section.front, section.attacks, section.cost, section.failures, section.retired]
+    tables = [section.front, section.attacks, section.cost, section.failures]
     tables += [r.table for r in section.ranked]
     tables += [p.weights for p in section.parts if p.weights is not None]
     return [section.history] if name == "hypervolume" else [t.frame for t in tables if t.name == name]

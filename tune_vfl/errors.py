@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -23,12 +23,14 @@ class SpecError(TuneVflError):
 
     Args:
         problems: every problem found, one sentence each; all are shown at once.
+        unfit: by an attack's name those of ``problems`` that are gone without the attack.
     """
 
     exit_code = 2
 
-    def __init__(self, problems: str | Iterable[str]) -> None:
+    def __init__(self, problems: str | Iterable[str], unfit: Mapping[str, Sequence[str]] | None = None) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
+        self.unfit = dict(unfit or {})
         super().__init__("\n".join(self.problems))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.allocation_tables import Row
 from benchmarks.rung_tables import Pair, Trained, pairs, rungs_of
 from benchmarks.rungs import agreeing, anew, free_attacks, kept, order_of, searched, whole_of, with_rungs
+from benchmarks.trial_tables import Row
 from tune_vfl.metrics.pareto import hypervolume
 
 REFERENCE = (0.5, 1.0)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.allocation import encoded, opened
-from benchmarks.allocation_tables import Row, part
 from benchmarks.samplers import Found, read, replay, searched, shares, starting
-from benchmarks.surrogates import GUESSES, Surrogate, front_settings, noise_of, surrogate
+from benchmarks.surrogates import GUESSES, Surrogate, encoded, front_settings, noise_of, surrogate
+from benchmarks.trial_tables import Row, opened, part
 from tune_vfl.metrics.pareto import front, hypervolume
 
 ROWS = opened("digits").parts["laplace"]

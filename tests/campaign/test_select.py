@@ -123,7 +123,7 @@ def test_a_number_is_no_name() -> None:
 
 
 def test_the_summary_is_plain_and_has_what_the_interface_names() -> None:
-    campaign = two(constraints={"leakage": 0.2}, retired={"camp-breast_cancer-laplace": "dominated"})
+    campaign = two(constraints={"leakage": 0.2})
     found = summary(campaign, {part.name: {"study": part.name} for part in campaign.studies})
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["schema"] == "tune-vfl/campaign/1"

@@ -1,4 +1,4 @@
-"""Rankings below caps of leakage, attacks by defense, failures by reason, and what was retired."""
+"""Rankings below caps of leakage, attacks by defense, and failures by reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.campaigns import campaign_of, outcome_of, part_of
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.rankings import attack_table, chances_to_be_best, rankings
-from tune_vfl.campaign.tables import failures, retired
+from tune_vfl.campaign.tables import failures
 from tune_vfl.outcome import Outcome
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
@@ -86,11 +86,3 @@ def test_failures_are_grouped_by_what_they_say() -> None:
     assert first.where == {"camp-breast_cancer-laplace": 2, "camp-breast_cancer-kdk": 1}
     assert (second.outcome, second.count) == ("oom", 1)
     assert failures([part_of("kdk", [Outcome.failed("preempted", "gone")])]) == ()
-
-
-def test_the_retired_are_named_with_the_reason() -> None:
-    parts = part_of("laplace", LAPLACE), part_of("kdk", KDK, dataset="wine")
-    campaign = campaign_of(*parts, retired={"camp-wine-kdk": "dominated"})
-    (gone,) = retired(campaign)
-    assert (gone.defense, gone.why, gone.trials) == ("kdk", "dominated", 2)
-    assert retired(campaign, "breast_cancer") == ()

@@ -10,7 +10,7 @@ from tune_vfl.campaign.decide import Decision, Far, Reference, Setting, Stronges
 from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.phrases import short, short_span
-from tune_vfl.campaign.tables import Failure, Retired
+from tune_vfl.campaign.tables import Failure
 from tune_vfl.evaluation.checks import Check
 
 MARVELL = Setting(
@@ -97,6 +97,5 @@ def test_every_verdict_has_words() -> None:
 
 
 def test_tables_in_words() -> None:
-    assert words.retired_words(Retired("camp-kdk", "kdk", "dominated.", 12)) == "kdk after 12 trials: dominated."
     failure = Failure("oom", "memory full", 3, {"camp-kdk": 2, "camp-iso": 1})
     assert words.failure_words(failure) == "3 trials ended as oom: memory full; camp-kdk (2) and camp-iso (1)."

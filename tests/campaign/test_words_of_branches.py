@@ -1,4 +1,4 @@
-"""Every way in which a decision can be said, and what a summary, a retired study and unexamined attacks say."""
+"""Every way in which a decision can be said, and what a summary and unexamined attacks say."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.campaign.test_words import DEPLOY, MARVELL
 from tests.helpers.campaigns import campaign_of, outcome_of, part_of, steady
 from tune_vfl.campaign import words
-from tune_vfl.campaign.allocation import PartState, even, race
 from tune_vfl.campaign.decide import Decision, Reference, Strongest
 from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.examined import checks_together, unexamined
-from tune_vfl.campaign.gains import Shown, hypervolume_gains, on_the_front
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.rankings import chances_to_be_best, rankings
 from tune_vfl.campaign.select import default_selection, select
 from tune_vfl.campaign.summary import summary
-from tune_vfl.campaign.tables import Failure, Retired
+from tune_vfl.campaign.tables import Failure
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.ledger.campaigns import Left
@@ -92,18 +89,16 @@ def test_nothing_to_deploy_in_words() -> None:
     assert words.reliability(replace(failing, checks=())) == "Nothing was checked."
     assert words.question(failing) == "Which defense, at which setting, is the best compromise on wine?"
     assert words.failure_words(Failure("oom", "", 1, {"a": 1})) == "1 trial ended as oom; a (1)."
-    assert words.retired_words(Retired("s", "kdk", "dominated", 1)) == "kdk after 1 trial: dominated."
 
 
 def test_a_summary_key_by_key() -> None:
     left = (Left("camp-wine-cae", "pmc", ("no labels", "none")),)
     parts = part_of("laplace", [(0.94, 0.6), (0.90, 0.3)]), part_of("kdk", [(0.9, 0.2)], dataset="wine")
-    whole = campaign_of(*parts, skipped=left, trials=9, retired={"camp-wine-kdk": "gone"})
+    whole = campaign_of(*parts, skipped=left, trials=9)
     found = summary(whole, {p.name: {"study": p.name} for p in parts})
     assert found["trials"] == {"asked": 9, "counted": 3}
     assert found["hypervolume"] == pytest.approx({d: joint_of(whole, d).hypervolume for d in ("breast_cancer", "wine")})
     assert [p["dataset"] for p in found["front"]] == ["breast_cancer", "breast_cancer", "wine"]
-    assert found["retired"] == {"camp-wine-kdk": "gone"}
     assert found["skipped"] == [{"study": "camp-wine-cae", "attack": "pmc", "problems": ["no labels", "none"]}]
     assert {check["dataset"] for check in found["checks"]} == {"breast_cancer", "wine"}
     decision = decide(whole, joint_of(whole, "wine"))
@@ -132,69 +127,7 @@ def test_pairs_that_cannot_be_are_told_by_their_reason() -> None:
     assert missing[0].startswith("Attacks that were not tried on laplace: ")
 
 
-# Trials
-
-
-def shown(name: str, points: list[tuple[float, float]], **fields: Any) -> PartState:
-    rows = np.asarray(points, dtype=np.float64).reshape(-1, 2)
-    spread = np.asarray([-0.0001, 0.0, 0.0001])
-    about: dict[str, Any] = {"due": 0, "pack": 4, **fields}
-    return PartState(name, name.upper(), about.pop("due"), rows, rows[:, :1] + spread, rows[:, 1:] + spread, **about)
-
-
-GOOD = [(0.94, 0.6), (0.92, 0.4), (0.90, 0.2)]
-BAD = [(0.6, 0.9), (0.59, 0.92), (0.58, 0.95)]
-REFERENCE = (0.5, 1.0)
-
-
-def test_why_a_study_is_retired() -> None:
-    end = "the chance that one of its settings is on the front is under 3%"
-    found = race([shown("a", GOOD), shown("b", BAD)], 9, REFERENCE)
-    assert found.retired == {"b": f"dominated at every leakage by A; {end}"}
-    lost = race([shown("a", GOOD), shown("b", [], failed=3)], 9, REFERENCE)
-    assert lost.retired == {"b": "none of its 3 trials came to a result"}
-    young = race([shown("a", GOOD), shown("b", BAD[:2])], 9, REFERENCE)
-    assert (young.part, young.trials, young.retired) == ("b", 1, None), "three are seen before it is judged"
-    spent = race([shown("a", GOOD), shown("b", BAD[:2], left=0)], 9, REFERENCE)
-    assert spent.retired is not None
-    assert "b" in spent.retired, "of one that has no more they are all that there is"
-    misses = [shown(n, p, misses=np.asarray(m)) for n, p, m in (("a", GOOD, [-0.1] * 3), ("b", BAD, [-0.1] * 3))]
-    behind = race(misses, 9, REFERENCE).retired
-    answer = "the chance that one of its settings becomes the answer is under 3%"
-    assert behind == {"b": f"behind A under the constraints; {answer}"}
-
-
-def test_published_settings_are_asked_before_any_other_in_packs() -> None:
-    parts = [shown("a", GOOD), shown("b", [], due=6)]
-    for allocate in (even, race):
-        assert allocate(parts, 20, REFERENCE)[:2] == ("b", 4)
-        assert allocate(parts, 3, REFERENCE)[:2] == ("b", 3)
-    assert even([shown("a", GOOD), shown("b", GOOD[:1])], 4, REFERENCE)[:2] == ("b", 3), "three and one: four each"
-    assert even([shown("a", GOOD, left=0)], 4, REFERENCE)[:2] == (None, 0)
-    assert race([shown("a", GOOD)], 0, REFERENCE)[:2] == (None, 0)
-    flying = race([shown("a", GOOD), shown("b", [], flying=3)], 9, REFERENCE)
-    assert flying.part == "a", "nobody knows yet what b shows"
-
-
-def test_what_is_gained_is_the_area_that_nothing_else_dominates() -> None:
-    held = np.asarray([(0.9, 0.5), (0.7, 0.2), (0.4, 0.1)])
-    added = np.asarray([(0.8, 0.1), (0.95, 0.9), (0.6, 0.6), (0.45, 0.0), (0.7, 0.2)])
-    gains = hypervolume_gains(held, added, REFERENCE)
-    # Above .5 and below 1: the first adds .1 x .4 right of .7, and .2 x .1 left of it; the second .05 x .1.
-    assert gains == pytest.approx([0.1 * 0.4 + 0.2 * 0.1, 0.05 * 0.1, 0.0, 0.0, 0.0])
-    assert hypervolume_gains(np.empty((0, 2)), np.asarray([(0.7, 0.4)]), REFERENCE) == pytest.approx([0.2 * 0.6])
-
-
-def test_chances_to_be_on_the_front_and_who_keeps_a_study_from_there() -> None:
-    rows = np.asarray([(0.9, 0.3), (0.8, 0.1), (0.7, 0.5), (0.6, 0.6)])
-    far, near = on_the_front(Shown(rows, np.zeros((4, 2)), np.asarray([1, 1, 0, 0])), REFERENCE)[::1]
-    assert (far.chance, far.gain) == (0.0, 0.0)
-    assert far.rivals == (1,)
-    assert near.chance == 1.0
-    assert near.gain > 0.01
-    certain = np.zeros((2, 2))
-    level = on_the_front(Shown(np.asarray([(0.9, 0.3), (0.8985, 0.315)]), certain, np.asarray([0, 1])), REFERENCE)
-    assert level[1].chance == 1.0, "within the tolerances nothing is behind"
+def test_chances_to_be_best_add_up() -> None:
     assert math.isclose(sum(chances_to_be_best([0.9, 0.8, 0.85], [1e-3, 1e-4, 1e-5])), 1.0)
 
 

@@ -277,6 +277,7 @@ SPECS: dict[str, tuple[dict[str, Any] | bytes, list[str]]] = {
     ),
     "unknown metric": ({"dataset": csv(metric="aucc")}, ["metric", "'auc'", "got 'aucc'"]),
     "attack for another mode": ({"attacks": ["direct"]}, ["'direct'", "model.top=none makes it nosplit"]),
+    "a race": ({"allocation": "race"}, ["allocation: expected even", "leave the line out", "got 'race'"]),
     "study with a path for a name": ({"study": "../x"}, ["study", "got '../x'"]),
 }
 

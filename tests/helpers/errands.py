@@ -12,9 +12,9 @@ class Asking(Errand):
 
     seconds_allowed = None
 
-    def __init__(self, what, *, blocks=False):
+    def __init__(self, what):
         super().__init__()
-        self.what, self.blocks, self.told = what, blocks, []
+        self.what, self.told = what, []
 
     def _pack(self):
         return {"asks": self.what}

@@ -36,7 +36,7 @@ def made(folder):
     """A campaign of two studies with something of everything, elsewhere."""
     place = storage_at(str(folder / "there.db"))
     run(planned(constraints={"leakage": 0.2}), place)
-    keep(place, retired={"c-gaussian": "dominated at every leakage"}, confirmation=joint())
+    keep(place, confirmation=joint())
     with place.lease("c") as lease:
         ledger = Ledger.open("c-laplace", place.url, lease)
         ledger.confirmations.set_answer(made_up_confirmation().model_copy(update={"name": "c-laplace"}))
@@ -75,7 +75,6 @@ def test_a_campaign_comes_back_whole_and_says_nothing_of_where_it_was(there):
     assert comparable(record) == comparable(open_campaign("c", there.url).record())
     assert (record.trials, record.constraints) == (6, {"leakage": 0.2})
     assert [s.cost for s in record.studies] == [1.5, None]
-    assert record.retired == {"c-gaussian": "dominated at every leakage"}
     assert record.confirmation == joint()
     assert [str(left) for left in record.skipped] == ["c-mid: needs a bottleneck"]
     here, elsewhere = load_study("c"), load_study("c", there.url)
@@ -104,9 +103,6 @@ def test_it_grows_by_trials_and_studies_and_what_comes_late_takes_nothing_away(t
     assert open_campaign("c").record().trials == 9
     assert unpack(packed) == "same"
     assert held(storage_at()) == late
-    keep(there, retired={})
-    assert unpack(held(there)) == "grown", "what has no earlier and later is as it comes"
-    assert open_campaign("c").record().retired == {}
 
 
 def test_what_went_on_here_and_there_is_refused_whole(there):
@@ -152,13 +148,12 @@ def test_under_another_name_its_studies_are_called_after_it(packed):
     assert unpack(renamed) == "new"
     record = open_campaign("lab").record()
     assert [s.name for s in record.studies] == ["lab-laplace", "lab-gaussian"]
-    assert (list(record.retired), record.studies[0].cost) == (["lab-gaussian"], 1.5)
+    assert record.studies[0].cost == 1.5
     assert [left.study for left in record.skipped] == ["lab-mid"]
     assert record.confirmation.knee["breast_cancer"].study == "lab-laplace"
     assert {p.study for p in record.confirmation.points} == {"lab-laplace"}
     assert (record.confirmation.name, record.studies[0].confirmation.name) == ("lab", "lab-laplace")
     assert open_campaign("lab").spec["study"] == "lab"
-    assert open_campaign("c").record().retired == {"c-gaussian": "dominated at every leakage"}
     assert packed.named("other").named("lab") == packed.named("lab")
     with pytest.raises(SpecError, match="study"):
         packed.named("../up")
@@ -249,10 +244,6 @@ HOSTILE = {
     "a study that is not in it": (lambda head, _: head["parts"].append("c-iso"), "expected the studies"),
     "a study twice": (lambda head, _: head["parts"].append("c-laplace"), "each once"),
     "a constraint that is none": (lambda head, _: head["spec"].update(constraints={"x": 1}), "cannot be constrained"),
-    "a reason for a stranger": (
-        lambda head, _: head.update(retired={"x": ""}),
-        "expected studies among its parts, got x",
-    ),
     "an answer of something else": (lambda head, _: head.update(confirmation={"name": "c"}), "confirmation"),
     "no head": (lambda head, _: head.clear(), "schema"),
     "a file more": (lambda _, members: members.update({"../../etc/passwd": "x"}), "expected study.json"),

@@ -158,19 +158,6 @@ def test_without_a_terminal_progress_is_one_plain_line(study):
     assert stream.getvalue().count("\n") == 1
 
 
-def test_a_raced_campaign_shows_its_own_total_and_whom_it_retires_and_why(study):
-    one = study.record()
-    other = dataclasses.replace(one, spec=one.spec.model_copy(update={"study": "other"}), trials=())
-    stream = io.StringIO()
-    report = ProgressReport("both", [one, other], 300, stream)
-    assert report.progress.line().startswith("6/300 trials (0 of 2 studies retired)")
-    report.on_retired({"other": "dominated at every leakage by kdk"})
-    assert stream.getvalue() == "both: other is retired after 6 trials: dominated at every leakage by kdk\n"
-    assert "(1 of 2 studies retired)" in report.progress.line()
-    report.on_retired({})
-    assert stream.getvalue().endswith("both: other gets trials again after 6 trials: the front has moved\n")
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True

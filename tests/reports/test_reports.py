@@ -330,7 +330,7 @@ def test_a_report_has_every_file(report):
     )
     expected = {f"tables/{n}.{k}" for n in tables for k in ("csv", "md", "tex")}
     expected |= {f"figures/{n}.{k}" for n in ("frontier", "hypervolume") for k in ("png", "svg")}
-    assert names == expected | {"index.html", "report.json", "test-study.yaml", "other.yaml"}
+    assert names == expected | {"index.html", "test-study.yaml", "other.yaml"}
     assert (report.parent / "figures/frontier.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -366,12 +366,10 @@ def test_a_campaign_is_a_section_a_data_set_and_exports_by_its_own_name(tmp_path
     wine = made_up_study(5, name="c-wine")
     moved = replace(wine, cell=wine.cell.model_copy(update={"dataset": Named(name="wine")}))
     left = (Left("c-kdk", None, ("too many <classes>",)),)
-    gone = {"c-marvell": "dominated at every leakage by laplace"}
-    whole = CampaignRecord("c", (replace(one, cost=1.25), two, moved), 60, skipped=left, retired=gone)
+    whole = CampaignRecord("c", (replace(one, cost=1.25), two, moved), 60, skipped=left)
     page = write_report(whole, tmp_path / "out")
     text = page.read_text(encoding="utf-8")
     assert '<h2 class="where" id="d1">wine</h2>' in text
-    assert "dominated at every leakage by laplace" in text
     assert "too many &lt;classes&gt;" in text
     assert "tune-vfl export c --select c-laplace#" in text
     assert 'http-equiv="refresh"' not in text

@@ -15,7 +15,6 @@ from reports.compared import (
     front_table,
     history_frame,
     ranked,
-    retired_table,
 )
 from reports.gathered import Gathered, gather
 from reports.naming import names_of
@@ -182,10 +181,10 @@ def test_what_the_search_took() -> None:
     assert table.frame["minutes"].tolist() == [5.0, 0.0]
 
 
-def test_failures_the_retired_and_the_history() -> None:
+def test_failures_and_the_history() -> None:
     lost = [Outcome.failed("diverged", "loss is NaN")] * 2 + [Outcome.failed("oom", "full")]
     parts = part_of("laplace", [*LAPLACE, *lost[:2]]), part_of("kdk", [(0.7, 0.9), lost[0], lost[2]])
-    data = gathered(*parts, retired={"camp-breast_cancer-kdk": "dominated by laplace"})
+    data = gathered(*parts)
     table = failure_table(data)
     assert [row.cells for row in table.rows] == [
         ("diverged", "3", "laplace 2, kdk 1", "loss is NaN"),
@@ -194,12 +193,6 @@ def test_failures_the_retired_and_the_history() -> None:
     assert table.frame["trials"].tolist() == [2, 1, 1]
     assert table.frame["study"].tolist() == [
         "camp-breast_cancer-laplace", "camp-breast_cancer-kdk", "camp-breast_cancer-kdk",
-    ]  # fmt: skip
-    gone = retired_table(data)
-    assert [row.cells for row in gone.rows] == [("kdk", "3", "dominated by laplace")]
-    assert gone.frame.to_dict("records") == [
-        {"dataset": "breast_cancer", "study": "camp-breast_cancer-kdk", "defense": "kdk", "trials": 3,
-         "why": "dominated by laplace"}
     ]  # fmt: skip
     history = history_frame(data)
     assert history["trial"].tolist() == list(range(1, 9))
@@ -233,12 +226,11 @@ def test_studies_are_called_by_their_defenses_and_those_near_the_front_stand_out
 def test_every_data_set_is_gathered_with_its_own() -> None:
     lost = Outcome.failed("oom", "full")
     parts = part_of("laplace", [*LAPLACE, lost]), part_of("kdk", MARVELL, dataset="wine")
-    campaign = campaign_of(*parts, retired={"camp-wine-kdk": "dominated"})
+    campaign = campaign_of(*parts)
     here, there = gather(campaign)
     assert (here.found.dataset, there.found.dataset) == ("breast_cancer", "wine")
     assert (here.decision.dataset, there.decision.dataset) == ("breast_cancer", "wine")
     assert (len(here.failures), len(there.failures)) == (1, 0)
-    assert (len(here.retired), len(there.retired)) == (0, 1)
     assert [p.name for p in here.campaign.studies] == ["camp-breast_cancer-laplace"]
     assert list(here.attacks.points) == ["laplace"]
     assert len(here.rankings) == 3

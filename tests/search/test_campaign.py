@@ -121,22 +121,6 @@ def test_a_stopped_campaign_goes_on_where_it_was(tmp_path, ctrl_c):
     assert max(Counter(trained(journal)).values()) == 1
 
 
-def test_a_race_spends_its_total_where_the_front_can_still_move(tmp_path, ctrl_c):
-    """Gaussian's settings here are the undefended model made worse: laplace gets what is left of the trials."""
-    journal = tmp_path / "journal"
-    planned = campaign(30, ("laplace", "gaussian"), allocation="race")
-    options = {"journal": str(journal), "noise": 0.002, "by_defense": {"gaussian": {"waste": 0.3}}}
-    go(planned, {**options, "sleep": 0.2}, listeners=[_Killer(after=8)])
-    resume("c", progress=False, listeners=(), work=Work(SimulatedTrainable, options))
-    record = open_campaign("c").record()
-    assert record.owed == 0
-    told = {s.cell.defense: len(s.ok) for s in record.studies}
-    assert sum(told.values()) == 30
-    assert told["laplace"] >= 2 * told["gaussian"]
-    assert "dominated at every leakage by laplace" in record.retired["c-gaussian"]
-    assert max(Counter(trained(journal)).values()) == 1
-
-
 def test_fewer_trials_than_studies_are_refused():
     with pytest.raises(SpecError, match="are fewer than the 3"):
         campaign(2)

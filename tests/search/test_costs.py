@@ -120,16 +120,6 @@ def test_as_many_are_measured_at_once_as_there_is_room_for(tmp_path, concurrency
     assert costs() == {"laplace": cost, "gaussian": cost}
 
 
-def test_in_a_race_a_defense_that_costs_too_much_is_retired(capfd):
-    plan = planned(trials=12, allocation="race", constraints={"cost": 1.5})
-    run_campaign(plan, work=Work(Costly, {}), progress=True)
-    record = open_campaign("c").record()
-    assert {s.cell.defense: len(s.counted) for s in record.studies} == {"laplace": 9, "gaussian": 3}
-    assert record.retired["c-gaussian"].startswith("behind laplace under the constraints")
-    said = capfd.readouterr().err
-    assert said.index("measuring what the defenses cost") < said.index("c-gaussian is retired")
-
-
 def test_what_is_missing_is_measured_by_a_later_run(capfd):
     go(SimulatedTrainable)
     assert costs() == {"laplace": None, "gaussian": None}, "what trains nothing costs nothing that could be measured"

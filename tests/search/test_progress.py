@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,6 @@ from tune_vfl.outcome import Outcome
 from tune_vfl.search import progress
 from tune_vfl.search.packs import pack_size, shortened
 from tune_vfl.search.progress import ProgressReport, RunProgress
-from tune_vfl.search.turns import Evenly, Racing
 from tune_vfl.spec import Resources
 
 if TYPE_CHECKING:
@@ -95,9 +93,6 @@ def test_several_studies_count_together_and_several_data_sets_have_a_front_each(
     assert "3/10 trials (1 of 2 studies done): " in found.line()
     same = RunProgress([here, part_of("kdk", [(0.7, 0.9)])])
     assert same.front_size == 1, "of one data set they compete"
-    raced = RunProgress([here, part_of("kdk", [(0.7, 0.9)])], raced=40)
-    assert raced.total == 40
-    assert "(0 of 2 studies retired)" in raced.line()
 
 
 def test_a_stop_in_words(clock: Clock) -> None:
@@ -113,9 +108,9 @@ def test_a_stop_in_words(clock: Clock) -> None:
     )
 
 
-def report(*records: StudyRecord, name: str = "camp", raced: int | None = None) -> tuple[ProgressReport, io.StringIO]:
+def report(*records: StudyRecord, name: str = "camp") -> tuple[ProgressReport, io.StringIO]:
     stream = io.StringIO()
-    return ProgressReport(name, records or [begun()], raced, stream), stream
+    return ProgressReport(name, records or [begun()], stream), stream
 
 
 def test_a_plain_line_a_minute(clock: Clock) -> None:
@@ -160,19 +155,6 @@ def test_lost_trials_and_undefended_models_are_told_at_once_and_once(clock: Cloc
     ]
 
 
-def test_who_is_retired_and_who_comes_back(clock: Clock) -> None:
-    parts = begun(), part_of("kdk", [(0.7, 0.9)])
-    shown, stream = report(*parts, raced=20)
-    why = "dominated at every leakage by laplace"
-    shown.on_retired({parts[1].name: why})
-    shown.on_retired({parts[1].name: why})
-    shown.on_retired({})
-    assert stream.getvalue().splitlines() == [
-        f"camp: {parts[1].name} is retired after 3 trials: {why}",
-        f"camp: {parts[1].name} gets trials again after 3 trials: the front has moved",
-    ]
-
-
 # Packs, turns, losses
 
 
@@ -187,53 +169,3 @@ def test_packs_of_a_share_of_the_trials() -> None:
     assert shortened(10, 60.0) == 10, "ten minutes"
     assert shortened(11, 60.0) == 10
     assert shortened(5, -1.0) == 5
-
-
-def test_evenly_the_one_with_fewest_trials_is_next_while_it_owes_some() -> None:
-    def part(name: str, taken: int, *, owes: bool = True) -> Any:
-        return SimpleNamespace(
-            name=name,
-            taken=taken,
-            owes=owes,
-        )
-
-    parts = [part("a", 3), part("b", 1), part("c", 0, owes=False)]
-    turn = Evenly(parts).next()
-    assert turn is not None
-    assert (turn.part.name, turn.trials) == ("b", None)
-    assert Evenly(parts[2:]).next() is None
-
-
-def test_racing_asks_data_set_by_data_set_and_tells_of_the_retired_when_they_change(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from tune_vfl.campaign.allocation import Allocation
-    from tune_vfl.search import turns
-
-    parts: list[Any] = [
-        SimpleNamespace(name=n, dataset=d, taken=t, state=n, size=s, reference_point=(0.5, 1.0))
-        for n, d, t, s in (("a", "x", 4, 2), ("b", "x", 3, 4), ("c", "y", 1, 3))
-    ]
-    answers = {
-        "x": [Allocation(None, 0, {"b": "behind"}), Allocation(None, 0, None), Allocation("b", 2, {})],
-        "y": [Allocation("c", 3, {}), Allocation(None, 0, {})],
-    }
-    asked: list[tuple[list[str], int]] = []
-
-    def race(states: list[str], owed: int, reference: tuple[float, float]) -> Allocation:
-        assert reference == (0.5, 1.0)
-        asked.append((states, owed))
-        return answers["y" if states == ["c"] else "x"].pop(0)
-
-    told: list[dict[str, str]] = []
-    monkeypatch.setattr(turns, "race", race)
-    racing = Racing(parts, {"x": 10, "y": 5}, told.append)
-    turn = racing.next()
-    assert turn is not None
-    assert (turn.part.name, turn.trials) == ("c", 3)
-    assert asked == [(["a", "b"], 3), (["c"], 4)], "what of each data set's total nobody has taken"
-    assert racing.next() is None
-    last = racing.next()
-    assert last is not None
-    assert (last.part.name, last.trials) == ("b", 2)
-    assert told == [{"b": "behind"}, {}], "nothing is told while nothing changes, or nothing can be judged"

@@ -9,16 +9,29 @@ from tune_vfl.search.errands import Errands
 from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 
 
-def searcher_of(*, costs_block):
-    """A searcher with two errands of each kind, and what it asked of its studies, which have no trial."""
-    asked = []
-    turns = SimpleNamespace(next=lambda: asked.append("trials"))
+class Empty:
+    """A study without a trial to ask for, which notes that it was asked."""
+
+    taken = 0
+
+    def __init__(self):
+        self.asked = 0
+
+    @property
+    def owes(self):
+        self.asked += 1
+        return False
+
+
+def searcher_of():
+    """A searcher with two errands of each kind, and its study, which has no trial."""
+    study = Empty()
     errands = Errands(
-        references=[Asking("references", blocks=True), Asking("references", blocks=True)],
+        references=[Asking("references"), Asking("references")],
         undefended=[Asking("undefended"), Asking("undefended")],
-        costs=[Asking("cost", blocks=costs_block), Asking("cost", blocks=costs_block)],
+        costs=[Asking("cost"), Asking("cost")],
     )
-    return LedgerSearcher(turns, errands, RunSettings(lambda: 8)), asked
+    return LedgerSearcher([study], errands, RunSettings(lambda: 8)), study
 
 
 def handed_out(searcher, name):
@@ -29,32 +42,28 @@ def handed_out(searcher, name):
     return packs
 
 
-def test_what_trials_wait_for_is_asked_first_and_waits_for_no_other_worker():
-    searcher, asked = searcher_of(costs_block=True)
+def test_references_are_asked_first_and_undefended_models_hold_up_no_trial():
+    searcher, study = searcher_of()
     first = handed_out(searcher, "first")
     assert [pack["asks"] for pack in first.values()] == ["references", "references", "cost", "cost"]
     searcher.on_trial_complete("first0", {"outcomes": ["answer"]})
     assert handed_out(searcher, "none") == {}, "all else waits for both references"
+    assert study.asked == 0
     searcher.on_trial_complete("first1", {"outcomes": ["answer"]})
     second = handed_out(searcher, "second")
     assert [pack["asks"] for pack in second.values()] == ["undefended", "undefended"]
-    searcher.on_trial_complete("first2", {"outcomes": ["answer"]})
-    assert searcher.suggest("more") is None
-    assert asked == [], "trials wait for both costs"
-    searcher.on_trial_complete("first3", {"outcomes": ["answer"]})
-    assert searcher.suggest("more") is None
-    assert asked == ["trials"], "they do not wait for undefended models"
-    for one in second:
+    assert study.asked == 1, "trials wait neither for costs nor for undefended models"
+    for one in ("first2", "first3", *second):
         searcher.on_trial_complete(one, {"outcomes": ["answer"]})
     assert searcher.suggest("more") == str(Searcher.FINISHED)
 
 
-def test_costs_that_no_trial_waits_for_come_when_no_trial_is_left_to_ask():
-    searcher, asked = searcher_of(costs_block=False)
-    first = handed_out(searcher, "first")
-    assert [pack["asks"] for pack in first.values()] == ["references", "references", "cost", "cost"]
-    assert asked == [], "beside the last references there is nothing else to do"
-    for one in first:
-        searcher.on_trial_complete(one, {"outcomes": ["answer"]})
-    assert [pack["asks"] for pack in handed_out(searcher, "second").values()] == ["undefended", "undefended"]
-    assert asked
+def test_the_study_with_the_fewest_trials_asks_next_while_it_owes_some():
+    def part(name, taken, *, owes=True):
+        told = {"ask": lambda _id: ([taken], [{}]), "pack": lambda _params: {"of": name}}
+        return SimpleNamespace(name=name, taken=taken, owes=owes, seconds_allowed=lambda _: None, **told)
+
+    nothing = Errands(references=[], undefended=[], costs=[])
+    parts = [part("a", 3), part("b", 1), part("c", 0, owes=False)]
+    assert LedgerSearcher(parts, nothing, RunSettings(lambda: 1)).suggest("x")["of"] == "b"
+    assert LedgerSearcher(parts[2:], nothing, RunSettings(lambda: 1)).suggest("x") == str(Searcher.FINISHED)

@@ -1,4 +1,4 @@
-"""What a search runs and returns: the real trainable, shares of a race, and a campaign."""
+"""What a search runs and returns: the real trainable, and a campaign."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from tests.helpers.packing import planned
 from tests.search.test_searcher import handed_out, searcher_of
 from trainables.cell import CellTrainable
 from tune_vfl.campaign.campaign import Campaign
-from tune_vfl.errors import SpecError, StudyError
+from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.search import api
-from tune_vfl.search.costs import steers
-from tune_vfl.search.planning import shared_out
 from tune_vfl.search.undefended import Undefended
 from tune_vfl.search.work import Work
 
@@ -27,21 +25,6 @@ if TYPE_CHECKING:
 
 def test_the_real_thing_trains_cells_and_has_no_options() -> None:
     assert Work.real() == Work(CellTrainable, {})
-
-
-def test_what_is_shared_out_before_a_race_is_what_is_published() -> None:
-    whole = planned(trials=30)
-    assert [s.spec.budget.trials for s in whole.studies] == [15, 15]
-    raced = planned(trials=30, allocation="race").studies
-    published = [max(1, len(s.space.published)) for s in raced]
-    assert [s.spec.budget.trials for s in raced] == published, "the rest goes where the answer is open"
-    assert {s.campaign for s in raced} == {"c"}
-    assert [s.spec.budget.trials for s in shared_out(raced, 30, "other")] == published
-    bare = replace(raced[0], space=raced[0].space.model_copy(update={"published": ()}))
-    one, other = shared_out([bare, raced[1]], 30, "c")
-    assert (one.spec.budget.trials, other.spec.budget.trials) == (1, published[1]), "a trial at least"
-    with pytest.raises(SpecError, match="are fewer than the"):
-        shared_out(raced, sum(published) - 1, "c")
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -69,17 +52,6 @@ def test_a_campaign_that_was_run_comes_back_as_one_and_a_study_as_one(
         api.search(planned(), listeners=())
 
 
-@pytest.mark.parametrize(
-    ("allocation", "constraints", "found"),
-    [("race", {"cost": 2.0}, True), ("race", {"leakage": 0.2}, False), ("even", {"cost": 2.0}, False)],
-)
-def test_trials_go_by_a_cost_where_a_race_is_held_to_one(
-    allocation: str, constraints: dict[str, float], *, found: bool
-) -> None:
-    ledger: Any = SimpleNamespace(spec=SimpleNamespace(allocation=allocation, constraints=constraints))
-    assert steers(ledger) == found
-
-
 @pytest.mark.usefixtures("home")
 def test_an_undefended_model_may_take_as_long_as_a_trial() -> None:
     limited = Undefended([open_ledger("a", budget={"trial_minutes": 3})])
@@ -89,7 +61,7 @@ def test_an_undefended_model_may_take_as_long_as_a_trial() -> None:
 
 
 def test_what_a_worker_reports_is_told_once_and_a_late_loss_changes_nothing() -> None:
-    searcher, _ = searcher_of(costs_block=False)
+    searcher, _ = searcher_of()
     first = handed_out(searcher, "first")
     asked = [errand for errand in searcher._errands.references if not errand.owed]
     searcher.on_trial_result("first0", {"outcomes": ["answer"]})

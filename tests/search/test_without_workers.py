@@ -334,22 +334,6 @@ def test_a_cost_that_cannot_be_measured_is_said_and_left_to_the_next_run(workers
     assert {part.cell.defense: part.cost for part in go(Costly).studies} == COSTS
 
 
-def test_in_a_race_trials_go_to_the_study_that_can_still_change_the_front(workers: Workers, capfd: Any) -> None:
-    """Gaussian noise gives up .1 of utility for nothing: it is retired, and says why."""
-    workers.room = 1
-    spec = {"trials": 40, "allocation": "race", "resources": {"pack": 4}}
-    options = {"by_defense": {"gaussian": {"parameter": "sigma", "waste": 1.0}}, "noise": 0.001}
-    found = go(spec=spec, options=options)
-    share = counted(found)
-    assert sum(share.values()) == 40
-    assert share["laplace"] > 2 * share["gaussian"]
-    assert list(found.retired) == ["c-gaussian"]
-    said = capfd.readouterr().err
-    assert "c: c-gaussian is retired after " in said
-    assert "dominated at every leakage by laplace" in said
-    assert "40/40 trials (1 of 2 studies retired)" in said
-
-
 def test_a_part_of_a_campaign_can_go_on_alone(workers: Workers) -> None:
     plan = planned(trials=6)
     run_campaign(plan, work=Work(SimulatedTrainable, OPTIONS), progress=False)

@@ -141,7 +141,7 @@ def test_it_is_seen_that_tune_gives_up_for_want_of_memory() -> None:
 
 
 def test_tune_is_started_again_where_it_gives_up_for_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    searcher, _ = searcher_of(costs_block=False)
+    searcher, _ = searcher_of()
     runs = []
 
     def fit(given: Any, *_: Any) -> None:
@@ -160,7 +160,7 @@ def test_tune_is_started_again_where_it_gives_up_for_want_of_memory(monkeypatch:
 
 
 def test_another_error_of_tune_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    searcher, _ = searcher_of(costs_block=False)
+    searcher, _ = searcher_of()
 
     def fit(*_: Any) -> None:
         raise given_up(ActorDiedError())

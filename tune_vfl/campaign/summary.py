@@ -53,7 +53,6 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
         "front": [point for joint in joints.values() for point in front_of(joint)],
         "hypervolume": {dataset: joint.hypervolume for dataset, joint in joints.items()},
         "decisions": {dataset: {**d.plain(), "says": sentences(d)} for dataset, d in decided.items()},
-        "retired": dict(campaign.retired),
         "skipped": [{"study": s.study, "attack": s.attack, "problems": list(s.problems)} for s in campaign.skipped],
         "checks": checks,
         "mlflow": {"experiment": campaign.name, "tracking_uri": hide_password(named_uri(tracking))},

@@ -1,4 +1,4 @@
-"""Tables of a campaign on one data set: defenses below a leakage, attacks by defense, failures, what was retired."""
+"""Tables of a campaign on one data set: defenses below a leakage, attacks by defense, failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from tune_vfl.campaign.joint import JointPoint
     from tune_vfl.evaluation.certainty import Interval
-    from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.records import StudyRecord
 
 CAPS = (0.1, 0.2, 0.5)
@@ -99,21 +98,6 @@ class Failure:
     where: dict[str, int]
 
 
-@dataclass(frozen=True)
-class Retired:
-    """A study that gets no more trials.
-
-    Attributes:
-        study, defense: which; ``why``: a sentence.
-        trials: how many it had finished.
-    """
-
-    study: str
-    defense: str
-    why: str
-    trials: int
-
-
 def failures(parts: Sequence[StudyRecord]) -> tuple[Failure, ...]:
     """Group the trials that came to nothing by outcome and reason, the most frequent first; preempted ones are no end.
 
@@ -130,13 +114,3 @@ def failures(parts: Sequence[StudyRecord]) -> tuple[Failure, ...]:
                 first.setdefault(key, reason)
     groups = [Failure(key[0], first[key], where.total(), dict(where)) for key, where in found.items()]
     return tuple(sorted(groups, key=lambda f: (-f.count, f.outcome, f.reason)))
-
-
-def retired(campaign: CampaignRecord, dataset: str | None = None) -> tuple[Retired, ...]:
-    """Return the studies that get no more trials, in the order of the campaign; of one data set, or of all."""
-    parts = campaign.studies if dataset is None else campaign.on(dataset).studies
-    return tuple(
-        Retired(part.name, part.cell.defense, campaign.retired[part.name], len(part.counted))
-        for part in parts
-        if part.name in campaign.retired
-    )

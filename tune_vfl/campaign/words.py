@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tune_vfl.campaign.decide import Decision, Far, Setting
-    from tune_vfl.campaign.tables import Failure, Retired
+    from tune_vfl.campaign.tables import Failure
 
 
 def headline(decision: Decision) -> str:
@@ -146,11 +146,6 @@ def question(decision: Decision) -> str:
         return f"Which defense, at which setting, is the best compromise on {decision.dataset}?"
     asked = f"{asked_for(decision.constraints)} with {decision.confidence:.0%} confidence"
     return f"Which defense, at which setting, is the most useful on {decision.dataset} that keeps {asked}?"
-
-
-def retired_words(gone: Retired) -> str:
-    """Return why a study gets no more trials, in a sentence."""
-    return f"{gone.defense} after {count(gone.trials, 'trial')}: {gone.why.rstrip('.')}."
 
 
 def failure_words(failure: Failure) -> str:

@@ -256,8 +256,8 @@ def _job(details: Any, packs: Packs) -> Job:
 def _connect(address: str, token: str | None) -> JobSubmissionClient:
     from ray.job_submission import JobSubmissionClient
 
-    for name in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # they report each upload
+    for handler in logging.getLogger("ray").handlers:
+        handler.setLevel(logging.WARNING)  # Ray reports each upload
     with _without(_OVERRIDES), _as_tune_vfl_errors(address):
         return JobSubmissionClient(address, headers=bearer(token))
 

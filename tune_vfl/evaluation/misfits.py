@@ -19,22 +19,18 @@ _OF_THE_TOP = frozenset({"shared_part"})
 """Grants that hold something of the top model."""
 
 
-def misfits(task: Task) -> Iterator[str]:
-    """Yield why a task cannot be evaluated, one sentence each; nothing when it can.
+def misfits(task: Task) -> tuple[list[str], dict[str, list[str]]]:
+    """Return why a task cannot be evaluated, one sentence each, and by name why attacks cannot be tried on it.
 
     Of a defense of the other federation that is all there is to say.
     """
     federation, can = task.cell.federation.name, task.defense.capabilities
     if federation not in can.federations:
         known = _words(cls.name for cls in DEFENSES.classes() if federation in cls.capabilities.federations)
-        yield f"defense {task.defense.name!r} is not for a {federation} federation; those that are: {known}"
-        return
-    yield from _of_the_federation(task)
-    yield from _of_the_model(task)
-    yield from _of_the_defense(task)
-    yield from _of_the_parties(task)
-    for attack in task.attacks:
-        yield from misfits_of(attack, task)
+        return [f"defense {task.defense.name!r} is not for a {federation} federation; those that are: {known}"], {}
+    parts = (_of_the_federation, _of_the_model, _of_the_defense, _of_the_parties)
+    unfit = {attack.name: list(misfits_of(attack, task)) for attack in task.attacks}
+    return [p for part in parts for p in part(task)], {name: why for name, why in unfit.items() if why}
 
 
 def _of_the_federation(task: Task) -> Iterator[str]:

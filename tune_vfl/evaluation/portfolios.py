@@ -51,7 +51,8 @@ def expanded(listed: Sequence[Named], task: Task) -> list[Attack[Strict]]:
             a for a in _members(named.name, horizontal=task.cell.federation.horizontal) if not list(misfits_of(a, task))
         ]
         if not fitting:
-            raise SpecError(f"attacks.{named.name}: no attack of it fits this data set, model and defense")
+            why = f"attacks.{named.name}: no attack of it fits this data set, model and defense"
+            raise SpecError(why, unfit={named.name: [why]})
         found |= {a.name: a for a in fitting if a.name not in own and a.name not in found}
     return list(found.values())
 

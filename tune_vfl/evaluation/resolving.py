@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,11 @@ from tune_vfl.spec.cell import Cell, Mode
 
 
 class _Problems(list[str]):
-    """Collects problems, so that one reading of a spec reports all of them."""
+    """Collects problems, so that one reading of a spec reports all of them; ``unfit`` as an error's."""
+
+    def __init__(self, problems: Iterable[str] = ()) -> None:
+        super().__init__(problems)
+        self.unfit: dict[str, Sequence[str]] = {}
 
     def attempt(self, what: Callable[[], Any]) -> Any:
         """Run; file a SpecError's problems and return None."""
@@ -30,6 +34,7 @@ class _Problems(list[str]):
             return what()
         except SpecError as error:
             self.extend(error.problems)
+            self.unfit |= error.unfit
             return None
 
 
@@ -96,9 +101,10 @@ def open_task(
     task = Task(cell, dataset, architecture, ())
     attacks = problems.attempt(lambda: expanded(known, task)) or []
     task = _attacked(task, attacks)
-    problems.extend(misfits(task))
+    others, unfit = misfits(task)
+    problems.extend([*others, *(why for each in unfit.values() for why in each)])
     if problems:
-        raise SpecError(problems)
+        raise SpecError(problems, problems.unfit | unfit)
     return task
 
 

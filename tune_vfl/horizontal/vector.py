@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.models.images import BATCH_NORMS
+
 
 class Vector:
     """The numbers of some tensors of a model, read and written as ``(members, n)``.
@@ -28,7 +30,7 @@ class Vector:
     @classmethod
     def of_statistics(cls, modules: Iterable[nn.Module], lead: tuple[int, ...]) -> Vector:
         """Return what the modules keep of the rows they saw without learning it: running means and variances."""
-        norms = [m for module in modules for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        norms = [m for module in modules for m in module.modules() if isinstance(m, BATCH_NORMS)]
         return cls([b for norm in norms for b in norm.buffers() if b.is_floating_point()], lead)
 
     @property

@@ -58,14 +58,13 @@ class PackedCampaign(Strict):
     parts: tuple[str, ...] = Field(min_length=1)
     skipped: tuple[PackedLeft, ...] = ()
     trials: int = Field(ge=0)
-    retired: dict[str, str] = Field(default_factory=dict)
     confirmation: JointConfirmation | None = None
 
     @model_validator(mode="after")
     def _hangs_together(self) -> PackedCampaign:
         _Asked.model_validate(self.spec)
         told = self.confirmation.points if self.confirmation else ()
-        strangers = {*self.retired, *(p.study for p in told)} - {*self.parts}
+        strangers = {p.study for p in told} - {*self.parts}
         if strangers:
             raise ValueError(f"expected studies among its parts, got {', '.join(sorted(strangers))}")
         if len(set(self.parts)) < len(self.parts) or not all(p.startswith(f"{self.name}-") for p in self.parts):
@@ -103,7 +102,7 @@ class PackedCampaign(Strict):
         return "what belongs to the whole campaign was measured otherwise" if lost else ""
 
     def told_otherwise(self, other: PackedCampaign) -> bool:
-        """Say whether anything of two differs, such as constraints, or why a study is retired."""
+        """Say whether anything of two differs, such as constraints."""
         return self.attrs() != other.attrs()
 
     def named(self, name: str, new: Callable[[str], str]) -> PackedCampaign:
@@ -120,13 +119,12 @@ class PackedCampaign(Strict):
                 "spec": {**self.spec, "study": name},
                 "parts": tuple(map(new, self.parts)),
                 "skipped": tuple(s.model_copy(update={"study": new(s.study)}) for s in self.skipped),
-                "retired": {new(study): why for study, why in self.retired.items()},
                 "confirmation": answer,
             }
         )
 
 
-_KEYS = ("spec", "parts", "skipped", "trials", "retired", "confirmation")
+_KEYS = ("spec", "parts", "skipped", "trials", "confirmation")
 
 
 @dataclass(frozen=True)

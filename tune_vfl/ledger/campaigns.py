@@ -72,7 +72,6 @@ class CampaignRecord:
         constraints: what a setting must keep to be an answer, see :data:`tune_vfl.spec.constraints.Constraints`.
         confidence: with which it must, one-sided.
         skipped: what its spec asks for and cannot be.
-        retired: why no more trials go to a study, by its name.
         confirmation: what its last confirmation found of all studies together; None without one.
     """
 
@@ -82,7 +81,6 @@ class CampaignRecord:
     constraints: Mapping[str, float] = field(default_factory=dict)
     confidence: float = 0.9
     skipped: tuple[Left, ...] = ()
-    retired: Mapping[str, str] = field(default_factory=dict)
     confirmation: JointConfirmation | None = None
 
     @classmethod
@@ -100,11 +98,8 @@ class CampaignRecord:
 
     @property
     def owed(self) -> int:
-        """How many trials run or are still to be run; of a campaign that is raced they belong to no study yet."""
-        known = sum(s.running + s.waiting for s in self.studies)
-        if not self.lone and self.studies[0].spec.allocation == "race":
-            return max(known, self.trials - sum(len(s.counted) for s in self.studies))
-        return known
+        """How many trials run or are still to be run."""
+        return sum(s.running + s.waiting for s in self.studies)
 
     @property
     def datasets(self) -> tuple[str, ...]:

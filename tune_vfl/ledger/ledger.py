@@ -157,10 +157,6 @@ class Ledger(HeldStudy):
         """Set the budget of finished trials."""
         self._set("trials", trials)
 
-    def keep_retired(self, retired: Mapping[str, str]) -> None:
-        """Keep why no more trials go to studies of the campaign that this one is a part of, by their names."""
-        self._storage.set_study_user_attr(self._campaign_id, "retired", dict(retired))
-
     def keep_joint_answer(self, answer: JointConfirmation) -> None:
         """Keep the answer of a confirmation of the campaign that this study is a part of."""
         keep_joint_answer(self._storage, self._campaign_id, answer)

@@ -24,7 +24,7 @@ CAMPAIGN_SCHEMA = "tune-vfl/campaign-ledger/1"
 # What Optuna's own dashboard calls the objectives.
 _OBJECTIVES = "study:metric_names"
 # What a study's newest spec says, whatever it began with: it changes no trial.
-_NEWEST = ("constraints", "confidence", "allocation")
+_NEWEST = ("constraints", "confidence")
 
 
 def create_or_open(storage: BaseStorage, study: PlannedStudy) -> tuple[int, PlannedStudy]:

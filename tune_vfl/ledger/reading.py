@@ -112,7 +112,6 @@ class HeldCampaign:
             constraints=attrs["spec"].get("constraints") or {},
             confidence=float(attrs["spec"].get("confidence", studies[0].spec.confidence)),
             skipped=tuple(Left(s["study"], s["attack"], tuple(s["problems"])) for s in attrs["skipped"]),
-            retired=attrs.get("retired", {}),
             confirmation=joint_answer_in(attrs),
         )
 

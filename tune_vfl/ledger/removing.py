@@ -182,7 +182,6 @@ def _leave(connection: Connection, gone: Removal) -> None:
     budgets = sqlalchemy.select(attrs.c.value_json).where(of(*gone.staying), attrs.c.key == "trials")
     new: dict[str, Any] = {"parts": list(gone.staying)}
     new["trials"] = sum(int(value) for value in connection.execute(budgets).scalars())
-    new["retired"] = {study: why for study, why in held.get("retired", {}).items() if study not in gone.studies}
     for key, value in new.items():
         if key in held:
             change = sqlalchemy.update(attrs).where(of(gone.campaign), attrs.c.key == key)

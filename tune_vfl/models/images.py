@@ -114,6 +114,10 @@ class DeepNet(Architecture[T_co]):
         return nn.Sequential(*stack_of([d_in, *self.options.top_hidden, d_out], nn.ReLU, stream=stream))
 
 
+# Every batch norm of torch: they have no public base.
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
 class BatchNorm(nn.BatchNorm2d):
     """Batch norm that takes a batch of one value a channel, which torch refuses, with its running statistics.
 

@@ -40,8 +40,7 @@ class Cost(Errand):
     """What the defense of one study costs: a ratio of CPU times, which neighbours hardly move.
 
     It is measured when no trial can be asked: while they wait for what attacks are compared with, and at the end where
-    the study has a result; before all trials where a constraint on the cost may decide to which studies they go. What
-    cannot be measured is said and left: the next run measures it.
+    the study has a result. What cannot be measured is said and left: the next run measures it.
 
     Args:
         ledger: of the study.
@@ -54,7 +53,7 @@ class Cost(Errand):
     def __init__(self, ledger: Ledger, announce: Callable[[], None], say: Callable[[str], None]) -> None:
         super().__init__()
         self._ledger, self._announce, self._say = ledger, announce, say
-        self.blocks = self._wanted = steers(ledger)
+        self._wanted = False
 
     @property
     def seconds_allowed(self) -> float | None:
@@ -64,7 +63,7 @@ class Cost(Errand):
 
     @property
     def wanted(self) -> bool:
-        """Whether trials go by it, or the study has a result; which it keeps, so that it is looked up no more."""
+        """Whether the study has a result; which it keeps, so that it is looked up no more."""
         self._wanted = self._wanted or bool(self._ledger.record().ok)
         return self._wanted
 
@@ -91,8 +90,3 @@ class Cost(Errand):
 
     def _unknown(self, why: str) -> None:
         self._say(f"the cost of {self._ledger.cell.defense} was not measured: {why}")
-
-
-def steers(ledger: Ledger) -> bool:
-    """Whether trials go by what a study costs."""
-    return ledger.spec.allocation == "race" and "cost" in ledger.spec.constraints

@@ -18,13 +18,11 @@ class Errand(ABC):
     Attributes:
         trials: how many trials its pack holds.
         tries: so many of its workers may die until it has failed.
-        blocks: trials wait until it is over.
         over: it has come to an end, one way or the other.
     """
 
     trials: ClassVar[int] = 0
     tries: ClassVar[int] = 3
-    blocks: bool = False
 
     def __init__(self) -> None:
         self.over = False
@@ -114,7 +112,7 @@ class Errands:
     @property
     def block_trials(self) -> bool:
         """Whether trials must wait."""
-        return any(errand.blocks and not errand.over for errand in (*self.references, *self.costs))
+        return not self._compared
 
 
 def _first_owed(errands: Sequence[Errand]) -> Errand | None:

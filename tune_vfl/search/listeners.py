@@ -14,7 +14,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
@@ -164,9 +164,6 @@ class Tee:
         """Pass the studies on, now with their baseline."""
         for study in studies:
             self._dispatcher.on_study(self._ledgers[study].record())
-
-    def on_retired(self, why: Mapping[str, str]) -> None:
-        """Nothing to tell: it is kept with the campaign."""
 
 
 def _say(text: str) -> None:

@@ -12,10 +12,9 @@ from tune_vfl.ledger.told import ToldStudy
 from tune_vfl.machine.runtime import return_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from reports.latest import LatestReport
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 # A search that is over before has its page at its end alone.
@@ -36,7 +35,7 @@ class LivePage:
         name: of what is searched.
         look: returns the campaign as it stands; not asked for a lone study, which is what was told of it.
         folder: where the report is written.
-        latest: makes the report of the end, which others want too.
+        report: draws the report of the end and returns its files by their place in the folder.
         now: the time, in seconds.
     """
 
@@ -45,10 +44,10 @@ class LivePage:
         name: str,
         look: Callable[[], CampaignRecord],
         folder: Path,
-        latest: LatestReport,
+        report: Callable[[], Mapping[str, bytes]],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name, self._look, self._folder, self._latest, self._now = name, look, folder, latest, now
+        self._name, self._look, self._folder, self._report, self._now = name, look, folder, report, now
         self._begun, self._took = now(), _FIRST_TAKES_SECONDS
         self._next = self._begun + FIRST_AFTER_SECONDS
         self._told = self._shown = False
@@ -70,7 +69,7 @@ class LivePage:
         from reports.page import place_report
 
         if self._told:
-            self._written(place_report(self._latest.of(self._campaign()), self._folder), "went")
+            self._written(place_report(self._report(), self._folder), "went")
 
     def left(self) -> str:
         """Nothing is left that another run would have to write."""

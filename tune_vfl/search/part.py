@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-import numpy as np
-
-from tune_vfl.campaign.allocation import PartState
 from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.outcome import Outcome
 from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search.packs import shortened
 from tune_vfl.search.proposals import Proposals
-from tune_vfl.search.violations import violations
 from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tune_vfl.ledger.ledger import Ledger, Lost
     from tune_vfl.ledger.records import TrialRecord
@@ -39,9 +35,6 @@ class Watcher(Protocol):
 
     def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
         """The undefended model of these studies was measured."""
-
-    def on_retired(self, why: Mapping[str, str]) -> None:
-        """No more trials go to these studies for now, for these reasons; whom it does not name gets some again."""
 
 
 class TrialPack(NamedTuple):
@@ -86,7 +79,6 @@ class Part:
     Attributes:
         name: the study's.
         taken: how many trials have been asked of it that have not been lost.
-        ok: the outcomes of its trials that ended so.
         dry: it has nothing new to ask until a trial of it is told.
     """
 
@@ -95,8 +87,6 @@ class Part:
         self.name = ledger.study.name
         self.taken, self._owed = len(record.counted) + record.running, record.waiting
         self.dry = False
-        self.ok = [t.outcome for t in record.ok]
-        self._failed = len(record.counted) - len(self.ok)
         self._ledger, self._pack, self._watchers = ledger, pack, watchers
         self._blind_pack = max(pack, blind_pack)
         self._proposals = Proposals(ledger)
@@ -111,51 +101,17 @@ class Part:
         """Whether it has trials to ask for now."""
         return self._owed > 0 and not self.dry
 
-    @property
-    def dataset(self) -> str:
-        """The name of its data set: studies of one compete with each other."""
-        return self._ledger.cell.dataset.name
-
-    @property
-    def reference_point(self) -> tuple[float, float]:
-        """What is worth nothing, for the hypervolume."""
-        return self._ledger.reference_point or (0.0, 1.0)
-
-    @property
-    def state(self) -> PartState:
-        """Where it stands, for an allocator."""
-        constraints, undefended = self._ledger.spec.constraints, self._ledger.baseline
-        misses = [max(violations(o, undefended, constraints)) for o in self.ok] if constraints else None
-        if misses is not None and "cost" in constraints and self._ledger.cost is not None:
-            misses = [max(miss, self._ledger.cost - constraints["cost"]) for miss in misses]
-        return PartState.of(
-            self.name,
-            self._ledger.cell.defense,
-            self.ok,
-            due=self._owed,
-            failed=self._failed,
-            flying=self.taken - len(self.ok) - self._failed,
-            left=0 if self.dry else self._ledger.most() - self.taken,
-            pack=self._pack,
-            misses=None if misses is None else np.asarray(misses),
-        )
-
-    def ask(self, trial_id: str, count: int | None = None) -> tuple[list[int], list[dict[str, Any]]]:
+    def ask(self, trial_id: str) -> tuple[list[int], list[dict[str, Any]]]:
         """Ask for a pack's trials and write them; none where the space has nothing new.
 
         Args:
             trial_id: the pack.
-            count: how many trials; more than the study owes become part of its budget. None is a pack of those owed.
 
         Returns:
             The trials' numbers and their parameters.
         """
-        more = (count or 0) - self._owed
-        if more > 0:
-            self._ledger.extend(self.taken + self._owed + more)
-            self._owed += more
-        size = self._pack if count else max(self._pack, min(self._blind_pack, self._blind))
-        asked = self._proposals.ask(min(size, self._owed, count or self._owed), trial_id)
+        size = max(self._pack, min(self._blind_pack, self._blind))
+        asked = self._proposals.ask(min(size, self._owed), trial_id)
         self.dry = not asked
         self._owed -= len(asked)
         self.taken += len(asked)
@@ -215,10 +171,6 @@ class Part:
         self._owed += again
         self.taken -= again
         self.dry = False
-        if record.outcome.outcome == "ok":
-            self.ok.append(record.outcome)
-        else:
-            self._failed += not again
         self._proposals.learn(record)
         self._limit(shortened(self._blind_pack, sum(record.outcome.seconds.values())))
         for watcher in self._watchers:

@@ -54,15 +54,13 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
 
 
 def shared_out(studies: Sequence[PlannedStudy], trials: int, campaign: str) -> tuple[PlannedStudy, ...]:
-    """Return studies as the parts of a campaign, each with its share of the trials, as far as it is known before.
+    """Return studies as the parts of a campaign, each with its share of the trials.
 
     Raises:
         SpecError: when the trials are fewer than what is published of the defenses.
     """
     demands = [Demand(len(s.space.published), s.space.size) for s in studies]
     shares = even_shares(demands, trials)
-    if studies[0].spec.allocation == "race":  # what is published comes first; the rest goes where the answer is open
-        shares = even_shares(demands, sum(max(1, d.published) for d in demands))
     return tuple(
         replace(study.changed(trials=max(1, share)), campaign=campaign)
         for study, share in zip(studies, shares, strict=True)
@@ -163,7 +161,7 @@ def plan_study(spec: StudySpec) -> PlannedStudy:
         task = open_task(spec, rows="selection")
     except SpecError as error:
         problems = [*error.problems, *space_problems(spec), *problems]
-        raise SpecError(list(dict.fromkeys(problems))) from error
+        raise SpecError(list(dict.fromkeys(problems)), error.unfit) from error
     try:
         space = space_of(spec, task.cell, task.dataset)
     except SpecError as error:
@@ -209,18 +207,13 @@ def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Left]]:
     try:
         return plan_study(spec), []
     except SpecError as error:
-        problems = error.problems
-    fitting, unfit = [], []
-    for attack in spec.attacks:
-        try:
-            plan_study(spec.model_copy(update={"attacks": (attack,)}))
-            fitting.append(attack)
-        except SpecError as error:
-            unfit.append(Left(spec.study, attack.name, tuple(error.problems)))
-    if not fitting:  # the problems that come with every attack are the reason; those of single attacks would hide it
-        common = [p for p in problems if all(p in entry.problems for entry in unfit)]
-        return None, [Left(spec.study, None, tuple(common or problems))]
-    return plan_study(spec.model_copy(update={"attacks": tuple(fitting)})), unfit
+        problems, unfit = error.problems, error.unfit
+    fitting = tuple(attack for attack in spec.attacks if attack.name not in unfit)
+    others = [p for p in problems if not any(p in why for why in unfit.values())]
+    if others or not fitting:  # what stands against every attack is the reason; that of single attacks would hide it
+        return None, [Left(spec.study, None, tuple(others or problems))]
+    possible, more = _fitting(spec.model_copy(update={"attacks": fitting}))
+    return possible, [*(Left(spec.study, name, tuple(why)) for name, why in unfit.items()), *more]
 
 
 def refuse_mistakes(raws: Sequence[Mapping[str, Any]]) -> list[StudySpec]:

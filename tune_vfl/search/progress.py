@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tune_vfl.metrics.pareto import GrowingFront
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
@@ -27,14 +27,11 @@ class RunProgress:
 
     Args:
         records: its studies at the start of this run.
-        raced: how many finished trials all studies are to have together, where it is open how many each gets.
     """
 
-    def __init__(self, records: Sequence[StudyRecord], raced: int | None = None) -> None:
+    def __init__(self, records: Sequence[StudyRecord]) -> None:
         self.owed = {r.name: r.running + r.waiting for r in records}
-        planned = sum(len(r.counted) + r.running + r.waiting for r in records)
-        self.total = planned if raced is None else raced
-        self.retired: frozenset[str] | None = None if raced is None else frozenset()
+        self.total = sum(len(r.counted) + r.running + r.waiting for r in records)
         self.counts: Counter[str] = Counter(t.outcome.outcome for r in records for t in r.trials)
         self.running = 0
         # Settings of one data set compete with each other, those of several do not.
@@ -119,8 +116,6 @@ class RunProgress:
         """How many studies are through, of several."""
         if len(self.owed) == 1:
             return ""
-        if self.retired is not None:
-            return f" ({len(self.retired)} of {len(self.owed)} studies retired)"
         return f" ({sum(owed <= 0 for owed in self.owed.values())} of {len(self.owed)} studies done)"
 
 
@@ -136,14 +131,11 @@ class ProgressReport:
     Args:
         name: what is run.
         records: its studies at the start of this run.
-        raced: see :class:`RunProgress`.
         stream: where to write; stderr by default.
     """
 
-    def __init__(
-        self, name: str, records: Sequence[StudyRecord], raced: int | None = None, stream: TextIO | None = None
-    ) -> None:
-        self.progress = RunProgress(records, raced)
+    def __init__(self, name: str, records: Sequence[StudyRecord], stream: TextIO | None = None) -> None:
+        self.progress = RunProgress(records)
         self._name = name
         self._said: set[str] = set()
         self._stream = stream or sys.stderr
@@ -181,16 +173,6 @@ class ProgressReport:
         if said not in self._said:
             self._said.add(said)
             self.say(said)
-
-    def on_retired(self, why: Mapping[str, str]) -> None:
-        """Say to whom no more trials go, and who gets some again."""
-        before, self.progress.retired = self.progress.retired or frozenset(), frozenset(why)
-        after = f"after {self.progress.done} trials"
-        for study in sorted(self.progress.retired - before):
-            self.say(f"{study} is retired {after}: {why[study]}")
-        for study in sorted(before - self.progress.retired):
-            self.say(f"{study} gets trials again {after}: the front has moved")
-        self._show()
 
     def say(self, message: str) -> None:
         """Write a line of its own."""

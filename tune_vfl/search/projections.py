@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import TYPE_CHECKING
 
-from reports.latest import LatestReport
 from tune_vfl.campaign.campaign import named
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.machine.places import home
 from tune_vfl.search.live_page import LivePage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tune_vfl.ledger.campaigns import PlannedCampaign
     from tune_vfl.search.listeners import Listener
 
@@ -28,12 +30,18 @@ def projections(campaign: PlannedCampaign, storage: str | None = None) -> list[L
     def look() -> CampaignRecord:
         return CampaignRecord.of(named(name, storage or spec.storage).record())
 
-    latest = LatestReport()
-    page = LivePage(name, look, home() / "reports" / name, latest)
+    @cache
+    def report() -> Mapping[str, bytes]:
+        """Draw the report of the end once, for the page and for MLflow."""
+        from reports.page import report_files
+
+        return report_files(look())
+
+    page = LivePage(name, look, home() / "reports" / name, report)
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        return [page, Recorder(name, spec.tracking, look, latest)]
+        return [page, Recorder(name, spec.tracking, look, report)]
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
         return [page]

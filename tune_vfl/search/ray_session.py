@@ -62,7 +62,7 @@ def quiet_tune() -> Iterator[None]:
 
     What Ray prints by itself (a worker that died) goes to stderr: stdout is for answers.
     """
-    levels = {name: logging.getLogger(name).level for name in ("ray", "ray.tune", "ray.train", "ray._private")}
+    levels = {name: logging.getLogger(name).level for name in ("ray", "ray.tune", "ray.train")}
     for name in levels:
         # Tune prints a page of its own frames for every worker that dies; the ledger and the progress say it in a line.
         logging.getLogger(name).setLevel(logging.CRITICAL if name == "ray.tune" else logging.ERROR)

@@ -28,7 +28,6 @@ class ReferencesErrand(Errand):
         UnreachableError: from :meth:`lose`, when its workers died again and again.
     """
 
-    blocks = True
     seconds_allowed: float | None = None
 
     def __init__(self, model: Undefended, name: str, then: Callable[[], None]) -> None:

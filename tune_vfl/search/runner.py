@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections import Counter
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.campaign.shares import Demand, even_shares
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
@@ -29,7 +27,6 @@ from tune_vfl.search.progress import ProgressReport
 from tune_vfl.search.references import ReferencesErrand
 from tune_vfl.search.room import room_of
 from tune_vfl.search.tuning import tuned
-from tune_vfl.search.turns import Evenly, Racing
 from tune_vfl.search.undefended import shared
 from tune_vfl.search.work import Work
 
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
     from tune_vfl.search.part import Watcher
     from tune_vfl.search.room import Room
     from tune_vfl.search.searcher import LedgerSearcher
-    from tune_vfl.search.turns import Turns
 
 
 def run_study(study: PlannedStudy, **how: Any) -> Study:
@@ -114,7 +110,6 @@ class _Run:
         # What only says how to run comes from the spec of this run, not from the one the study began with.
         spec = campaign.studies[0].spec
         self._resources, self._minutes = spec.resources, spec.budget.minutes
-        self._total = campaign.trials if spec.allocation == "race" and not campaign.lone else None
         self._models = shared(ledgers)
         self._report: ProgressReport | None = None
 
@@ -142,27 +137,7 @@ class _Run:
             self._report.say(message)
 
     def _waiting(self) -> int:
-        records = [ledger.record() for ledger in self._ledgers]
-        owed = sum(record.waiting for record in records)
-        if self._total is None:
-            return owed
-        room = sum(min(ledger.most(), self._total) for ledger in self._ledgers)
-        return max(owed, int(min(self._total, room)) - sum(len(record.counted) for record in records))
-
-    def _turns(self, parts: Sequence[Part], watchers: Sequence[Watcher]) -> Turns:
-        if self._total is None:
-            return Evenly(parts)
-        shares = even_shares([Demand(len(one.space.published), one.most()) for one in self._ledgers], self._total)
-        totals: Counter[str] = Counter()
-        for ledger, share in zip(self._ledgers, shares, strict=True):
-            totals[ledger.cell.dataset.name] += share
-
-        def retire(why: dict[str, str]) -> None:
-            self._ledgers[0].keep_retired(why)
-            for watcher in watchers:
-                watcher.on_retired(why)
-
-        return Racing(parts, totals, retire)
+        return sum(ledger.record().waiting for ledger in self._ledgers)
 
     def _tell_all(self, dispatcher: Dispatcher) -> None:
         """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
@@ -179,7 +154,7 @@ class _Run:
         room = cluster.room_for(self._resources, self._lease)
         room.packs()  # says that there is none, before anything waits for it
         if progress:
-            self._report = self._progress()
+            self._report = ProgressReport(self._name, [ledger.record() for ledger in self._ledgers])
         if lost:
             self._say(f"{lost} trials were running when the search was last stopped; they are asked again")
         watchers: tuple[Watcher, ...] = (Tee(self._ledgers, dispatcher), *([self._report] if self._report else []))
@@ -196,11 +171,6 @@ class _Run:
             why = "stopped" if stopped else "out of time"
             self._say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
         return stopped and owed > 0
-
-    def _progress(self) -> ProgressReport:
-        records = [ledger.record() for ledger in self._ledgers]
-        raced = None if self._total is None else self._waiting() + sum(len(record.counted) for record in records)
-        return ProgressReport(self._name, records, raced)
 
     def _errands(self, dispatcher: Dispatcher) -> Errands:
         """Return what is measured beside the trials.
@@ -234,7 +204,7 @@ class _Run:
             pack, blind_pack = self._packs(ledger, waiting, own)
             parts.append(Part(ledger, pack, watchers, blind_pack))
         settings = RunSettings(room.packs, deadline, self._work.options)
-        return LedgerSearcher(self._turns(parts, watchers), errands, settings)
+        return LedgerSearcher(parts, errands, settings)
 
     def _packs(self, ledger: Ledger, trials: int, workers: int) -> tuple[int, int]:
         """Return how many trials a pack of a study holds, and how many while its sampler does not look at results.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tune_vfl.search.errands import Errand, Errands
-    from tune_vfl.search.turns import Turns
+    from tune_vfl.search.part import Part
     from tune_vfl.search.worker_failures import Cause
 
 # After so many lost packs in a row, without one that answered, the search gives up: workers cannot run here.
@@ -65,14 +65,14 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     """Suggests packs until the budget of trials of every study is used up.
 
     Args:
-        turns: says which study asks next.
+        parts: the studies; the one that has had the fewest trials asks next.
         errands: what is measured beside the trials.
         settings: how the run is carried out.
     """
 
-    def __init__(self, turns: Turns, errands: Errands, settings: RunSettings) -> None:
+    def __init__(self, parts: Sequence[Part], errands: Errands, settings: RunSettings) -> None:
         super().__init__(metric=None, mode=None)
-        self._turns, self._errands, self._settings = turns, errands, settings
+        self._parts, self._errands, self._settings = parts, errands, settings
         self._flying: dict[str, Flight] = {}
         self._losses_in_a_row = 0
         self.stopped = False
@@ -127,11 +127,15 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         return None if errand is None else self._sent(trial_id, errand, errand.ask())
 
     def _trials(self, trial_id: str) -> dict[str, Any] | None:
-        while not self._errands.block_trials and (turn := self._turns.next()):
-            numbers, params = turn.part.ask(trial_id, turn.trials)
+        while not self._errands.block_trials and (part := self._next()):
+            numbers, params = part.ask(trial_id)
             if numbers:
-                return self._sent(trial_id, TrialPack(turn.part, numbers), turn.part.pack(params))
+                return self._sent(trial_id, TrialPack(part, numbers), part.pack(params))
         return None
+
+    def _next(self) -> Part | None:
+        """Return the study that has had the fewest trials of those that owe some; None while nobody can ask."""
+        return min((p for p in self._parts if p.owes), key=lambda p: p.taken, default=None)
 
     def _sent(self, trial_id: str, flight: Flight, pack: dict[str, Any]) -> dict[str, Any]:
         """Note that a pack is handed out, and return it as its worker gets it."""

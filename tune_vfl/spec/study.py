@@ -13,6 +13,7 @@ from pydantic import (
     PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationError,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -146,7 +147,7 @@ class StudySpec(Strict):
     data set's recipe; its domain is in :attr:`searched`.
 
     ``constraints`` are met with ``confidence``, one-sided. ``allocation`` says how a campaign's trials are spread over
-    its defenses: to all alike, or more of them to those that may still change the answer.
+    its defenses: ``even`` is to all alike.
     """
 
     study: StudyName
@@ -162,7 +163,7 @@ class StudySpec(Strict):
     resources: Resources = Field(default_factory=Resources)
     constraints: Constraints = Field(default_factory=dict)
     confidence: float = Field(0.9, gt=0.5, lt=1)
-    allocation: Literal["even", "race"] = "even"
+    allocation: Literal["even"] = "even"
     storage: str | None = None
     tracking: str | None = None
     _searched: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -207,6 +208,16 @@ class StudySpec(Strict):
             part, _, field = name.partition(".")
             plain.setdefault(part, {})[field] = domain
         return plain
+
+    @field_validator("allocation", mode="before")
+    @classmethod
+    def _no_race(cls, asked: Any) -> Any:
+        if asked == "race":
+            raise ValueError(
+                "expected even, the default: every defense gets as many trials; leave the line out, and search a "
+                "defense that deserves more in a study of its own"
+            )
+        return asked
 
     @model_validator(mode="after")
     def _each_attack_once(self) -> StudySpec:

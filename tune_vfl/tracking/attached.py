@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.campaign import phrases
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.exporting import exported
-from tune_vfl.ledger.state import short_hash, state_of
 from tune_vfl.tracking import payload
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key
 from tune_vfl.tracking.summary import filters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from reports.latest import LatestReport
+    from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.tracking.parts import Whole
     from tune_vfl.tracking.runs import Runs
 
@@ -36,7 +37,7 @@ def attach_settings(runs: Runs, whole: Whole) -> None:
     texts: dict[Key, str] = {}
     digests: dict[Key, str] = {}
     for key, text in _settings(whole):
-        digest = short_hash([text])
+        digest = _digest(text)
         if runs.held[key].tags.get(payload.CONFIG) != digest:
             texts[key], digests[key] = text, digest
     runs.log_texts(texts, CONFIG_FILE)
@@ -62,28 +63,36 @@ def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
             )
 
 
-def attach_summary(runs: Runs, whole: Whole, latest: LatestReport | None = None) -> None:
+def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, bytes]] | None = None) -> None:
     """Attach page, tables, specs and filters to the summary run, unless its tag says that it has them.
 
     Args:
         runs: of the experiment.
         whole: its studies.
-        latest: who may have made the page already.
+        report: returns the report's files by their place in its folder; None draws it.
     """
-    from reports.latest import LatestReport
-    from reports.page import place_report, spec_text
+    from reports.page import place_report, report_files, spec_text
 
     campaign = whole.campaign
-    state = state_of(campaign)
+    state = _state(campaign)
     if runs.held[SUMMARY_KEY].tags.get(payload.DIGEST) == state:
         return
     for study in whole.studies:
         name = "spec.yaml" if whole.lone else f"specs/{study.name}.yaml"
         runs.log_texts({SUMMARY_KEY: spec_text(study)}, name)
     runs.log_texts({SUMMARY_KEY: json.dumps(filters(whole), indent=2)}, "filters.json")
-    report = (latest or LatestReport()).of(campaign)
+    files = report_files(campaign) if report is None else report()
     with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
-        page = place_report(report, Path(folder) / "report")
+        page = place_report(files, Path(folder) / "report")
         runs.log_folder(str(page.parent), "report")
     runs.add(SUMMARY_KEY, {payload.DIGEST: state})
     runs.flush()
+
+
+def _state(campaign: CampaignRecord) -> str:
+    """Return a digest of all that a page shows of a campaign; the order of studies does not count."""
+    return _digest(repr(replace(campaign, studies=tuple(sorted(campaign.studies, key=lambda s: s.name)))))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

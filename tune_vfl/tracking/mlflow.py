@@ -21,9 +21,8 @@ from tune_vfl.tracking.parts import Part, Whole, is_lone, reference_of
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from reports.latest import LatestReport
     from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -46,7 +45,7 @@ class Recorder:
         experiment: its name: that of the campaign, or of a lone study.
         uri: the spec's ``tracking``; None for ``MLFLOW_TRACKING_URI`` or the embedded MLflow.
         look: returns the campaign as the ledger tells it at the end of a search; a lone study needs none.
-        latest: who may have made the page of a search's end already.
+        report: draws the report of a search's end, as for :func:`tune_vfl.tracking.attached.attach_summary`.
 
     Attributes:
         experiment: the experiment's name.
@@ -58,10 +57,10 @@ class Recorder:
         experiment: str,
         uri: str | None = None,
         look: Callable[[], CampaignRecord] | None = None,
-        latest: LatestReport | None = None,
+        report: Callable[[], Mapping[str, bytes]] | None = None,
     ) -> None:
         self.experiment = experiment
-        self._look, self._latest = look, latest
+        self._look, self._report = look, report
         self._known: CampaignRecord | None = None
         self.uri = resolve_uri(uri)
         self._parts: dict[str, Part] = {}
@@ -179,7 +178,7 @@ class Recorder:
                     ", ".join(sorted(untold)),
                 )
             else:
-                attached.attach_summary(runs, whole, self._latest)
+                attached.attach_summary(runs, whole, self._report)
         finally:
             self._attaching = False
 

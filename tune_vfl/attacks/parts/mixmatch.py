@@ -66,7 +66,8 @@ class Average:
 
     def update(self) -> None:
         """Move towards the live values."""
-        torch._foreach_lerp_(self._kept, self._live, self._weight)
+        for kept, live in zip(self._kept, self._live, strict=True):
+            kept.lerp_(live, self._weight)
 
     def restore(self) -> None:
         """Put the averages in their place."""

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from tune_vfl.models.images import BATCH_NORMS
 from tune_vfl.models.layers import Dropout
 from tune_vfl.protocol.losses import task_loss
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tune_vfl.models.layers import M
+
+
+_DROPOUTS = (
+    *(Dropout, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
+    *(nn.AlphaDropout, nn.FeatureAlphaDropout),
+)
 
 
 class _OfTheBatch(nn.Module):
@@ -26,7 +33,7 @@ class _OfTheBatch(nn.Module):
             does.
     """
 
-    def __init__(self, norm: nn.modules.batchnorm._BatchNorm) -> None:
+    def __init__(self, norm: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm) -> None:
         super().__init__()
         self.weight, self.bias, self._eps = norm.weight, norm.bias, norm.eps
         self._mean, self._var = norm.running_mean, norm.running_var
@@ -46,11 +53,11 @@ def as_trained(network: M) -> M:
     """
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, nn.modules.batchnorm._BatchNorm):
+            if isinstance(child, BATCH_NORMS):
                 setattr(module, name, _OfTheBatch(child))
     network.train().requires_grad_(False)
     for module in network.modules():
-        if isinstance(module, (Dropout, nn.modules.dropout._DropoutNd)):
+        if isinstance(module, _DROPOUTS):
             module.eval()
     return network
 

@@ -1,4 +1,4 @@
-"""What is handed to an allocator, how studies' next settings spread, and chances on the scale of a compromise."""
+"""Chances on the scale of a compromise, names, shares of the trials, and the nearest setting."""
 
 from __future__ import annotations
 
@@ -6,56 +6,21 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.campaign.test_words import DEPLOY
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of
 from tune_vfl.campaign import campaign as module
-from tune_vfl.campaign.allocation import PartState, race
 from tune_vfl.campaign.campaign import Campaign, named
 from tune_vfl.campaign.challengers import chances_over
 from tune_vfl.campaign.decide import Decision, Far
 from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.describing import Describer
-from tune_vfl.campaign.gains import DRAWS, MOVED, Shown, draws
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.shares import Demand, even_shares
 from tune_vfl.campaign.summary import frontier, frontier_against
 from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import SpecError
-from tune_vfl.statistics.fronts import TOLERANCES
-from tune_vfl.statistics.intervals import PRIOR
-
-
-def test_a_study_stands_by_the_attack_that_is_worst_for_each_setting() -> None:
-    ok = [
-        outcome_of([0.9, 0.8, 0.7], {"norm": [0.1, 0.2, 0.3], "pmc": [0.4, 0.0, 0.5]}),
-        outcome_of([0.6, 0.6, 0.6], {"norm": [0.9, 0.1, 0.2], "pmc": [0.3, 0.3, 0.3]}),
-    ]
-    state = PartState.of("s", "laplace", ok, due=0, failed=2, flying=3)
-    assert state.utility.tolist() == [[0.9, 0.8, 0.7], [0.6, 0.6, 0.6]]
-    assert state.leakage == pytest.approx(np.asarray([[0.4, 0.0, 0.5], [0.9, 0.1, 0.2]])), "whole, seed by seed"
-    assert state.objectives == pytest.approx(np.asarray([[0.8, 0.3], [0.6, 0.4]]))
-    assert (state.finished, state.asked) == (4, 7)
-    bare = PartState.of("s", "laplace", [outcome_of([0.9, 0.8], {})], due=0)
-    assert bare.leakage.tolist() == [[0.0, 0.0]], "no attack finds nothing"
-    nothing = PartState.of("s", "laplace", [], due=1)
-    assert (nothing.finished, nothing.objectives.shape, nothing.utility.shape) == (0, (0, 2), (0, 1))
-
-
-def test_next_settings_are_moved_by_a_spread_between_the_study_s_and_the_usual_one() -> None:
-    rng = np.random.default_rng(5)
-    parts = [rng.normal(size=(n, 2)) * s for n, s in ((6, [0.1, 0.3]), (4, [0.02, 0.05]), (1, [0.0, 0.0]))]
-    shown = Shown(np.concatenate(parts), np.zeros((11, 2)), np.repeat([0, 1, 2], [6, 4, 1]))
-    squares = [(p - p.mean(0)).T @ (p - p.mean(0)) for p in parts]
-    usual = sum(squares) / (5 + 3 + 0)
-    normal = np.random.default_rng(7).normal(size=(DRAWS, 2))
-    for part, square, moved in zip(parts, squares, draws(shown, 7), strict=True):
-        n = len(part)
-        spread = (square + PRIOR * usual) / (n - 1 + PRIOR) + np.diag(np.square(TOLERANCES)) / 4
-        moves = normal @ np.linalg.cholesky(spread).T * MOVED * n ** (-1 / 6)
-        assert moved == pytest.approx(part[:, None, :] + moves)
 
 
 def test_a_compromise_s_chance_weighs_both_variances_on_the_undefended_scale() -> None:
@@ -110,27 +75,6 @@ def test_a_name_is_that_of_a_campaign_or_of_a_study(monkeypatch: pytest.MonkeyPa
     assert found.frontier("pmc") == frontier_against(Held().record(), "pmc")
     assert (found.studies(), found.overdue()) == ([], {})
     assert named("s", "there") == ("study", "s", "there")
-
-
-REFERENCE = (0.5, 1.0)
-
-
-def shown_part(name: str, points: list[tuple[float, float]], **fields: Any) -> PartState:
-    rows = np.asarray(points)
-    spread = np.asarray([-0.001, 0.0, 0.001])
-    about: dict[str, Any] = {"due": 0, "pack": 4, **fields}
-    return PartState(name, name, about.pop("due"), rows, rows[:, :1] + spread, rows[:, 1:] + spread, **about)
-
-
-def test_a_race_counts_trials_that_came_to_nothing_and_packs_that_fly() -> None:
-    """Two studies that show the same promise the same: half of it where half of the trials fail, or a pack flies."""
-    front = [(0.94, 0.6), (0.92, 0.4), (0.90, 0.3), (0.88, 0.25)]
-    more = [(u - 0.0001, x + 0.0001) for u, x in front]
-    even, failing = shown_part("a", front), shown_part("b", more, failed=4)
-    assert race([failing, even], 20, REFERENCE).part == "a"
-    assert race([shown_part("b", more), shown_part("a", front, failed=12)], 20, REFERENCE).part == "b"
-    assert race([shown_part("a", front, flying=12), shown_part("b", more)], 20, REFERENCE).part == "b"
-    assert race([even, shown_part("b", more, left=0)], 3, REFERENCE)[:2] == ("a", 3), "no more than are owed"
 
 
 def test_a_study_without_published_settings_needs_a_trial_too() -> None:

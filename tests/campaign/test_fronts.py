@@ -1,4 +1,4 @@
-"""Compromises, fronts against one attack, what another trial may bring, and how numbers are written."""
+"""Compromises, fronts against one attack, and how numbers are written."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from tests.helpers.campaigns import attack_of, campaign_of, confirmed, outcome_of, part_of, steady
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.campaign.compromise import knee_of
 from tune_vfl.campaign.examined import unexamined
-from tune_vfl.campaign.gains import Prospect, Shown, to_the_answer
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.phrases import count, listed, metric, number, score, setting, short, short_span, span
 from tune_vfl.campaign.rankings import attack_table
@@ -112,37 +110,6 @@ def test_attacks_on_features_are_examined_where_one_was_run() -> None:
     assert any(ATTACKS[name].capabilities.acts for name in ATTACKS)
     rows = "Other rows: auc has no formula for them, so its intervals speak of this data set alone."
     assert rows in unexamined(campaign_of(part), joint_of(campaign_of(part)))
-
-
-# What another trial may bring
-
-
-def shown(points: list[tuple[float, float]], studies: list[int], variance: float = 0.0) -> Shown:
-    rows = np.asarray(points)
-    return Shown(rows, np.column_stack([np.full(len(rows), variance), np.full(len(rows), 1.0)]), np.asarray(studies))
-
-
-def test_under_constraints_the_chance_is_that_of_more_utility_and_leakage_s_noise_does_not_count() -> None:
-    """Of misses the second number is one only where it is above 0; its variance says nothing of utility's."""
-    variance = 4e-4
-    best, other = to_the_answer(shown([(0.9, -0.5), (0.87, -0.5)], [0, 1], variance))
-    assert best.chance == 1.0
-    z = -0.03 / math.sqrt(2 * variance)
-    assert other.chance == pytest.approx((1 + math.erf(z / math.sqrt(2))) / 2, abs=0.02)
-    assert other.rivals == (0,)
-    missing = to_the_answer(shown([(0.9, -0.5), (0.95, 0.5)], [0, 1], variance))[1]
-    assert missing.chance < 0.2, "what misses a constraint is no answer, however useful"
-
-
-def test_a_prospect_s_gain_is_utility_above_the_answer_s_or_what_the_nearest_misses_less() -> None:
-    still, behind = to_the_answer(shown([(0.9, -0.5), (0.9, -0.5), (0.5, -0.5), (0.5, -0.5)], [0, 0, 1, 1]))
-    assert isinstance(still, Prospect)
-    assert 0 < still.gain < 0.01, "moved by a tolerance alone, half of the moves upward"
-    assert (behind.gain, behind.chance) == (0.0, 0.0)
-    nearest_one, far = to_the_answer(shown([(0.9, 0.1), (0.8, 0.1), (0.9, 0.9), (0.8, 0.9)], [0, 0, 1, 1]))
-    assert nearest_one.gain > 0
-    assert far.gain == 0.0
-    assert far.rivals == (0,)
 
 
 # Words

@@ -1,11 +1,15 @@
-"""Tables of trials that were really run, by which ways of spreading a campaign's trials are compared without a run.
+"""Tables of trials that were really run, on which samplers and rungs are compared without a run.
 
-A table is a file of JSON lines, one a trial, that grows while it is made and goes on where it stopped. Numbers have six
-digits. Each attack's advantages are those of the variant that its score belongs to.
+    python -m benchmarks.trial_tables spambase --settings 24 --minutes 40
+
+runs settings of all defenses that fit, and keeps what came back under ``benchmarks/tables``; it goes on where it
+stopped. A table is a file of JSON lines, one a trial. Numbers have six digits. Each attack's advantages are those of
+the variant that its score belongs to.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import time
@@ -16,9 +20,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
 from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.metrics.pareto import hypervolume
 from tune_vfl.outcome import Outcome
 from tune_vfl.spaces.space import Space, point_key
 from tune_vfl.spec import parse
@@ -31,6 +38,7 @@ DATASETS: dict[str, dict[str, Any]] = {
 WITH_RUNGS = {**DATASETS, "bank": {"name": "bank", "split": 0.5}}
 """Those of ``benchmarks/rungs.py``, which has whole trainings of its own where there is no table here."""
 PACK, SEEDS = 6, 3
+REFERENCES = {"spambase": (0.5, 1.0), "digits": (0.102, 1.0)}
 
 
 class Row(NamedTuple):
@@ -60,6 +68,25 @@ class Row(NamedTuple):
         return sum(self.utility) / len(self.utility), self.leakage if self.leakage is not None else 1.0
 
 
+class Table(NamedTuple):
+    """A data set's table, defense by defense, and the worst point that counts."""
+
+    dataset: str
+    parts: Mapping[str, list[Row]]
+    reference: tuple[float, float]
+
+    @property
+    def trials(self) -> int:
+        return sum(map(len, self.parts.values()))
+
+    @property
+    def whole(self) -> float:
+        """The hypervolume of all rows."""
+        return hypervolume(
+            [r.objectives for rows in self.parts.values() for r in rows if r.outcome == "ok"], self.reference
+        )
+
+
 class Part(NamedTuple):
     """One defense of a table.
 
@@ -74,7 +101,7 @@ class Part(NamedTuple):
 
 def table_of(dataset: str, folder: Path = FOLDER) -> Path:
     """Return where the table of a data set is kept."""
-    return folder / f"allocation-{dataset}.jsonl"
+    return folder / f"trials-{dataset}.jsonl"
 
 
 def read(path: Path) -> list[Row]:
@@ -82,6 +109,21 @@ def read(path: Path) -> list[Row]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     rows = [Row(**json.loads(line)) for line in lines]
     return sorted(rows, key=lambda r: (r.defense, r.place))
+
+
+def opened(dataset: str, folder: Path = FOLDER) -> Table:
+    """Read a table."""
+    parts: dict[str, list[Row]] = {}
+    for row in read(table_of(dataset, folder)):
+        parts.setdefault(row.defense, []).append(row)
+    return Table(dataset, parts, REFERENCES[dataset])
+
+
+def random_order(rows: Sequence[Row], seed: int) -> Iterator[int]:
+    """Yield places of rows: published ones, then the others shuffled."""
+    yield from (i for i, r in enumerate(rows) if r.published)
+    rest = [i for i, r in enumerate(rows) if not r.published]
+    yield from np.random.default_rng(seed).permutation(rest).astype(int).tolist()
 
 
 def settings_of(space: Space, count: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -204,3 +246,20 @@ def _progress(rows: Sequence[Row], left: Sequence[tuple[str, list[int]]]) -> str
     waiting = sum(len(places) for _, places in left)
     begun = f"{time.strftime('%H:%M:%S')} {rows[0].defense}: {len(rows)} {ended}"
     return f"{begun}, {rows[0].seconds:.1f} s each; {waiting} wait"
+
+
+def main() -> None:
+    """Make a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", choices=DATASETS)
+    parser.add_argument("--settings", type=int, default=24)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--last", nargs="*", default=["discorloss"], metavar="DEFENSE", help="after all others")
+    given = parser.parse_args()
+    wanted = {"settings": given.settings, "minutes": given.minutes, "workers": given.workers}
+    tabulate(given.dataset, table_of(given.dataset), **wanted, last=given.last)
+
+
+if __name__ == "__main__":
+    main()

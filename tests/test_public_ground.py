@@ -1,0 +1,135 @@
+"""The program calls only what a dependency documents: private names, patched modules and foreign tables are found."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+import pytest
+
+from benchmarks.public_ground import all_uses, uses
+
+
+class Exceptions(NamedTuple):
+    """Uses that a file may have.
+
+    Attributes:
+        names: of them, as ``python -m benchmarks.public_ground`` prints them.
+        reason: why, and until when.
+    """
+
+    names: str
+    reason: str
+
+
+LEDGER = "Optuna's tables; goes with tables of the ledger's own"
+MLFLOW = "MLflow's tables; goes with MlflowClient alone"
+
+# What is still allowed. The list may only become shorter: a line that is not needed any more fails.
+EXCEPTIONS = {
+    "trainables/simulated.py": Exceptions("os._exit", "a worker that crashes is simulated"),
+    "tune_vfl/cluster/node.py": Exceptions("ray.scripts.scripts", "not this package's trade"),
+    "tune_vfl/cluster/volume.py": Exceptions("mkfs.ext4 sudo", "not this package's trade"),
+    "tune_vfl/data/reading/batches.py": Exceptions(
+        "numpy._core.multiarray", "nothing of numpy's is called: CIFAR's files, which are pickles, name it"
+    ),
+    "tune_vfl/data/reading/bundled.py": Exceptions("find_spec(sklearn)", "goes with sklearn.datasets"),
+    "tune_vfl/ledger/reading.py": Exceptions("SQL", LEDGER),
+    "tune_vfl/ledger/removing.py": Exceptions("optuna.storages._rdb.models", LEDGER),
+    "tune_vfl/ledger/rows.py": Exceptions("SQL", LEDGER),
+    "tune_vfl/ledger/schema.py": Exceptions("SQL", LEDGER),
+    "tune_vfl/ledger/writing.py": Exceptions(
+        "optuna.storages._rdb.models optuna.storages._rdb.models.TrialModel _backend", LEDGER
+    ),
+    "tune_vfl/machine/vision.py": Exceptions("sys.modules", "torchvision beside a torch of another build"),
+    "tune_vfl/models/optimizers.py": Exceptions("unwrap _init_group _foreach_add_ _fused_adam_", "torch's compiler"),
+    "tune_vfl/protocol/known.py": Exceptions("torch.autograd.graph._engine_run_backward", "torch's compiler"),
+    "tune_vfl/samplers/parts/generations.py": Exceptions(
+        "_get_generation_key _trial_id _storage _study_id _get_parent_cache_key_prefix", "goes with Optuna's own"
+    ),
+    "tune_vfl/search/__init__.py": Exceptions("sys.modules[__name__].__class__", "a room and a function of one name"),
+    "tune_vfl/service/open_doors.py": Exceptions("tcp6", "goes with psutil"),
+    "tune_vfl/service/ray_cluster.py": Exceptions(
+        "ray._raylet.GcsClient ray._private.services.find_gcs_addresses", "asks a cluster for its nodes and dashboard"
+    ),
+    "tune_vfl/statistics/special.py": Exceptions("vars(np)", "goes with a plain import"),
+    "tune_vfl/tracking/database.py": Exceptions(
+        "mlflow.store.tracking.dbmodels.models.SqlLatestMetric mlflow.store.tracking.dbmodels.models.SqlMetric "
+        "mlflow.store.tracking.dbmodels.models.SqlParam mlflow.store.tracking.dbmodels.models.SqlRun "
+        "mlflow.store.tracking.dbmodels.models.SqlTag mlflow.utils.uri.append_to_uri_path",
+        MLFLOW,
+    ),
+    "tune_vfl/tracking/fresh.py": Exceptions("SQL", MLFLOW),
+    "tune_vfl/tracking/runs.py": Exceptions(
+        "mlflow.utils.file_utils.local_file_uri_to_path mlflow.utils.uri.is_local_uri "
+        "mlflow.store.artifact.artifact_repository_registry.get_artifact_repository",
+        MLFLOW,
+    ),
+}
+
+
+def test_nothing_undocumented_is_used_but_what_is_listed() -> None:
+    found = {name: {use.name for use in some} for name, some in all_uses().items()}
+    allowed = {name: set(exceptions.names.split()) for name, exceptions in EXCEPTIONS.items()}
+    new = {name: sorted(rest) for name, some in found.items() if (rest := some - allowed.get(name, set()))}
+    gone = {name: sorted(rest) for name, some in allowed.items() if (rest := some - found.get(name, set()))}
+    print(f"private uses {sum(map(len, all_uses().values()))} in {len(found)} files")
+    assert new == {}, "call what the library documents instead"
+    assert gone == {}, "these exceptions are not needed any more: take them off the list"
+
+
+CAUGHT = {
+    "a private module": "from ray._private import node",
+    "a private name": "from torch.autograd.graph import _engine_run_backward as run",
+    "a private module by name": "import importlib\nimportlib.import_module('ray._raylet')",
+    "a private module that runs": "import runpy\nrunpy.run_module('ray._private.workers.default_worker')",
+    "a private module in a program": "PROGRAM = '''\nimport sys\nfrom ray._raylet import GcsClient\n'''",
+    "an internal module": "from ray.air.execution._internal import RayActorManager",
+    "a hidden module": "from ray.experimental import internal_kv",
+    "a module of a command": "['-m', 'ray.scripts.scripts']",
+    "a patched class": "from ray.tune import Tuner\nTuner.fit = print",
+    "a patched module": "import ray.tune as tune\ntune.run = print",
+    "a class patched by name": "import mlflow\nsetattr(mlflow.MlflowClient, 'search_runs', print)",
+    "a private attribute": "def f(storage):\n    return storage._backend",
+    "a private attribute of a base": "class A(Adam):\n    def step(self):\n        self._init_group(1)",
+    "a private attribute by name": "def f(storage):\n    return getattr(storage, '_backend')",
+    "a private function of a module": "import torch\ntorch._fused_adam_()",
+    "an attribute that no page names": "def f(trial):\n    return trial.temporary_state.ray_actor",
+    "a trial's own notes": "def f(trial):\n    trial.run_metadata.error_file = ''",
+    "Optuna's tables": "from optuna.storages._rdb import models",
+    "MLflow's tables": "from mlflow.store.tracking.dbmodels.models import SqlRun",
+    "rows of Optuna's": "query = 'SELECT value_json FROM trial_user_attributes WHERE trial_id = 3'",
+    "rows of MLflow's": "connection.execute('DELETE FROM experiments')",
+    "a method without its wrapper": "from inspect import unwrap\nunwrap(print)",
+    "a dictionary of a module": "import numpy as np\nvars(np).setdefault('f2py', None)",
+    "an import undone": "import sys\ndel sys.modules['torchvision']",
+    "a module made callable": "import sys\nsys.modules[__name__].__class__ = int",
+    "a library's folder": "from importlib.util import find_spec\nfind_spec('sklearn')",
+    "an undocumented variable": "import os\nos.environ['RAY_prestart_worker_first_driver'] = '0'",
+    "a private argument": "import ray\nray.init(_system_config={})",
+    "an end without an end": "import os\nos._exit(1)",
+    "a steered collector": "import gc\ngc.freeze()",
+    "a disk": "run('sudo', 'mkfs.ext4')",
+    "a port scanner": "for table in ('tcp', 'tcp6'):\n    read(table)",
+}
+FREE = {
+    "documented names": "import ray\nray.init(num_cpus=1, namespace='a')\nray.util.state.list_nodes()",
+    "private names of its own": "class A:\n    _a = 3\n    def f(self, other):\n        return self._a - other._a",
+    "dunders": "class A(B):\n    def __init__(self):\n        super().__init__()\n        self.__dict__.update({})",
+    "a named tuple": "found._replace(a=1)._asdict()",
+    "a documented variable": "import os\nos.environ['RAY_ADDRESS'] = ''\n'RAY_AUTH_'",
+    "a name in words": "def f():\n    '''See ray._private.'''\n'from ray.tune import run'",
+    "its own tables": "'SELECT name FROM campaigns'",
+    "an attribute of an object": "import torch\nx = torch.ones(1)\nx.grad = None",
+    "a flag of torch": "def f(model):\n    model.training = True",
+}
+
+
+@pytest.mark.parametrize("text", CAUGHT.values(), ids=CAUGHT)
+def test_every_kind_of_undocumented_use_is_found(text: str) -> None:
+    assert uses(ast.parse(text)) != []
+
+
+@pytest.mark.parametrize("text", FREE.values(), ids=FREE)
+def test_what_is_documented_or_its_own_is_free(text: str) -> None:
+    assert uses(ast.parse(text)) == []
