@@ -1,5 +1,6 @@
 """The program that a fault meets: `python -m tests.faults '{...}'`, see tests/faults/driver.py."""
 
+import gc
 import json
 import sys
 
@@ -12,4 +13,5 @@ try:
         code = main(json.loads(sys.argv[1]))
 except Interrupted as interrupted:
     code = interrupted.exit_code
+gc.freeze()  # as the command line does it: a last look of the collector takes a second
 sys.exit(code)
