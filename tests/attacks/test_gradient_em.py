@@ -81,7 +81,9 @@ def test_all_epochs_together_say_what_no_single_one_does(classes):
     nearest = -torch.cdist(rows, oracle)
     alone = leak_auc(nearest.numpy(), y.numpy(), flip=False) if classes == 2 else top1(nearest.numpy(), y.numpy())
     assert alone < 0.88, "one epoch would do"
-    assert set(answers) == {"gradient_em", "means", "directions", "epochs", "curved"}
+    assert set(answers) == {"gradient_em", "means", "directions", "epochs", "curved"} | (
+        {"joint"} if classes == 2 else set()
+    )
 
 
 def test_a_class_that_shows_in_the_size_of_the_noise_alone_is_found_by_a_covariance_of_its_own():
@@ -90,6 +92,20 @@ def test_a_class_that_shows_in_the_size_of_the_noise_alone_is_found_by_a_covaria
     assert success(answers["curved"], y) > 0.97
     assert success(answers["gradient_em"], y) == pytest.approx(success(answers["curved"], y), abs=0.005)
     assert success(answers["means"], y) < 0.9
+
+
+def test_directions_and_covariances_by_class_are_read_together():
+    """Noise of wild size hides jumps from all that reads lengths; noise without jumps says nothing by directions."""
+    y, view = world(jump=0.0, noise=0.0, features=0.5, aux=100)
+    g, shape = torch.Generator().manual_seed(50), view.granted("visits").received.shape
+    wild = torch.randn(shape, generator=g) * (0.7 * torch.randn(*shape[:2], 1, generator=g)).exp()
+    jumps = 0.2 * torch.randn(2, WIDTH, generator=g)[y]
+    visits = visits_of(view.granted("visits").received + jumps + wild, view.granted("visits").sent)
+    answers = EM().run(view.holding(visits=visits))
+    assert success(answers["joint"], y) > success(answers["curved"], y) + 0.1
+    y, view = world(jump=0.0, noise=1.0, spread=(1.0, 1.6), features=1.5)
+    answers = EM().run(view)
+    assert success(answers["joint"], y) > success(answers["directions"], y) + 0.1
 
 
 def test_labels_that_nothing_shows_are_not_found():
@@ -284,4 +300,4 @@ def test_under_noise_that_depends_on_the_class_it_finds_more_than_every_other_at
     score = answer["attacks"]["gradient_em"]
     assert score["variant"] == "gradient_em"
     assert not score["upper_bound"]
-    assert set(score["variants"]) == {"gradient_em", "means", "directions", "epochs", "curved"}
+    assert set(score["variants"]) == {"gradient_em", "means", "directions", "epochs", "curved", "joint"}

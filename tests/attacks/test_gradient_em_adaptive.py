@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.attacks.test_gradient_em import EM, success, world
+from tests.attacks.test_gradient_em import EM, success, visits_of, world
 from tests.helpers.cells import cells
 from tune_vfl.attacks.parts.folded_rows import FoldedRows
 from tune_vfl.attacks.parts.visit_channel import Channel
@@ -20,10 +20,13 @@ from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.granted import Auxiliary, Features, Visits
+from tune_vfl.protocol.mechanism import ClassParts, Mechanism
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.view import View
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Training
+
+NAMES = ("sent", "received", "sent_means", "received_means", "direction_means")
 
 
 def trained(name, settings, seeds=(0, 1), epochs=12, data="breast_cancer"):
@@ -72,7 +75,7 @@ def test_where_the_noise_is_below_the_bound_an_entry_at_the_bound_stays():
     torch.testing.assert_close(kept(defense, sent).of().received[0], 2 * sent)
 
 
-@pytest.mark.parametrize("name", ["none", "laplace"])
+@pytest.mark.parametrize("name", ["none", "gaussian"])
 def test_under_a_defense_that_declares_nothing_all_that_came_is_kept(name):
     cls = DEFENSES[name]
     defense = cls(cls.Params(), num_classes=2, embedding_dims=[2])
@@ -102,6 +105,98 @@ def test_without_what_ppdl_drew_more_labels_are_found(monkeypatch):
     assert found[True] > found[False] + 0.03
 
 
+def test_laplace_noise_that_drowns_a_gradient_is_clipped_at_the_median_deviation_and_no_other_noise_is():
+    cls = DEFENSES["laplace"]
+    defense = cls([cls.Params(scale=b) for b in (1.0, 0.1)], num_classes=2, embedding_dims=[1])
+    sent = torch.tensor([[-9.0], [-1.0], [0.0], [1.0], [30.0]])
+    drowned, clear = kept(defense, sent.expand(2, 5, 1)).of().received[:, 0] / 5
+    assert drowned.flatten().tolist() == [-1, -1, 0, 1, 1]
+    assert torch.equal(clear, sent)
+
+
+def test_less_of_laplace_noise_finds_more_labels(monkeypatch):
+    settings, seeds = [{"scale": 0.02}], (0, 1, 2, 3)
+    task, run = trained("laplace", settings, seeds, epochs=30)
+    known = sum(found_in(task, run)["directions"]) + sum(found_in(task, run)["epochs"])
+    monkeypatch.setattr(DEFENSES["laplace"], "mechanism", lambda _: None)
+    task, run = trained("laplace", settings, seeds, epochs=30)
+    assert known > sum(found_in(task, run)["directions"]) + sum(found_in(task, run)["epochs"]) + 0.02
+
+
+def odds_by_counting(parts, own, parties, known):
+    """Return the share of all draws of the other parties that put a row into each part; numbers 0 to 4."""
+    draws = torch.cartesian_prod(*[torch.arange(5)] * (parties - known)).view(5 ** (parties - known), -1).sum(-1)
+    part = (own + draws[:, None] > parts).sum(-1)
+    return torch.bincount(part, minlength=len(parts) + 1) / len(draws)
+
+
+@pytest.mark.parametrize(("parties", "known"), [(2, 1), (3, 1), (3, 2)])
+def test_the_odds_of_a_part_are_the_share_of_the_other_parties_draws(parties, known):
+    cuts = torch.tensor([[3.0, 5.0], [4.0, torch.inf]])
+    declared = ClassParts(torch.zeros(2, 2, 3), cuts, parties, largest=4)
+    added = torch.cartesian_prod(*[torch.arange(5)] * known).view(-1, known) / 4
+    found = declared.odds(added.expand(2, -1, -1))
+    for member, of in enumerate(cuts):
+        wanted = [odds_by_counting(of, row.sum() * 4, parties, known) for row in added]
+        torch.testing.assert_close(found[member], torch.stack(wanted))
+
+
+def test_labobf_declares_its_numbers_unless_a_party_lies():
+    cls = DEFENSES["labobf"]
+    declared = cls([cls.Params(bins=m) for m in (2, 3)], num_classes=2, embedding_dims=[3]).mechanism().parts
+    torch.testing.assert_close(declared.values[0, :, :2], torch.tensor([[0, 2 / 3], [1 / 3, 1]]))
+    assert declared.values[0, :, 2].isinf().all()
+    own = torch.tensor([[[0.0], [0.5], [1.0]]])
+    odds = declared.member(0).batched().odds(own)[0]
+    assert odds[:, 2].tolist() == [0, 0, 0]
+    torch.testing.assert_close(odds[:, 0], torch.tensor([1.0, 101 / 201, 1 / 201]))
+    lying = cls(cls.Params(honest=False), num_classes=2, embedding_dims=[3])
+    assert lying.mechanism() is None
+
+
+def split(seed, bins, *, tell=True):
+    """Return the labels and the view of a world whose gradients show a number for a class and a part of it."""
+    shown, view = world(seed, features=0.0)
+    cls = DEFENSES["labobf"]
+    parts = cls(cls.Params(bins=bins), num_classes=2, embedding_dims=[3]).mechanism().parts
+    g = torch.Generator().manual_seed(seed)
+    numbers = torch.randint(201, (2, len(shown)), generator=g).float()
+    at = (numbers.sum(0)[:, None] > parts.cuts).sum(-1)
+    truth = shown if tell else shown[torch.randperm(len(shown), generator=g)]
+    value = parts.values[truth, at]
+    received = view.granted("visits").received
+    shape = (len(received), 1, received.shape[-1])
+    received = 3 * value[:, None] * torch.randn(shape, generator=g) + torch.randn(received.shape, generator=g)
+    x = torch.cat([view.features.train, numbers[0][:, None] / 200], 1)
+    visits = visits_of(received, view.granted("visits").sent)
+    return shown, view.holding(
+        visits=replace(visits, mechanism=Mechanism(parts=parts)), features=Features(x, x[:1], added=1)
+    )
+
+
+@pytest.mark.parametrize("bins", [2, 3])
+def test_classes_split_by_random_numbers_are_found_by_the_attackers_own_number(bins):
+    y, view = split(0, bins)
+    answers = EM().run(view)
+    assert success(answers["parts"], y) > 0.97
+    assert torch.equal(answers["gradient_em"].scores, answers["parts"].scores)
+    assert max(success(answers[name], y) for name in ("means", "directions", "epochs")) < 0.9
+
+
+def test_parts_that_nothing_shows_are_not_found():
+    found = [success(EM().run(view)["parts"], y) for y, view in (split(s, 2, tell=False) for s in range(6))]
+    assert abs(sum(found) / 6 - 0.5) < 4 * 0.02 / 6**0.5 + 0.01
+
+
+def test_a_pack_of_split_classes_equals_its_members_one_by_one():
+    task, run = trained("labobf", [{"bins": 2}, {"bins": 3}], seeds=(0,), epochs=6, data="breast_cancer")
+    attack = task.watching[0]
+    together = attack.run(view_of(attack, run))["parts"].scores
+    for index in range(2):
+        alone = attack.run(view_of(attack, run.member(index)))["parts"].scores
+        assert float(((alone - together[index]).abs() > 2e-3).float().mean()) < 0.005
+
+
 def test_label_dp_declares_the_swapping_probabilities_of_each_member():
     cls = DEFENSES["label_dp"]
     declared = cls([cls.Params(epsilon=e) for e in (0.5, 2.0)], num_classes=3, embedding_dims=[2]).mechanism()
@@ -127,7 +222,7 @@ def swapped(seed, keep, **options):
     ids = torch.cat([(y == k).nonzero().flatten()[:10] for k in range(2)])
     swaps = torch.tensor([[keep, 1 - keep], [1 - keep, keep]])
     return y, view.holding(
-        visits=replace(view.granted("visits"), swaps=swaps),
+        visits=replace(view.granted("visits"), mechanism=Mechanism(swaps=swaps)),
         features=replace(view.features, train=x),
         auxiliary=replace(view.auxiliary, ids=ids, labels=y[ids]),
         class_prior=torch.nn.functional.one_hot(y, 2).float().mean(0),
@@ -141,8 +236,9 @@ def test_a_pack_of_swapped_labels_equals_its_members_one_by_one():
     def stacked(name, *fields):
         return [torch.stack([getattr(v.granted(name), field) for v in views]) for field in fields]
 
+    mechanisms = [v.granted("visits").mechanism for v in views]
     held = {
-        "visits": Visits(*stacked("visits", *vars(views[0].granted("visits")))),
+        "visits": Visits(*stacked("visits", *NAMES), Mechanism(swaps=torch.stack([m.swaps for m in mechanisms]))),
         "features": Features(*stacked("features", "train", "test")),
         "auxiliary": Auxiliary(*stacked("auxiliary", "ids", "labels")),
         "bottom": torch.nn.Identity,
@@ -151,7 +247,7 @@ def test_a_pack_of_swapped_labels_equals_its_members_one_by_one():
     together = EM().run(View("gradient_em", (2,), 2, Streams([0, 1]), held))["channel"]
     for index, view in enumerate(views):
         answers = EM().run(view)
-        assert set(answers) == {"gradient_em", "means", "directions", "epochs", "curved", "channel"}
+        assert set(answers) == {"gradient_em", "means", "directions", "epochs", "curved", "joint", "channel"}
         alone = answers["channel"]
         assert torch.equal(alone.ids, together.ids[index])
         assert float(((alone.scores - together.scores[index]).abs() > 2e-3).float().mean()) < 0.005

@@ -225,7 +225,8 @@ def test_each_data_set_has_a_contest_of_its_own_and_they_are_answered_together()
     campaign = campaign_of(parts)
     contests = contests_of(campaign, 4)
     assert [c.dataset for c in contests] == ["breast_cancer", "wine"]
-    joint = joint_answer_of(campaign, [Table(c, played(c)) for c in contests])
+    tables = [Table(c, played(c)) for c in contests]
+    joint = joint_answer_of(campaign, tables)
     assert {p.study for p in joint.on("wine")} == {"on-wine"}
     assert (
         list(joint.baseline) == list(joint.gap) == list(joint.reserve) == list(joint.knee) == ["breast_cancer", "wine"]
@@ -234,6 +235,10 @@ def test_each_data_set_has_a_contest_of_its_own_and_they_are_answered_together()
     says = [c.says for c in joint.checks if not c.ok]
     assert "digits: nothing to confirm, none of its trials ended ok" in says
     assert any(s.startswith("wine: no reserve") for s in says)
+    pair = joint_answer_of(campaign_of(parts[:4]), tables)
+    assert all(c.says.startswith(("breast_cancer: ", "wine: ")) for c in pair.checks), "two are several"
+    alone = joint_answer_of(campaign_of(parts[:3]), tables[:1])
+    assert not any("breast_cancer: " in c.says for c in alone.checks)
     plain = joint.plain()
     assert plain["schema"] == "tune-vfl/confirmation/1"
     assert JointConfirmation.model_validate(json.loads(json.dumps(plain, allow_nan=False))) == joint

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from tests.helpers.campaigns import part_of, steady
 from tests.helpers.confirmations import made_up_confirmation
@@ -74,6 +76,15 @@ def test_a_reserve_is_shared_by_all_seeds(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("tune_vfl.data.reserve.reserve_rows", lambda _: range(40))
     found = rows_of(part.cell)
     assert (found.reserve, found.share) == (40, 1.0)
+
+
+def test_test_rows_that_a_data_set_comes_with_are_shared_by_all_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = part_of("laplace", [])
+    given = replace(data.load(part.cell.dataset), test_rows=torch.arange(100))
+    monkeypatch.setattr("tune_vfl.data.load", lambda _: given)
+    monkeypatch.setattr("tune_vfl.data.reserve.reserve_rows", lambda _: range(0))
+    found = rows_of(part.cell)
+    assert (found.reserve, found.share) == (0, 1.0)
 
 
 def point(searched: tuple[float, float], found: tuple[float, float] | None, *, on_front: bool = True) -> ConfirmedPoint:

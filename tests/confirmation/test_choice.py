@@ -12,6 +12,7 @@ import pytest
 from tests.helpers.contests import answered, measure, searched
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.table import Table
+from tune_vfl.ledger.confirmations import UNDEFENDED
 from tune_vfl.outcome import AttackScore, Outcome, Score
 
 if TYPE_CHECKING:
@@ -112,3 +113,34 @@ def test_an_interval_of_utility_holds_for_other_rows_as_far_as_seeds_say_nothing
         assert point.utility is not None
         assert point.utility_interval == pytest.approx((point.utility - half, point.utility + half))
     assert next(c for c in answer.checks if c.name == "rows").ok
+
+
+def test_a_setting_whose_spread_over_rows_is_not_known_of_every_seed_is_given_that_over_seeds_alone() -> None:
+    ledger = searched(scales=SCALES, noise=0.0)
+    ledger.close()
+    contest = Contest.of([ledger.record()], 2)
+    held: Held = {}
+    while places := contest.missing(contest.plan(held), held):
+        for place in places:
+            known = {} if place[1:] == (TRIAL, 1000) else {"variance": 1e-4}
+            held[place] = measure(contest, place, noise=0.0).model_copy(update=known)
+    answer = answered(contest, held)
+    for point in answer.points:
+        low, high = point.utility_interval or (0.0, 0.0)
+        assert (low == pytest.approx(high)) == (point.number == TRIAL)
+    assert not next(c for c in answer.checks if c.name == "rows").ok
+
+
+@pytest.mark.parametrize(("seeds", "outcome"), [(1, "error"), (2, "ok"), (3, "ok")])
+def test_an_undefended_model_has_numbers_from_two_seeds_on(seeds: int, outcome: str) -> None:
+    ledger = searched(scales=SCALES, noise=0.0)
+    ledger.close()
+    contest = Contest.of([ledger.record()], 1)
+    held: Held = {}
+    while places := contest.missing(contest.plan(held), held):
+        held |= {place: measure(contest, place, noise=0.0) for place in places}
+    few = {place: kept for place, kept in held.items() if place[1] != UNDEFENDED or place[2] < 1000 + seeds}
+    found = Table(contest, few).undefended("study")
+    assert (found.seeds, found.outcome) == (seeds, outcome)
+    assert found.reason == ("it was not measured" if outcome == "error" else "")
+    assert found.utility == (None if outcome == "error" else pytest.approx(0.95))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.contests import SCALES, answered, measure, played, searched
+from tests.helpers.contests import SCALES, answered, campaign_of, measure, played, searched
 from trainables.simulated import closed_form
 from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.tuning import with_attackers
@@ -18,6 +18,7 @@ from tune_vfl.confirmation.values import searched as search_block
 from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, Confirmation, SeedRecord, records_of
+from tune_vfl.ledger.records import TrialRecord
 from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
 from tune_vfl.statistics import advantage
 
@@ -50,6 +51,31 @@ def test_with_a_single_seed_the_neighbors_are_those_that_only_the_front_dominate
     assert [t.number for t in contest.points] == [*range(len(SCALES)), 90]
 
 
+def test_from_two_seeds_on_a_neighbor_takes_part_by_its_chance_and_not_by_its_rank() -> None:
+    """The farther of two settings behind the front is dominated by both others, and its seeds leave it a chance."""
+    record = searched(seeds=2, noise=0.0, scales=SCALES[:1]).record()
+    (best,) = record.trials
+
+    def behind(number: int, by: float, spread: float) -> TrialRecord:
+        assert best.outcome.utility is not None
+        utility = Score.of(
+            "auc", [v - by + s for v, s in zip(best.outcome.utility.values, (-spread, spread), strict=True)]
+        )
+        return replace(best, number=number, outcome=best.outcome.model_copy(update={"utility": utility}))
+
+    trials = (best, behind(1, 0.01, 0.0), behind(2, 0.02, 0.02))
+    contest = Contest.of([replace(record, trials=trials)], 5)
+    assert [e.number for e in contest.points] == [0, 1, 2]
+
+
+def test_a_study_without_a_result_stands_beside_those_that_have_one() -> None:
+    record = searched().record()
+    nothing = replace(searched("nothing", defense="gaussian").record(), trials=())
+    (contest,) = contests_of(campaign_of([record, nothing]), 5)
+    assert {e.study for e in contest.points} == {"study"}
+    assert [s.name for s in contest.studies] == ["study", "nothing"]
+
+
 def test_a_study_without_a_result_has_nothing_to_confirm() -> None:
     record = replace(searched().record(), trials=())
     with pytest.raises(StudyError, match=r"nothing to confirm.*tune-vfl resume study"):
@@ -64,6 +90,9 @@ def test_every_phase_asks_for_fresh_seeds_in_order_and_the_undefended_model_has_
     asked = {number: [s for _, n, s in first if n == number] for number in {n for _, n, _ in first}}
     assert asked.pop(UNDEFENDED) == list(range(1000, 1020))
     assert asked == {t.number: [1000, 1001, 1002, 1003] for t in contest.points}
+    few = contest_of(seeds=1)
+    assert (few.common, few.most) == (2, 2), "a single seed has no spread"
+    assert sum(n == UNDEFENDED for _, n, _ in few.missing(few.plan({}), {})) == 10, "never fewer than in a search"
     held = played(contest)
     for number in {n for _, n, _ in held}:
         seeds = sorted(s for _, n, s in held if n == number)

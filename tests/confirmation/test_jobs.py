@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -16,6 +18,7 @@ from tune_vfl.ledger.records import StudyRecord
 from tune_vfl.search.packs import LANES
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import References
+from tune_vfl.spec.federation import Federation
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def test_every_training_is_in_exactly_one_job(
     jobs = cut([record], places, workers=workers, stacks=lambda _: stacks)
     assert Counter((*setting, s) for job in jobs for setting in job.settings for s in job.cell.seeds) == Counter(places)
     for job in jobs:
-        assert len(job.numbers) * len(job.cell.seeds) <= (LANES if stacks else 1)
+        assert len(job.numbers) * len(job.cell.seeds) <= (min(LANES, math.ceil(len(places) / workers)) if stacks else 1)
         assert job.cell.rows == "report"
         assert (job.cell.defense == "none") == (job.numbers == (UNDEFENDED,))
         for number, params in zip(job.numbers, job.params, strict=True):
@@ -56,6 +59,12 @@ def test_trainings_of_other_settings_share_a_pass_and_those_of_other_models_do_n
     assert dict(two[1].params[0]) == {"scale": trial.params["scale"]}
 
 
+def test_seeds_are_cut_into_equal_parts_and_what_does_not_stack_is_trained_one_by_one(record: StudyRecord) -> None:
+    places = [("study", number, seed) for number in (UNDEFENDED, 0) for seed in range(1000, 1006)]
+    jobs = cut([record], places, workers=3, stacks=lambda setting: setting[1] != UNDEFENDED)
+    assert [(job.numbers, len(job.cell.seeds)) for job in jobs] == [((UNDEFENDED,), 1)] * 6 + [((0,), 3)] * 2
+
+
 def test_what_attacks_are_compared_with_is_measured_once_a_model_and_seed(record: StudyRecord) -> None:
     cell, params = cell_of(record, 0)
     first = Job("study", cell.model_copy(update={"seeds": (1000, 1001)}), (0,), (params,))
@@ -66,12 +75,23 @@ def test_what_attacks_are_compared_with_is_measured_once_a_model_and_seed(record
     floors.learn(owed, References(r_lower={"pmc": [0.5, 0.6, 0.7]}))
     assert floors.owed([first, later]) == []
     assert floors.of(later.cell) == References(r_lower={"pmc": [0.6, 0.7]})
+    deviations = References(r_lower={"pmc": [0.5, 0.6], "bmi": [0.1, 0.2]}, noise={"pmc": [0.03, 0.04]})
+    floors.learn(first.cell, deviations)
+    assert floors.of(first.cell) == deviations
+    second = first.cell.model_copy(update={"seeds": (1001,)})
+    floors.learn(second, References(r_lower={"pmc": [0.6], "bmi": [0.2]}))
+    assert floors.of(first.cell).noise == {}, "unless every seed has one"
 
 
 def test_what_attacks_are_compared_with_is_read_from_the_records_of_an_earlier_run(record: StudyRecord) -> None:
     cell, params = cell_of(record, 0)
     seen = SeedRecord(
-        outcome="ok", utility=0.9, attacks={"pmc": AttackOfSeed(guess=0.5, r_lower=0.6, candidates={"a": 0.7})}
+        outcome="ok",
+        utility=0.9,
+        attacks={
+            "pmc": AttackOfSeed(guess=0.5, r_lower=0.6, noise=0.02, candidates={"a": 0.7}),
+            "norm": AttackOfSeed(guess=0.5, candidates={"a": 0.7}),
+        },
     )
     lost = SeedRecord(outcome="diverged", reason="NaN")
     floors = Floors.held(
@@ -79,7 +99,8 @@ def test_what_attacks_are_compared_with_is_read_from_the_records_of_an_earlier_r
     )
     job = Job("study", cell.model_copy(update={"seeds": (1000, 1001, 1002)}), (3,), (params,))
     assert [c.seeds for c in floors.owed([job])] == [(1001,)]
-    assert floors.of(cell.model_copy(update={"seeds": (1000, 1002)})) == References(r_lower={"pmc": [0.6, 0.6]})
+    known = References(r_lower={"pmc": [0.6, 0.6]}, noise={"pmc": [0.02, 0.02]})
+    assert floors.of(cell.model_copy(update={"seeds": (1000, 1002)})) == known
 
 
 def test_a_confirmation_adds_the_attack_on_all_epochs_where_labels_are_attacked(record: StudyRecord) -> None:
@@ -88,6 +109,12 @@ def test_a_confirmation_adds_the_attack_on_all_epochs_where_labels_are_attacked(
     assert [a.name for a in cell.attacks] == ["norm", "gradient_em"]
     again, _ = cell_of(replace(record, cell=cell), 0)
     assert again.attacks == cell.attacks, "where it is listed it runs once"
-    on_features = record.cell.model_copy(update={"attacks": (Named(name="bmi"),)})
-    kept, _ = cell_of(replace(record, cell=on_features), 0)
-    assert [a.name for a in kept.attacks] == ["bmi"]
+
+    def attacks(*names: str, **fields: Any) -> list[str]:
+        listed = record.cell.model_copy(update={"attacks": tuple(Named(name=n) for n in names), **fields})
+        kept, _ = cell_of(replace(record, cell=listed), 0)
+        return [a.name for a in kept.attacks]
+
+    assert attacks("bmi") == ["bmi"], "labels are not what is attacked"
+    assert attacks("bmi", "norm") == ["bmi", "norm", "gradient_em"], "some of them are"
+    assert attacks("norm", federation=Federation(name="horizontal")) == ["norm"], "it reads what vertical parties send"

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.contests import in_campaign, searched
 from trainables import base
 from trainables.simulated import SimulatedTrainable
-from tune_vfl.confirmation import confirm, trainings
+from tune_vfl.confirmation import confirm
 from tune_vfl.confirmation import run as running
 from tune_vfl.confirmation.pool import Died, Hung
 from tune_vfl.errors import StudyError, UsageError
@@ -22,57 +22,13 @@ from tune_vfl.search.work import Work
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from tests.confirmation.conftest import Here
 
 pytestmark = pytest.mark.usefixtures("home")
 
 SCALES = (1e-5, 1e-3, 1e-1)
-
-
-class Here:
-    """Runs calls one after the other; ``fate`` may say what becomes of one, ``after`` is called after each."""
-
-    asked: list[tuple[str, Any]]
-    limits: list[tuple[Any, float | None]]
-    fate: Callable[[str, Any], Any]
-    after: Callable[[], None]
-
-    def __init__(self, function: Any, resources: Any, room: Any, stopped: Callable[[], bool]) -> None:
-        self.function, self.stopped = function, stopped
-        assert room() == 2
-
-    def run(self, calls: Any, seconds: Callable[[Any], float | None] = lambda _: None) -> Iterator[tuple[Any, Any]]:
-        for key, arguments in calls:
-            if self.stopped():
-                return
-            name = self.function.__name__
-            self.asked.append((name, key))
-            if name == "evaluated":
-                self.limits.append((key, seconds(key)))
-            lost = type(self).fate(name, key)
-            yield key, self.function(*arguments) if lost is None else lost
-            type(self).after()
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
-    class Fresh(Here):
-        asked: list[tuple[str, Any]] = []  # noqa: RUF012 - made anew for each test
-        limits: list[tuple[Any, float | None]] = []  # noqa: RUF012
-        fate = staticmethod(lambda _name, _key: None)
-        after = staticmethod(lambda: None)
-
-    class Room:
-        def __init__(self, *_: Any) -> None:
-            pass
-
-        def packs(self) -> int:
-            return 2
-
-    monkeypatch.setattr(trainings, "Pool", Fresh)
-    monkeypatch.setattr(ray_session, "connect", lambda: None)
-    monkeypatch.setattr(ray_session, "room_for", Room)
-    return Fresh
 
 
 def go(name: str = "study", seeds: int = 3, adaptive: float = 0.0, **options: Any) -> Any:

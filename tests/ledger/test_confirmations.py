@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.helpers.campaigns import steady
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
+from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord, records_of
+from tune_vfl.ledger.joint import JointConfirmation, JointLine, PointName
 from tune_vfl.ledger.ledger import Ledger, study_names
 from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.outcome import TunedAttack
 from tune_vfl.spec.cell import MEASURE
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -55,3 +58,56 @@ def test_a_study_keeps_its_measure_and_refuses_another() -> None:
     assert Ledger.open("study").record().measure == 1, "it is still read"
     with pytest.raises(StudyError, match=rf"has measure 1, and what is run today has measure {MEASURE}.*--name NEW"):
         open_ledger()
+
+
+def test_an_outcome_is_taken_apart_by_seed_and_what_it_does_not_say_of_every_seed_is_not_known() -> None:
+    outcome = steady(0.9, 0.4, ("pmc", "norm"), seeds=2).model_copy(update={"utility_variance": [1e-4, 2e-4]})
+    outcome.attacks["pmc"].noise.extend([0.02, 0.03])
+    outcome.attacks["norm"].candidates["w"] = [0.7, 0.8]
+    found = records_of(outcome, (1000, 1001), {"pmc": [0.55, 0.56]})
+    assert list(found) == [1000, 1001]
+    second, values = found[1001], outcome.attacks["pmc"].values
+    assert (second.outcome, second.utility, second.variance) == ("ok", pytest.approx(0.9), 2e-4)
+    assert second.attacks["pmc"] == AttackOfSeed(guess=0.5, r_lower=0.56, noise=0.03, candidates={"v": values[1]})
+    assert second.attacks["norm"].candidates["w"] == 0.8
+    assert (second.attacks["norm"].r_lower, second.attacks["norm"].noise) == (None, None)
+    few = records_of(outcome.model_copy(update={"utility_variance": [1e-4]}), (1000, 1001), {})
+    assert [record.variance for record in few.values()] == [None, None]
+
+
+def test_attackers_that_were_tuned_are_kept_by_trial_and_each_once() -> None:
+    ledger = open_ledger()
+    first = TunedAttack(
+        attack="pmc", params={"steps": 3}, variant="v", success=(0.9,), floors=(0.5,), advantages=(0.8,), tried=4,
+        minutes=1.0,
+    )  # fmt: skip
+    longer = first.model_copy(update={"minutes": 2.0})
+    for number, found in ((12, first), (3, first), (12, longer)):
+        ledger.confirmations.keep_tuned(number, found)
+    ledger.confirmations.keep((12, 1000), SEEN)
+    ledger.close()
+    held = Ledger.open("study").confirmations
+    assert held.tuned() == {12: longer, 3: first}
+    assert held.records() == {(12, 1000): SEEN}
+    assert held.answer is None
+
+
+def test_points_of_a_joint_answer_are_found_by_study_data_set_and_whether_they_stay() -> None:
+    points = tuple(
+        p.model_copy(update={"study": study, "dataset": dataset})
+        for study, dataset in (("a", "wine"), ("b", "digits"))
+        for p in made_up_confirmation().points
+    )
+    line = JointLine(
+        numbers=(10, 10), params={}, utility=(0.9, 0.9), leakage=(0.3, 0.3), dataset="wine", studies=("a", "b")
+    )
+    answer = JointConfirmation(
+        schema="tune-vfl/confirmation/1", name="c", measure=MEASURE, seeds=(1000,), points=points, lines=(line,),
+        checks=(), reserve={}, baseline={}, gap={}, knee={"wine": PointName(study="a", number=10)},
+    )  # fmt: skip
+    assert list(answer.by_setting) == [("a", 10), ("b", 10)], "those that stay"
+    assert {p.study for p in answer.on("wine")} == {"a"}
+    assert len(answer.on("wine")) == 3
+    assert [str(p) for p in line.points] == ["a#10", "b#10"]
+    assert answer.knee["wine"].setting == ("a", 10)
+    assert JointConfirmation.model_validate(answer.plain()) == answer

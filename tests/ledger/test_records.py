@@ -109,10 +109,40 @@ def test_numbers_that_are_not_finite_never_pass() -> None:
     found = clean(broken)
     assert (found.outcome, found.reason) == ("diverged", "a score is not finite: auc inf")
     assert (found.leakage, found.utility) == (None, None)
-    assert read_outcome("nonsense").outcome == "error"
-    raw = good.model_dump() | {"leakage": None}
-    assert read_outcome(raw).outcome in {"error", "diverged"}
+    nonsense = read_outcome("nonsense")
+    assert nonsense.outcome == "error"
+    assert nonsense.reason.startswith("Input should be a valid dictionary")
+    missing = read_outcome(good.model_dump() | {"leakage": None})
+    assert missing.outcome == "error"
+    assert missing.reason.startswith("an ok outcome needs a utility and a leakage, got (0.9")
+    endless = read_outcome(good.model_dump() | {"leakage": math.inf})
+    assert (endless.outcome, endless.reason[:47]) == ("diverged", "an ok outcome needs finite utility and leakage,")
+    unsaid = read_outcome(Outcome.failed("oom", "full").model_dump() | {"leakage": 0.5})
+    assert unsaid.outcome == "error", "it did not end ok: nothing of it diverged"
     assert read_outcome(steady(0.9, 0.3).model_dump()).objectives == pytest.approx((0.9, 0.3))
+
+
+@pytest.mark.parametrize("field", ["mean", "std", "advantage", "advantage_std", "floor", "values"])
+def test_a_score_of_an_attack_or_of_a_party_must_be_finite_in_everything(field: str) -> None:
+    good = steady(0.9, 0.3, ("norm",))
+    worse = good.attacks["norm"].model_copy(update={field: [0.1, math.nan] if field == "values" else math.nan})
+    for attack in (worse, good.attacks["norm"].model_copy(update={"parties": {"bank": worse}})):
+        found = clean(good.model_copy(update={"attacks": {"norm": attack}}))
+        assert (found.outcome, found.attacks, found.leakage_std) == ("diverged", {}, None)
+        assert found.reason.startswith("a score is not finite: leak_auc")
+    lost = Outcome.failed("timeout", "too long").model_copy(update={"attacks": {"norm": worse}})
+    assert (clean(lost).outcome, clean(lost).reason) == ("timeout", "too long"), "how it ended is not said anew"
+
+
+def test_what_is_logged_beside_scores_is_kept_as_far_as_it_is_finite() -> None:
+    good = steady(0.9, 0.3, ("norm",))
+    beside = {"variants": {"v": {"values": [0.6, math.nan], "f1": math.inf, "n": 3}}, "extra": {"top1": math.nan}}
+    found = clean(good.model_copy(update={"attacks": {"norm": good.attacks["norm"].model_copy(update=beside)}}))
+    assert found.outcome == "ok"
+    assert found.attacks["norm"].variants == {"v": {"values": [0.6, None], "f1": None, "n": 3}}
+    assert found.attacks["norm"].extra == {}
+    hole = good.model_dump() | {"utility_variance": [1e-4, math.nan, 1e-4]}
+    assert read_outcome(hole).outcome == "error", "a hole among the seeds is no smaller list"
 
 
 def test_an_export_has_the_confirmed_numbers_where_there_are_some() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.helpers.campaigns import UNDEFENDED, campaign_of, confirmed, part_of, steady
+from tests.helpers.campaigns import UNDEFENDED, campaign_of, confirmed, outcome_of, part_of, steady
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.certainty import certainties
 from tune_vfl.ledger.bounds import Bounds
@@ -19,8 +19,8 @@ from tune_vfl.ledger.compromise import compromise_of, knee_of, scale_of
 from tune_vfl.ledger.records import StudyRecord
 from tune_vfl.ledger.selecting import Condition, front_of, parse, select
 from tune_vfl.ledger.side_by_side import SideBySide
-from tune_vfl.ledger.standing import growth, in_order, standing
-from tune_vfl.ledger.trust import alone_of, checks_of, trust_of
+from tune_vfl.ledger.standing import Growth, growth, in_order, standing
+from tune_vfl.ledger.trust import Alone, alone_of, checks_of, trust_of
 from tune_vfl.outcome import Outcome
 from tune_vfl.statistics import levels
 from tune_vfl.statistics.laws import t_quantile
@@ -139,6 +139,21 @@ def test_the_hypervolume_grows_in_the_order_in_which_trials_finished() -> None:
     assert growth([late, *rest], (0.5, 1.0)) == pytest.approx([0.0, 0.27, 0.27 + 0.1 * 0.7])
 
 
+def test_a_hypervolume_that_is_kept_up_is_the_one_that_is_computed_anew() -> None:
+    failed, lost = Outcome.failed("oom", "full"), Outcome.failed("preempted", "x")
+    trials = part_of("laplace", [(0.8, 0.5), failed, (0.9, 0.3), lost, (0.95, 0.6), (0.7, 0.1)]).trials
+    reference, kept = (0.5, 1.0), Growth((0.5, 1.0))
+    for told in (2, 2, 5, 6):
+        assert kept.follow(in_order(trials[:told])) == pytest.approx(growth(trials[:told], reference))
+    last = replace(trials[2], finished=trials[-1].finished + timedelta(hours=1))  # a clock was set
+    moved = [*trials[:2], last, *trials[3:]]
+    assert kept.follow(in_order(moved)) == pytest.approx(growth(moved, reference))
+    assert growth(moved, reference) != pytest.approx(growth(trials, reference))
+    again = kept.follow(in_order(moved))
+    again.append(0.0)
+    assert len(kept.follow(in_order(moved))) == 5, "what it answers is the caller's own"
+
+
 def test_a_compromise_is_weighed_between_the_party_alone_and_the_undefended_model() -> None:
     scale = scale_of(study())
     assert scale is not None
@@ -182,6 +197,25 @@ def test_what_the_party_alone_reaches_and_what_the_federation_adds() -> None:
     assert alone_of(study(alone=(0.75,) * 9)) is None, "another number of seeds"
     assert alone_of(study(alone=())) is None
     assert alone_of(study(baseline=None)) is None
+
+
+def test_a_client_or_a_party_alone_reaches_no_more_than_everything() -> None:
+    """Ten seeds between .9 and 1: the interval of their mean ends at 1, and a gain that nothing can have is none."""
+    found = alone_of(study(alone=(1.0,) * 8 + (0.5, 1.0)))
+    assert found is not None
+    assert found.interval[1] == 1.0
+    assert found.gain < 0
+    assert found.kept(0.9) is None
+    assert Alone(0.75, (0.7, 0.8), 0.2, (0.0, 0.4)).kept(0.9) is None, "an interval from none on"
+    single = part_of("laplace", POINTS, baseline=outcome_of([0.95], {"norm": [0.9]}), alone=(0.75,))
+    assert alone_of(single) is None, "a single seed has no interval"
+
+
+def test_checks_look_at_the_sample_of_one_setting_alone() -> None:
+    names = [check.name for check in checks_of(study())]
+    assert names.count("seeds") == names.count("rare_class") == names.count("amplification") == 1
+    assert "seeds" not in [check.name for check in checks_of(part_of("laplace", []))]
+    assert "gain" not in [check.name for check in checks_of(study(alone=()))]
 
 
 def gain_check(**fields: Any) -> tuple[bool, str]:

@@ -155,6 +155,26 @@ def test_lost_trials_and_undefended_models_are_told_at_once_and_once(clock: Cloc
     ]
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_bar_says_the_same_and_lines_stand_above_it(clock: Clock) -> None:
+    one, stream = begun(), Terminal()
+    shown = ProgressReport(one.name, [one], stream)
+    shown.on_ask(one.name, 2)
+    shown.on_tell(one.name, trial(7, LOST))
+    shown.on_tell(one.name, trial(5, steady(0.95, 0.2)))
+    (task,) = shown._bar.tasks  # type: ignore[union-attr]
+    assert (task.completed, task.total, task.description) == (3, 9, shown.progress.line())
+    shown.close()
+    said = stream.getvalue()
+    assert f"{one.name}: trial 7 was lost (gone); it is asked again\n" in said
+    assert "3/9 trials: 2 ok" in said
+    assert f"{one.name}: {shown.progress.line()}" not in said, "the bar says it as it is left"
+
+
 # Packs, turns, losses
 
 

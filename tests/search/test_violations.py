@@ -6,6 +6,7 @@ from trainables.simulated import SimulatedTrainable, closed_form, simulated_cell
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.outcome import Outcome
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.violations import violations
 from tune_vfl.spaces.named import space_of
@@ -32,7 +33,8 @@ def test_violations_are_what_is_missing():
     }
     found = violations(outcome, record.baseline, asked)
     assert found == pytest.approx([0.1, undefended - utility, 0.2, 0.0, 0.05, 0.0, 0.0])
-    assert violations(outcome, None, {"utility_loss": 0.0}) == [0.0]
+    for unknown in (None, Outcome.failed("oom", "full")):
+        assert violations(outcome, unknown, {"utility_loss": 0.0, "utility": utility}) == [0.0, 0.0]
 
 
 def search_of(name, sampler, constraints, rounds=2, each=15):

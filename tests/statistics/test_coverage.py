@@ -1,7 +1,7 @@
 """The promise of the intervals, in simulated studies: 90% of them hold the truth. docs/statistics.md says so.
 
-The bounds are those of the specification of these statistics, for cells rounded to two digits; benchmarks/README.md has
-the tables, and what was drawn.
+The bounds are those of the specification of these statistics, for cells rounded to two digits;
+`python -m benchmarks.coverage` prints the tables, and its functions say what is drawn.
 """
 
 from __future__ import annotations

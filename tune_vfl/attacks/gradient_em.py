@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -18,20 +19,23 @@ from tune_vfl.attacks.parts.soft_gate import SoftGate
 from tune_vfl.attacks.parts.visit_channel import Channel
 from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence, known_loss
 from tune_vfl.attacks.parts.visit_model import SENT, WIDEST, VisitModel, principal, standardized
+from tune_vfl.attacks.parts.visit_parts import VisitParts
 from tune_vfl.attacks.parts.visit_starts import Starts, starts_of
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.granted import Auxiliary, Visits
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tune_vfl.protocol.mechanism import ClassParts
     from tune_vfl.protocol.view import View
 
-CURVED, CHANNEL = "curved", "channel"
-ALIKE = 0.12
-"""Mean log losses of the known rows that differ by no more are alike."""
+ALIKE = 0.5
+"""Mean log losses of A known rows that differ by no more than this over the root of A are alike."""
+_CURVED, _INFORMED = ("curved", "joint"), ("channel", "parts")
 _RAREST = 1e-12
 
 
@@ -55,10 +59,11 @@ class GradientEm(Attack[GradientEmParams]):
     to be a linear function of the embedding that was sent, plus a jump by class, plus noise. In turn, the model is
     fitted to class probabilities and these are computed anew, each fold of rows by the model of the others: from the
     evidence of all epochs, made one by a discriminant and tempered, and from the own columns, by a regression that
-    learns from all rows. A few labels give the start. Four candidates differ in what they read: means of gradients over
-    thirds of the training, means of their directions, single epochs, and single epochs with a covariance of the noise
-    for each class. The one whose evidence agrees most with the own columns and with the known labels is the answer.
-    Where the defense is known to swap labels a fifth, ``channel``, looks behind the swaps.
+    learns from all rows. A few labels give the start. Candidates differ in what they read: ``means`` of gradients over
+    thirds of the training, means of their ``directions``, single ``epochs``, these with a covariance of the noise for
+    each class (``curved``), and for two classes directions and curved at once (``joint``). The one whose evidence
+    agrees most with the own columns and with the known labels is the answer. An attacker knows the defense: where it
+    swaps labels ``channel`` looks behind the swaps, where it splits classes by random numbers ``parts`` uses its own.
     """
 
     summary = "fit all rows' labels and a model of the gradients at all epochs together, from a few labels"
@@ -87,7 +92,7 @@ class GradientEm(Attack[GradientEmParams]):
         problem = _Problem.of(view, self.params.rows)
         rounds = self.params.rounds or (10 if view.num_classes == 2 else 6)
         found = _candidates(problem, rounds)
-        whole = _chosen(found)
+        whole = _chosen(found, problem.alike)
         answers = {self.choice: whole, **{name: c.shares for name, c in found.items()}}
         return {name: problem.answer(shares, view.lead) for name, shares in answers.items()}
 
@@ -117,6 +122,7 @@ class _Problem:
         own: ``(T, N, w)`` its standardized columns.
         starts: logits by few labels.
         prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
+        added: ``(T, N, c)`` columns that a defense had the attacker add to its own.
     """
 
     rows: FoldedRows
@@ -125,6 +131,7 @@ class _Problem:
     own: Tensor
     starts: Starts
     prior: Tensor
+    added: Tensor
 
     @classmethod
     def of(cls, view: View, most: int) -> _Problem:
@@ -139,7 +146,7 @@ class _Problem:
             x, embedded, keys = x.unsqueeze(0), embedded.unsqueeze(0), keys.unsqueeze(0)
             ids, y, places = (part.unsqueeze(0) for part in (labeled.ids, labeled.y, labeled.places))
             labeled = Labeled(ids, y, places, labeled.num_classes)
-            visits = replace(visits, **{k: v.unsqueeze(0) for k, v in vars(visits).items() if v is not None})
+            visits = visits.batched()
         groups = [principal(standardized(embedded.flatten(2)), SENT)]
         if x.is_floating_point():  # tokens of a text stand for words: their numbers mean nothing
             groups.append(principal(standardized(x.flatten(2)), WIDEST))
@@ -149,7 +156,17 @@ class _Problem:
         shares = view.class_prior.clamp(min=_RAREST).log().expand(len(own), -1)
         prior = shares[:, None, None, :, None]
         starts = starts_of(own, visits, labeled)
-        return cls(FoldedRows(order), visits, Auxiliary(labeled.ids, labeled.y), own, starts, prior)
+        added = x[..., x.shape[-1] - view.features.added :]
+        return cls(FoldedRows(order), visits, Auxiliary(labeled.ids, labeled.y), own, starts, prior, added)
+
+    def model(self, received: Tensor, sent: Tensor) -> VisitModel:
+        """Return a model of ``(T, E, N, d)`` gradients by ``(T, E, N, q)`` embeddings."""
+        return VisitModel(received, sent, self.starts.explained, self.rows, self.starts.own.shape[-1])
+
+    @property
+    def alike(self) -> float:
+        """The difference of mean log losses of the known rows that chance alone makes."""
+        return ALIKE / math.sqrt(self.known.ids.shape[-1])
 
     def known_logs(self, shares: Tensor) -> Tensor:
         """Return ``(T, S, K, A)`` log probabilities of the known rows; these are the first of the order."""
@@ -182,53 +199,66 @@ class _Problem:
         return Answer(scores, ids, oriented=True, counted=counted)
 
 
-def _chosen(found: dict[str, _Candidate]) -> Tensor:
+def _chosen(found: dict[str, _Candidate], alike: float) -> Tensor:
     """Return each member's best class probabilities ``(T, F, 1, K, n)``: of largest merit among those that fit.
 
     Candidates fit that say the known rows nearly as well as the best one. Variances that depend on the own columns look
-    like agreement with them, so the candidate with a covariance for each class is taken only where no other one fits.
-    Where the model is known to be taught other labels, the candidate that knows it is taken if it fits: the others find
-    the labels taught.
+    like agreement with them, so candidates with a covariance for each class are taken only where no other one fits, and
+    then by the known rows alone. Where the model is known to be taught other labels, the candidate that knows it is
+    taken if it fits: the others find the labels taught.
     """
     loss, merit, shares = (
         torch.stack([getattr(c, name) for c in found.values()]) for name in ("loss", "merit", "shares")
     )
-    curved, behind = (torch.tensor([name == n for name in found]).unsqueeze(-1) for n in (CURVED, CHANNEL))
-    fitting = loss <= loss.amin(0) + ALIKE
+    curved, informed = (torch.tensor([n in group for n in found]).unsqueeze(-1) for group in (_CURVED, _INFORMED))
+    fitting = loss <= loss.amin(0) + alike
     others = fitting & ~curved
     allowed = torch.where(others.any(0), others, fitting)
-    allowed = torch.where((fitting & behind).any(0), behind, allowed)
-    best = torch.where(allowed, merit, -torch.inf).argmax(0)
+    allowed = torch.where((fitting & informed).any(0), informed, allowed)
+    best = torch.where(allowed, torch.where(curved, -loss, merit), -torch.inf).argmax(0)
     return shares.gather(0, best.view(1, -1, 1, 1, 1, 1).expand(1, *shares.shape[1:])).squeeze(0)
 
 
 def _candidates(problem: _Problem, rounds: int) -> dict[str, _Candidate]:
-    visits, explained = problem.visits, problem.starts.explained
-    classes = problem.starts.own.shape[-1]
-    read = {
-        "means": (visits.received_means, visits.sent_means),
-        "directions": (visits.direction_means, visits.sent_means),
-        "epochs": (visits.received, visits.sent),
+    visits, known = problem.visits, problem.visits.mechanism or Mechanism()
+    two = problem.starts.own.shape[-1] == 2
+    # With more classes the other starts end where the first one does, and cost as much again.
+    start = problem.rows.fold(problem.starts.all if two else problem.starts.all[:, :1])
+    models = {
+        "means": problem.model(visits.received_means, visits.sent_means),
+        "directions": problem.model(visits.direction_means, visits.sent_means),
+        "epochs": problem.model(visits.received, visits.sent),
     }
-    found: dict[str, _Candidate] = {}
-    for name, (received, sent) in read.items():
-        fitted = VisitModel(received, sent, explained, problem.rows, classes)
-        # With more classes the other starts end where the first one does, and cost as much again.
-        start = problem.rows.fold(problem.starts.all if classes == 2 else problem.starts.all[:, :1])
-        every = 2 if name == "epochs" else 1
-        found[name] = _Fit(problem, fitted.linear, rounds, every).best(start)
-    start = _chosen(found).clamp(min=_RAREST).log()
-    found[CURVED] = _Fit(problem, fitted.curved, rounds, 1).best(start)
-    if visits.swaps is not None:
-        found[CHANNEL] = _behind_swaps(problem, visits.swaps, rounds)
+    found = {
+        name: _Fit(problem, model.linear, rounds, 2 if name == "epochs" else 1).best(start)
+        for name, model in models.items()
+    }
+    start = _chosen(found, problem.alike).clamp(min=_RAREST).log()
+    found["curved"] = _Fit(problem, models["epochs"].curved, rounds, 1).best(start)
+    if two:
+        both = (models["directions"].linear, models["epochs"].curved)
+        start = found["curved"].shares.clamp(min=_RAREST).log()
+        found["joint"] = _Fit(problem, lambda shares: torch.cat([m(shares) for m in both], 3), rounds, 1).best(start)
+    if known.swaps is not None:
+        found["channel"] = _behind_swaps(problem, known.swaps, models["directions"], rounds)
+    if known.parts is not None:
+        found["parts"] = _behind_parts(problem, known.parts, rounds)
     return found
 
 
-def _behind_swaps(problem: _Problem, swaps: Tensor, rounds: int) -> _Candidate:
+def _behind_parts(problem: _Problem, parts: ClassParts, rounds: int) -> _Candidate:
+    """Return the classes whose parts the model is taught as numbers, by the attacker's own random numbers."""
+    p = problem
+    fitted = VisitParts.of(parts, p.visits.received, p.added, p.prior, p.rows)
+    shares = fitted.fitted(SoftGate(p.own, p.rows), rounds)
+    loss = known_loss(p.known_logs(shares), p.known_labels).squeeze(-1)
+    return _Candidate(shares, torch.zeros_like(loss), loss)
+
+
+def _behind_swaps(problem: _Problem, swaps: Tensor, model: VisitModel, rounds: int) -> _Candidate:
     """Return the true labels where the model is taught others, by known probabilities ``(T, K, K)``."""
     p, visits = problem, problem.visits
     channel = Channel(swaps.to(p.own.dtype), p.prior, p.rows.mask)
-    model = VisitModel(visits.direction_means, visits.sent_means, p.starts.explained, p.rows, swaps.shape[-1])
     start = p.rows.fold(p.starts.all)
     shares, taught, agreed = channel.fitted(model.linear, SoftGate(p.own, p.rows), start, rounds)
     loss = known_loss(p.known_logs(shares), p.known_labels)

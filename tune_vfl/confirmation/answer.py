@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tune_vfl.confirmation.checks import checks_of, nothing_ended_ok
+from tune_vfl.confirmation.table import by_utility
 from tune_vfl.ledger.compromise import scale_of
 from tune_vfl.ledger.confirmations import FIRST_SEED, Confirmation, Line
 from tune_vfl.ledger.joint import JointConfirmation, JointLine, PointName
+from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from tune_vfl.confirmation.contest import Contest
     from tune_vfl.confirmation.table import Table
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 def answer_of(table: Table, study: str) -> Confirmation:
     """Say what came of a contest for one of its studies: of its settings alone, on the front of all of them."""
     contest, record = table.contest, table.contest.study(study)
-    points = _by_utility(p for p in table.points if p.study == study)
+    points = by_utility(p for p in table.points if p.study == study)
     knee = table.knee(table.kept(study), scale_of(record))
     return Confirmation(
         schema="tune-vfl/confirmation/1",
@@ -53,9 +55,9 @@ def joint_answer_of(campaign: CampaignRecord, tables: Sequence[Table]) -> JointC
     return JointConfirmation(
         schema="tune-vfl/confirmation/1",
         name=campaign.name,
-        measure=campaign.studies[0].measure,
+        measure=MEASURE,
         seeds=_seeds(tables[0].contest),
-        points=tuple(p for table in tables for p in _by_utility(table.points)),
+        points=tuple(p for table in tables for p in by_utility(table.points)),
         lines=tuple(line for table in tables for line in _joint_lines(table)),
         checks=tuple(_joint_checks(campaign, tables)),
         reserve={dataset: table.facts.reserve for dataset, table in on.items()},
@@ -67,10 +69,6 @@ def joint_answer_of(campaign: CampaignRecord, tables: Sequence[Table]) -> JointC
 
 def _seeds(contest: Contest) -> tuple[int, ...]:
     return tuple(range(FIRST_SEED, FIRST_SEED + contest.common))
-
-
-def _by_utility(points: Iterable[ConfirmedPoint]) -> list[ConfirmedPoint]:
-    return sorted(points, key=lambda p: (p.utility is None, -(p.utility or 0.0), p.number))
 
 
 def _joint_knee(table: Table) -> PointName | None:
@@ -95,7 +93,7 @@ def _joint_checks(campaign: CampaignRecord, tables: Sequence[Table]) -> Iterator
     several = len(campaign.datasets) > 1
     for table in tables:
         contest = table.contest
-        points = _by_utility(table.points)
+        points = by_utility(table.points)
         for check in checks_of(contest.studies, points, table.facts, by_rows=table.by_rows):
             yield check.model_copy(update={"says": f"{contest.dataset}: {check.says}"}) if several else check
     measured = {table.contest.dataset for table in tables}
@@ -104,18 +102,16 @@ def _joint_checks(campaign: CampaignRecord, tables: Sequence[Table]) -> Iterator
 
 def _gap(points: Sequence[ConfirmedPoint]) -> dict[str, float]:
     """Return by how much the search's front looked better than it is; means over its points, larger is worse."""
-    front = [p for p in points if p.on_front and p.utility is not None and p.leakage is not None]
-    if not front:
-        return {}
-    return {
-        "utility": float(np.mean([p.searched["utility"] - (p.utility or 0.0) for p in front])),
-        "leakage": float(np.mean([(p.leakage or 0.0) - p.searched["leakage"] for p in front])),
-    }
+    front = [p for p in points if p.on_front]
+    utility = [p.searched["utility"] - p.utility for p in front if p.utility is not None]
+    leakage = [p.leakage - p.searched["leakage"] for p in front if p.leakage is not None]
+    return {"utility": float(np.mean(utility)), "leakage": float(np.mean(leakage))} if utility else {}
 
 
 def _line(points: Sequence[ConfirmedPoint], fixed: Collection[str]) -> dict[str, Any]:
     """Return the fields of a line of settings, by falling utility."""
-    utility, leakage = [p.utility or 0.0 for p in points], [p.leakage or 0.0 for p in points]
+    utility = [p.utility for p in points if p.utility is not None]
+    leakage = [p.leakage for p in points if p.leakage is not None]
     names = dict.fromkeys(n for p in points for n in p.params if n not in fixed)
     return {
         "numbers": tuple(p.number for p in points),

@@ -40,7 +40,7 @@ def rows_of(cell: Cell) -> RowFacts:
 
     dataset = load(cell.dataset)
     reserve = len(reserve_rows(dataset))
-    shared = reserve > 0 or dataset.test_rows is not None
+    shared = bool(reserve) or dataset.test_rows is not None
     return RowFacts(reserve, why_no_reserve(dataset), 1.0 if shared else dataset.test_share)
 
 
@@ -60,7 +60,7 @@ def checks_of(
     yield Check(name="finished", ok=not owed, says=says)
     fresh = f"utility is measured on {facts.reserve} rows that no search has seen"
     only_seeds = f"{facts.why_none}: the seeds are fresh, the rows are not"
-    yield Check(name="reserve", ok=facts.reserve > 0, says=fresh if facts.reserve else only_seeds)
+    yield Check(name="reserve", ok=bool(facts.reserve), says=fresh if facts.reserve else only_seeds)
     other = "intervals of utility hold for other rows of this source too"
     metric = studies[0].cell.metric
     own = f"intervals of utility hold for these rows: the spread of {metric} over rows is not known"

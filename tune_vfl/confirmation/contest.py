@@ -92,7 +92,7 @@ class Contest:
         ok = [Entrant(record.name, trial) for record in studies for trial in record.ok]
         on_front = pareto.front([e.trial.outcome.objectives for e in ok])
         names = names_of(e.trial.outcome for e in ok)
-        several = all(len(record.cell.seeds) > 1 for record in studies)
+        several = len(studies[0].cell.seeds) > 1
         chances = _member([e.trial for e in ok], names if several else [], on_front)
         chosen = candidates(chances, on_front, sum(len(record.counted) for record in studies))
         front = frozenset(e.setting for e, on in zip(ok, on_front.tolist(), strict=True) if on)
@@ -111,12 +111,12 @@ class Contest:
     @property
     def common(self) -> int:
         """How many seeds every kept point has in the end: what was asked for, and never a single one."""
-        return max(self.seeds, totals(self.seeds)[0])
+        return max(self.seeds, min(totals(self.seeds)))
 
     @property
     def most(self) -> int:
         """How many seeds the most contested point gets."""
-        return totals(self.seeds)[-1]
+        return max(totals(self.seeds))
 
     @property
     def measured_undefended(self) -> tuple[str, ...]:
@@ -166,7 +166,6 @@ def contests_of(campaign: CampaignRecord, seeds: int) -> list[Contest]:
         StudyError: when no trial of any study has ended ok.
         UsageError: for fewer than 1 seed.
     """
-    totals(seeds)
     parts = [campaign.on(dataset).studies for dataset in campaign.datasets]
     if not any(record.ok for record in campaign.studies):
         what = "study" if campaign.lone else "campaign"
@@ -181,8 +180,7 @@ def _member(trials: Sequence[TrialRecord], names: Sequence[Name], on_front: Bool
     """Return each trial's chance to be on the front, by what the search measured; without names by ranks alone."""
     if not names:
         # One seed has no spread: the neighbors are those that only the front dominates.
-        ranks = pareto.ranks([t.outcome.objectives for t in trials])
-        return np.asarray(np.where(ranks <= 1, 1.0 - 0.5 * ranks, 0.0), dtype=np.float64)
+        return np.asarray(pareto.ranks([t.outcome.objectives for t in trials]) <= 1, dtype=np.float64)
     block = searched([t.outcome for t in trials], names)
     if len(trials) > MANY:
         return membership_of_many(on_front, own_levels(block.utility), worst_levels(block.advantages))

@@ -113,10 +113,10 @@ class Run:
         ledgers: Mapping[str, Ledger],
         lease: Lease,
         *,
-        seeds: int = 10,
-        adaptive: float = 0.0,
-        progress: bool = True,
-        work: Work | None = None,
+        seeds: int,
+        adaptive: float,
+        progress: bool,
+        work: Work | None,
     ) -> None:
         for study in campaign.studies:
             refuse_another(study.name, study.measure)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -179,8 +180,7 @@ class Table:
     @property
     def settings_kept(self) -> list[Setting]:
         """The settings that stay on the front, by falling utility."""
-        kept = sorted((p for p in self.points if p.confirmed), key=lambda p: (-(p.utility or 0.0), p.number))
-        return [(p.study, p.number) for p in kept]
+        return [(p.study, p.number) for p in by_utility(self.points) if p.confirmed]
 
     def knee(self, points: Sequence[int], scale: Scale | None) -> int | None:
         """Return the best compromise among kept points, on the seeds that all of them have."""
@@ -197,8 +197,7 @@ class Table:
             return []
         measured = self._on(self.contest.common)
         front = [measured.rows.index(i) for i in points]
-        lines = [[self.points[measured.rows[r]] for r in group] for group in merged(front, *self._apart)]
-        return [sorted(line, key=lambda p: (-(p.utility or 0.0), p.number)) for line in lines]
+        return [by_utility(self.points[measured.rows[r]] for r in group) for group in merged(front, *self._apart)]
 
     @cached_property
     def _sound(self) -> list[int]:
@@ -240,6 +239,11 @@ class Table:
         known = [[r.variance for r in records if r.variance is not None] for records in points]
         means = [float(np.mean(v)) if len(v) == len(r) else 0.0 for v, r in zip(known, points, strict=True)]
         return self.facts.share * np.asarray(means)
+
+
+def by_utility(points: Iterable[ConfirmedPoint]) -> list[ConfirmedPoint]:
+    """Return points by falling utility, then by number; those without numbers last."""
+    return sorted(points, key=lambda p: (math.inf if p.utility is None else -p.utility, p.number))
 
 
 def _in_order(held: Mapping[Place, SeedRecord], setting: Setting) -> list[SeedRecord]:

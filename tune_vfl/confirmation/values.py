@@ -64,7 +64,7 @@ def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Bloc
     """
     utility = np.asarray([[r.utility for r in records] for records in points], dtype=np.float64)
     met = np.asarray([[a in records[0].attacks for records in points] for a, _ in names])
-    gains, limits = np.full((*met.shape, utility.shape[-1]), np.nan), Limits.none(*met.shape)
+    gains, limits = np.full((len(names), *utility.shape), np.nan), Limits.none(*met.shape)
     for k, i in np.argwhere(met).tolist():
         gains[k, i], (limits.noise[k, i], limits.narrow[k, i]) = _fresh(points[i], *names[k])
     return Block(utility, stood_in(gains, met), limits)

@@ -16,6 +16,7 @@ from torch import Tensor
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.defenses.parts.by_id import RowTable
 from tune_vfl.errors import ShapeError, UsageError
+from tune_vfl.protocol.mechanism import ClassParts, Mechanism
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Strict
 from tune_vfl.spec.cell import Mode
@@ -204,6 +205,13 @@ class Labobf(Defense[LabobfParams]):
         distances = self._distances(logits)
         bins = self._bins((total * LARGEST).round())[..., None, None].expand(*distances.shape[:-1], 1)
         return -distances.gather(-1, bins).squeeze(-1)
+
+    def mechanism(self) -> Mechanism | None:
+        """Return the values of all sub-classes and the bins' cut points, where reports are honest."""
+        if not self.shared.honest:
+            return None
+        parts = ClassParts(self._values.cpu(), self._cuts.cpu(), len(self.embedding_dims) + 1, LARGEST)
+        return Mechanism(parts=parts)
 
     def notes(self, member: int = 0) -> list[str]:
         """Say so where a party lies."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from pydantic import Field
 from torch import Tensor
 from torch.linalg import vector_norm
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.protocol.hooks import Context
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.spec import BOTH, Strict
 
 
@@ -53,6 +55,11 @@ class Laplace(Defense[LaplaceParams]):
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad`` with noise added; same shape and dtype."""
         return self._noised(grad, f"cut/{party}")
+
+    def mechanism(self) -> Mechanism:
+        """Return the noise's scale."""
+        scale = torch.tensor(self.values(lambda p: p.scale), dtype=torch.float64)
+        return Mechanism(laplace=scale if self.stacked else scale[0])
 
     def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
         """Return a client's update with noise added, shortened as a whole before where asked for."""

@@ -173,7 +173,7 @@ def certainties(
     names = names_of(outcomes)
     gains = advantages_of(outcomes, names) if gains is None else gains
     utility = utility_levels([_values(o) for o in outcomes], [] if undefended is None else _values(undefended))
-    low, high = (clipped(end) for end in utility.interval(rows=[_rows(o) for o in outcomes]))
+    low, high = (clipped(end) for end in utility.interval(rows=[variance_over_rows(o) for o in outcomes]))
     ends = zip(low.tolist(), high.tolist(), strict=True)
     utilities = [holding(o.objectives[0], found) for o, found in zip(outcomes, ends, strict=True)]
     if not names:
@@ -203,7 +203,7 @@ def utility_levels(utilities: ArrayLike, undefended: Sequence[float]) -> Estimat
     return levels_by_undefended(block, undefended) if len(undefended) >= block.shape[1] else levels(block)
 
 
-def _rows(outcome: Outcome) -> float:
+def variance_over_rows(outcome: Outcome) -> float:
     """Return the variance over other test rows that the spread over seeds lacks; 0 where it is not known."""
     known = outcome.utility_variance
     return outcome.rows_shared * float(np.mean(known)) if len(known) == len(_values(outcome)) else 0.0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tune_vfl.evaluation.certainty import variance_over_rows
 from tune_vfl.ledger.side_by_side import values_of
 from tune_vfl.spec.constraints import AT_LEAST, OF_ATTACK
 from tune_vfl.statistics import clipped, differences_from
@@ -101,12 +102,12 @@ class Bounds:
     def _utility(self, found: Bounded, block: Block) -> None:
         found.value[block.rows] = found.bound[block.rows] = self.settings.known[block.rows, 0]
         if block.certain:
-            rows = [o.rows_shared * _mean(o.utility_variance, len(values_of(o))) for o in block.outcomes]
+            rows = [variance_over_rows(o) for o in block.outcomes]
             low = block.levels.interval(2 * self.confidence - 1, rows)[0]
             # Further seeds of the undefended model may put the level above the mean, which is what is shown.
             found.bound[block.rows] = np.minimum(low, found.value[block.rows])
         for i, again in self._again(block):
-            found.bound[i] = (again.utility or 0.0) - self._half(again, again.utility_interval)
+            found.bound[i] = found.value[i] - self._half(again, again.utility_interval)
 
     def _loss(self, found: Bounded, block: Block) -> None:
         model = values_of(self.settings.undefended)[: block.utilities.shape[1]]
@@ -145,9 +146,9 @@ class Bounds:
             if block.certain:
                 found.bound[block.rows] = upper_bounds(block.gains, self.confidence, block.limits)
         for i, again in self._again(block):
-            if again.leakage is not None and (block.names or again.attacks):
-                found.value[i] = again.leakage
-                found.bound[i] = self._above(again, again.leakage, again.leakage_interval, again.leakage_upper_90)
+            if block.names or again.attacks:
+                found.value[i] = value = float(self.settings.known[i, 1])
+                found.bound[i] = self._above(again, value, again.leakage_interval, again.leakage_upper_90)
 
     def _attack(self, found: Bounded, block: Block, attack: str, what: str) -> None:
         """Bound one attack: by a confirmation where there is one, else by what the search measured."""
@@ -199,7 +200,3 @@ class Bounds:
         t = t_quantile([self.confidence, 0.9, 0.95], again.seeds - 1 + PRIOR).tolist()
         bound = upper_90 + (interval[1] - upper_90) * (t[0] - t[1]) / (t[2] - t[1])
         return max(value, float(clipped(bound)))
-
-
-def _mean(variances: list[float], seeds: int) -> float:
-    return float(np.mean(variances)) if len(variances) == seeds else 0.0

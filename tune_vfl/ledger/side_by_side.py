@@ -258,9 +258,7 @@ def _why(skipped: Sequence[Left], study: str, attack: str) -> str | None:
 
 def _rows(record: StudyRecord) -> Iterator[Row]:
     points = record.confirmation.points if record.confirmation is not None else ()
-    again: Mapping[int, ConfirmedPoint] = {
-        p.number: p for p in points if p.utility is not None and p.leakage is not None
-    }
+    again: Mapping[int, ConfirmedPoint] = {p.number: p for p in points if p.outcome == "ok"}
     for trial in sorted(record.ok, key=lambda t: t.number):
         yield Row(record, trial, again.get(trial.number))
 

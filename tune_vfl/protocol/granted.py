@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from tune_vfl.protocol.folds import folds_with_every_class
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.seeds import Stream
 
 ORACLE_FOLDS = 10
@@ -99,8 +100,7 @@ class Visits:
         sent_means: ``(*trials, P, N, d)`` each row's mean embedding over each of P parts of the training.
         received_means: ``(*trials, P, N, d)`` its mean gradient, in which noise drawn anew averages out.
         direction_means: ``(*trials, P, N, d)`` the mean of its gradients scaled to length 1.
-        swaps: ``(*trials, K, K)`` how true classes become the taught ones, where the defense's mechanism says so (see
-            :class:`~tune_vfl.protocol.mechanism.Mechanism`).
+        mechanism: what the defense declares about how it works; None where it declares nothing.
     """
 
     sent: Tensor
@@ -108,7 +108,13 @@ class Visits:
     sent_means: Tensor
     received_means: Tensor
     direction_means: Tensor
-    swaps: Tensor | None = None
+    mechanism: Mechanism | None = None
+
+    def batched(self) -> Visits:
+        """Return the visits of one training with a leading axis of 1."""
+        known = self.mechanism and self.mechanism.batched()
+        tensors = {name: value.unsqueeze(0) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors, mechanism=known)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,22 +2,113 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Self
 
+import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism:
+class _Known:
+    """Tensors with the axes of one training first."""
+
+    def member(self, index: int) -> Self:
+        """Return one member's numbers."""
+        return self._mapped(lambda x: x[index])
+
+    def batched(self) -> Self:
+        """Return the numbers of one training with a leading axis of 1."""
+        return self._mapped(lambda x: x.unsqueeze(0))
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, value in found.items():
+            if isinstance(value, Tensor):
+                found[name] = change(value)
+            elif isinstance(value, _Known):
+                found[name] = value._mapped(change)
+        return type(self)(**found)
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism(_Known):
     """What a defense declares about how it works, for the members of one training. Secrets and draws are no part of it.
 
     Attributes:
         coin: ``(*trials)`` the magnitude of those gradient entries whose sign is nothing but noise, as they are sent;
             NaN where there are none. None: the defense sends no such entries.
+        laplace: ``(*trials)`` the scale of the Laplace noise on every gradient entry, as it is sent. None: there is no
+            such noise.
         swaps: ``(*trials, K, K)`` at ``[i, j]`` the probability that the model is taught class j where the true class
             is i, the same for every row, drawn once; the loss is the cross-entropy with the class taught. None: the
             model is not taught other classes in this way.
+        parts: numbers that the model is taught in the place of classes. None: it is taught classes.
     """
 
     coin: Tensor | None = None
+    laplace: Tensor | None = None
     swaps: Tensor | None = None
+    parts: ClassParts | None = None
+
+    def without_noise(self, sent: Tensor) -> Tensor:
+        """Return gradients with less of the noise whose law is known, before they enter any mean.
+
+        An entry that is nothing but noise becomes 0. Where Laplace noise is larger than the gradients, entries are
+        brought near their median: the sign of such a deviation says nearly all that it holds, its size nearly nothing.
+
+        Args:
+            sent: ``(*trials, B, d)`` gradients of a batch as they were sent.
+        """
+        if self.coin is not None:
+            sent = sent.masked_fill(sent.abs() == self.coin.to(sent.dtype)[..., None, None], 0.0)
+        if self.laplace is None:
+            return sent
+        middle = sent.median(-2, keepdim=True).values
+        reach = (sent - middle).abs().median(-2, keepdim=True).values
+        scale = self.laplace.to(sent.dtype)[..., None, None]
+        return torch.where(reach < _DROWNED * scale, sent.clamp(middle - reach, middle + reach), sent)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassParts(_Known):
+    """Each class is split into parts by the sum of random numbers, one of each party; each part is taught as a number.
+
+    Attributes:
+        values: ``(*trials, K, m)`` the number taught for each part; infinity where a member has fewer parts.
+        cuts: ``(*trials, m - 1)`` the largest sum of each part but the last; infinity where a member has fewer parts.
+        parties: how many numbers are added up.
+        largest: each number is an integer from 0 to this one, all equally likely; an added column holds it divided by
+            this one.
+    """
+
+    values: Tensor
+    cuts: Tensor
+    parties: int
+    largest: int
+
+    def odds(self, added: Tensor) -> Tensor:
+        """Return the probability of each part, ``(*trials, N, m)``, for a holder of some of the numbers.
+
+        Args:
+            added: ``(*trials, N, c)`` the columns with the numbers of c of the parties.
+        """
+        ways = torch.ones(1, dtype=torch.float64)
+        for _ in range(self.parties - added.shape[-1]):
+            ways = torch.nn.functional.conv1d(
+                ways.expand(1, 1, -1), torch.ones(1, 1, self.largest + 1, dtype=ways.dtype), padding=self.largest
+            ).flatten()
+        at_most = torch.cat([torch.zeros(1), ways.cumsum(0) / ways.sum()])
+        own = (added * self.largest).round().sum(-1)
+        rest = self.cuts.unsqueeze(-2) - own.unsqueeze(-1) + 1
+        below = at_most[rest.clamp(0, len(at_most) - 1).long()]
+        edges = torch.cat([torch.zeros_like(below[..., :1]), below, torch.ones_like(below[..., :1])], -1)
+        return edges.diff(dim=-1).float()
+
+
+_DROWNED = 2.0
+"""Laplace noise is larger than the gradients where their median deviation is less than this times its scale: that of
+noise alone is 0.69 of it."""

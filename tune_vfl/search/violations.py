@@ -40,8 +40,9 @@ def _value(name: str, outcome: Outcome, undefended: Outcome | None) -> float | N
     if name == "leakage":
         return leakage
     if name == "utility_loss":
-        known = undefended is not None and undefended.outcome == "ok"
-        return undefended.objectives[0] - utility if known and undefended is not None else None
+        if undefended is None or undefended.outcome != "ok":
+            return None
+        return undefended.objectives[0] - utility
     of_attack = OF_ATTACK.fullmatch(name)
     score = outcome.attacks.get(of_attack["attack"]) if of_attack else None
     if score is None or of_attack is None:

@@ -31,7 +31,7 @@ class VisitModel:
 
     def __init__(self, received: Tensor, sent: Tensor, explained: Tensor, rows: FoldedRows, num_classes: int) -> None:
         self.rows, self.num_classes = rows, num_classes
-        gradient = principal(_scaled(received), WIDEST)
+        gradient = principal(scaled(received), WIDEST)
         phi = standardized(principal(standardized(sent), SENT))
         extra = standardized(explained).unsqueeze(1).expand(-1, phi.shape[1], -1, -1)
         self._explaining = phi.shape[-1] + extra.shape[-1]
@@ -45,7 +45,7 @@ class VisitModel:
         self._inverse = torch.linalg.inv(without[..., :p, :p] + _RIDGE * self._count * torch.eye(p))
         self._cross = without[..., :p, p:]
         noise = (without[..., p:, p:] - self._cross.mT @ self._inverse @ self._cross) / self._count
-        self._precision = torch.linalg.inv(_shrunk(noise))
+        self._precision = torch.linalg.inv(shrunk(noise))
         self._sums = self._visits.sum(-1).double()
 
     def linear(self, shares: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ def _curved_ratios(left: Tensor, shares: Tensor) -> Tensor:
     common = sum(c * share[..., k, None, None] for k, c in enumerate(covariances))
     densities = []
     for mean, covariance in zip(means, covariances, strict=True):
-        own = _shrunk((_OWN_SHARE * covariance + (1 - _OWN_SHARE) * common).double(), 1e-2)
+        own = shrunk((_OWN_SHARE * covariance + (1 - _OWN_SHARE) * common).double(), 1e-2)
         root = torch.linalg.cholesky(torch.linalg.inv(own)).float()
         far = (root.mT @ (left - mean.unsqueeze(-1))).square().sum(-2)
         densities.append(root.diagonal(dim1=-1, dim2=-2).log().sum(-1, keepdim=True) - far / 2)
@@ -139,7 +139,7 @@ def standardized(rows: Tensor) -> Tensor:
     return torch.where(spread > 1e-6 * center.abs() + 1e-30, (finite - center) / spread.clamp(min=1e-30), 0.0)
 
 
-def _scaled(rows: Tensor) -> Tensor:
+def scaled(rows: Tensor) -> Tensor:
     """Return centered rows ``(..., N, d)`` whose entries have a mean square of 1."""
     finite = rows.float().nan_to_num(0.0, 0.0, 0.0)
     centered = finite - finite.mean(-2, keepdim=True)
@@ -156,7 +156,7 @@ def principal(rows: Tensor, count: int) -> Tensor:
     return main
 
 
-def _shrunk(covariance: Tensor, share: float = _SHRINK) -> Tensor:
+def shrunk(covariance: Tensor, share: float = _SHRINK) -> Tensor:
     """Draw a covariance ``(..., d, d)`` towards a multiple of the identity with its trace."""
     mean = covariance.diagonal(dim1=-1, dim2=-2).mean(-1)[..., None, None].clamp(min=1e-12)
     return (1 - share) * covariance + share * mean * torch.eye(covariance.shape[-1], dtype=covariance.dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tune_vfl.seeds import Streams
     from tune_vfl.spec import Strict, Training
 
-FIRST, MOST = 4, 16
+FIRST, MOST = 4, 32
 """The first epochs, which are all kept, and the most epochs that are kept; the others are spread evenly."""
 SPANS = 3
 """Parts of the training, about equally long, over which the means of each row's visits are kept."""
@@ -91,12 +90,12 @@ class KeptVisits(Keeper):
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
         """Keep the gradient of each row's own loss: the received one times the rows of its batch.
 
-        Entries that are known to be nothing but noise count as 0, before they enter any mean.
+        What is known of the defense's noise is taken away before it enters any mean.
         """
         self._step = None
         values = gradient.detach().flatten(ids.dim()).cpu().nan_to_num(0.0, 0.0, 0.0)
-        if self._mechanism is not None and (coin := self._mechanism.coin) is not None:
-            values = values.masked_fill(values.abs() == coin.to(values.dtype)[..., None, None], 0.0)
+        if self._mechanism is not None:
+            values = self._mechanism.without_noise(values)
         values = values * ids.shape[-1]
         self._put("received", party, ids, values, self._place_of(epoch, values))
         self._add("received_means", party, ids, values, epoch)
@@ -132,11 +131,11 @@ class KeptVisits(Keeper):
 
     def of(self, parties: Sequence[int] = (0,)) -> Visits:
         """Return the visits of passive parties, of several side by side."""
-        swaps = None if self._mechanism is None else self._mechanism.swaps
-        if swaps is not None and self._member is not None:
-            swaps = swaps[self._member]
-        exchanged = Visits(*(torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES))
-        return replace(exchanged, swaps=swaps)
+        mechanism = self._mechanism
+        if mechanism is not None and self._member is not None:
+            mechanism = mechanism.member(self._member)
+        exchanged = {name: torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES}
+        return Visits(**exchanged, mechanism=mechanism)
 
     def _of(self, name: str, party: int) -> Tensor:
         if self._noise is None:

@@ -1,0 +1,104 @@
+"""Labels where the model is taught a number for each part of a class, and a row's part hangs on random numbers.
+
+A gradient is a fixed direction of its epoch times how far the model's output is from the number taught, plus noise. The
+attacker knows its own random number and by it the odds of each part: these alone show the direction, before any label
+is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from tune_vfl.attacks.parts.folded_rows import FoldedRows, others
+from tune_vfl.attacks.parts.visit_evidence import balanced
+from tune_vfl.attacks.parts.visit_model import WIDEST, principal, scaled, shrunk
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.parts.soft_gate import SoftGate
+    from tune_vfl.protocol.mechanism import ClassParts
+
+SPANS = 10
+"""Parts of the training over which visits are added up."""
+_RAREST = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class VisitParts:
+    """Classes split into parts, of rows dealt into folds.
+
+    Attributes:
+        gradients: ``(T, F, P, d, n)`` each row's over P spans of the training.
+        values: ``(T, 1, K, m, 1)`` the numbers taught, with mean 0; 0 for missing parts.
+        odds: ``(T, F, 1, m, n)`` logs of each part's probability by the attacker's own number.
+        prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
+        mask: ``(F, 1, 1, n)``: 1 for a row, 0 in the place of a missing one.
+    """
+
+    gradients: Tensor
+    values: Tensor
+    odds: Tensor
+    prior: Tensor
+    mask: Tensor
+
+    @classmethod
+    def of(cls, parts: ClassParts, received: Tensor, added: Tensor, prior: Tensor, rows: FoldedRows) -> VisitParts:
+        """Read them.
+
+        Args:
+            parts: with one leading axis.
+            received: ``(T, E, N, d)`` gradients of single epochs.
+            added: ``(T, N, c)`` the attacker's columns with random numbers.
+            prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
+            rows: the folds.
+        """
+        spans = torch.arange(received.shape[1]) * min(SPANS, received.shape[1]) // received.shape[1]
+        summed = received.new_zeros(len(received), int(spans.max()) + 1, *received.shape[2:])
+        summed = principal(scaled(summed.index_add_(1, spans, scaled(received))), WIDEST)
+        odds = rows.fold(parts.odds(added)).clamp(min=_RAREST).log().unsqueeze(2)
+        finite = parts.values.isfinite()
+        mean = (parts.values.masked_fill(~finite, 0).sum((-1, -2)) / finite.sum((-1, -2)))[..., None, None]
+        values = torch.where(finite, parts.values - mean, 0.0)
+        return cls(rows.fold(summed), values[:, None, ..., None].float(), odds, prior, rows.mask)
+
+    def fitted(self, gate: SoftGate, rounds: int) -> Tensor:
+        """Return class probabilities ``(T, F, 1, K, n)``; no label is needed, and known ones end in the same place.
+
+        Args:
+            gate: a regression on the own columns.
+            rounds: how often parts and direction are fitted in turn.
+        """
+        shares = balanced(self.prior.expand(*self.odds.shape[:3], -1, self.odds.shape[-1]), self.prior, self.mask)
+        evidence = torch.zeros_like(self.odds)
+        for _ in range(rounds):
+            within = (self.odds + evidence).softmax(-2)  # (T, F, K, m, n)
+            evidence = self._evidence(shares.squeeze(2).unsqueeze(3) * within)
+            by_class = (self.odds + evidence).logsumexp(-2).unsqueeze(2)
+            shares = balanced(by_class + gate.learn(shares), self.prior, self.mask)
+        return shares
+
+    def _evidence(self, share: Tensor) -> Tensor:
+        """Return log likelihoods ``(T, F, K, m, n)`` of all parts, up to a constant of the row.
+
+        Args:
+            share: ``(T, F, K, m, n)`` probabilities, 0 for missing rows.
+        """
+        u = self.gradients
+        value, square = (share * self.values).sum((2, 3)), (share * self.values.square()).sum((2, 3))  # (T, F, n)
+        count = others(self.mask.sum((-1, -2, -3)).expand(len(u), -1))[..., None, None, None]
+        total, norm = (others(x.sum(-1))[..., None, None, None] for x in (value, square))
+        along = others(u @ value[:, :, None, :, None]).mT  # (T, F, P, 1, d)
+        mean = others(u.sum(-1)).unsqueeze(-2)
+        spread = (norm - total.square() / count).clamp(min=1e-6)
+        jump = (along - total / count * mean) / spread
+        products = others(u @ u.mT) - mean.mT @ mean / count
+        noise = shrunk((products - spread * jump.mT @ jump).double() / count)
+        scored = torch.linalg.solve(noise, jump.mT.double()).float().mT  # (T, F, P, 1, d)
+        told = (scored @ (u - (mean / count).mT)).sum(2)  # (T, F, 1, n)
+        size = (scored * jump).sum((2, 3, 4))[..., None, None, None]  # (T, F, 1, 1, 1)
+        apart = self.values - (total / count)
+        found: Tensor = apart * told.unsqueeze(2) - apart.square() / 2 * size
+        return found
