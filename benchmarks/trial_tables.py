@@ -1,4 +1,4 @@
-"""Tables of trials that were really run, on which samplers and rungs are compared without a run.
+"""Tables of trials that were really run, on which samplers are compared without a run.
 
     python -m benchmarks.trial_tables spambase --settings 24 --minutes 40
 
@@ -20,8 +20,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
 from tune_vfl.ledger.planned import PlannedStudy
@@ -35,8 +33,6 @@ DATASETS: dict[str, dict[str, Any]] = {
     "spambase": {"name": "spambase", "split": 0.5},
     "digits": {"name": "digits"},
 }
-WITH_RUNGS = {**DATASETS, "bank": {"name": "bank", "split": 0.5}}
-"""Those of ``benchmarks/rungs.py``, which has whole trainings of its own where there is no table here."""
 PACK, SEEDS = 6, 3
 REFERENCES = {"spambase": (0.5, 1.0), "digits": (0.102, 1.0)}
 
@@ -119,13 +115,6 @@ def opened(dataset: str, folder: Path = FOLDER) -> Table:
     return Table(dataset, parts, REFERENCES[dataset])
 
 
-def random_order(rows: Sequence[Row], seed: int) -> Iterator[int]:
-    """Yield places of rows: published ones, then the others shuffled."""
-    yield from (i for i, r in enumerate(rows) if r.published)
-    rest = [i for i, r in enumerate(rows) if not r.published]
-    yield from np.random.default_rng(seed).permutation(rest).astype(int).tolist()
-
-
 def settings_of(space: Space, count: int, seed: int = 0) -> list[dict[str, Any]]:
     """Return published settings, then draws of the random sampler until there are ``count`` or the space is used up."""
     import optuna
@@ -154,7 +143,7 @@ def part(dataset: str, defense: str, count: int) -> Part:
     from tune_vfl.search.planning import plan_study
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    raw = {"study": f"table-{dataset}-{defense}", "dataset": WITH_RUNGS[dataset], "defense": defense}
+    raw = {"study": f"table-{dataset}-{defense}", "dataset": DATASETS[dataset], "defense": defense}
     study = plan_study(parse({**raw, "attacks": ["default"], "budget": {"seeds": SEEDS}}))
     return Part(study, settings_of(study.space, count))
 

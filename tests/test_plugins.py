@@ -25,19 +25,54 @@ assert shrunk["defense"] == {"name": "shrink", "params": {"factor": 0.5}}
 assert shrunk["utility"] != plain["utility"]
 """
 
+SPACE = """
+import sys
+import yaml
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.spaces.space import parse_space
+space = parse_space(yaml.safe_load(sys.stdin)["default"], "shrink")
+assert space.published
+for point in [*space.grid(4), *(setting.params for setting in space.published)]:
+    assert space.holds(point)
+    DEFENSES["shrink"].Params.model_validate(point)
+"""
+
+
+def block(language: str, word: str) -> str:
+    """Return the first block of code in CONTRIBUTING.md in which a word stands."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", CONTRIBUTING.read_text(encoding="utf-8"), re.DOTALL)
+    return next(b for b in blocks if word in b)
+
 
 def install(folder: Path) -> None:
-    """Put the example module and its entry point where Python finds them."""
-    code = next(b for b in re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL) if "shrink" in b)
-    (folder / "my_defense.py").write_text(code)
+    """Put the example module, its test and its entry point where Python finds them."""
+    (folder / "my_defense.py").write_text(block("python", '@defense("shrink")'))
+    (folder / "test_shrink.py").write_text(block("python", "DefenseContract"))
     info = folder / "my_defense-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-defense\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[tune_vfl.defenses]\nshrink = my_defense\n")
 
 
+def python(folder: Path, *arguments: str, given: str = "") -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, env=environment, cwd=folder, input=given, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_example_of_contributing_is_a_working_plug_in(tmp_path: Path) -> None:
     install(tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", USE], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python(tmp_path, "-c", USE)
+
+
+def test_the_example_keeps_the_contract_of_defenses(tmp_path: Path) -> None:
+    install(tmp_path)
+    python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shrink.py")
+
+
+def test_the_space_of_the_example_holds_with_its_parameters(tmp_path: Path) -> None:
+    install(tmp_path)
+    python(tmp_path, "-c", SPACE, given=block("yaml", "factor"))

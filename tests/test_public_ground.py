@@ -23,7 +23,6 @@ class Exceptions(NamedTuple):
 
 
 LEDGER = "Optuna's tables; goes with tables of the ledger's own"
-MLFLOW = "MLflow's tables; goes with MlflowClient alone"
 
 # What is still allowed. The list may only become shorter: a line that is not needed any more fails.
 EXCEPTIONS = {
@@ -36,7 +35,6 @@ EXCEPTIONS = {
     "tune_vfl/data/reading/batches.py": Exceptions(
         "numpy._core.multiarray", "nothing of numpy's is called: CIFAR's files, which are pickles, name it"
     ),
-    "tune_vfl/data/reading/bundled.py": Exceptions("find_spec(sklearn)", "goes with sklearn.datasets"),
     "tune_vfl/ledger/reading.py": Exceptions("SQL", LEDGER),
     "tune_vfl/ledger/removing.py": Exceptions("optuna.storages._rdb.models", LEDGER),
     "tune_vfl/ledger/rows.py": Exceptions("SQL", LEDGER),
@@ -44,29 +42,11 @@ EXCEPTIONS = {
     "tune_vfl/ledger/writing.py": Exceptions(
         "optuna.storages._rdb.models optuna.storages._rdb.models.TrialModel _backend", LEDGER
     ),
-    "tune_vfl/machine/vision.py": Exceptions("sys.modules", "torchvision beside a torch of another build"),
     "tune_vfl/models/optimizers.py": Exceptions("unwrap _init_group _foreach_add_ _fused_adam_", "torch's compiler"),
     "tune_vfl/protocol/known.py": Exceptions("torch.autograd.graph._engine_run_backward", "torch's compiler"),
-    "tune_vfl/samplers/parts/generations.py": Exceptions(
-        "_get_generation_key _trial_id _storage _study_id _get_parent_cache_key_prefix", "goes with Optuna's own"
-    ),
     "tune_vfl/search/__init__.py": Exceptions("sys.modules[__name__].__class__", "a room and a function of one name"),
-    "tune_vfl/service/open_doors.py": Exceptions("tcp6", "goes with psutil"),
     "tune_vfl/service/ray_cluster.py": Exceptions(
         "ray._raylet.GcsClient ray._private.services.find_gcs_addresses", "asks a cluster for its nodes and dashboard"
-    ),
-    "tune_vfl/statistics/special.py": Exceptions("vars(np)", "goes with a plain import"),
-    "tune_vfl/tracking/database.py": Exceptions(
-        "mlflow.store.tracking.dbmodels.models.SqlLatestMetric mlflow.store.tracking.dbmodels.models.SqlMetric "
-        "mlflow.store.tracking.dbmodels.models.SqlParam mlflow.store.tracking.dbmodels.models.SqlRun "
-        "mlflow.store.tracking.dbmodels.models.SqlTag mlflow.utils.uri.append_to_uri_path",
-        MLFLOW,
-    ),
-    "tune_vfl/tracking/fresh.py": Exceptions("SQL", MLFLOW),
-    "tune_vfl/tracking/runs.py": Exceptions(
-        "mlflow.utils.file_utils.local_file_uri_to_path mlflow.utils.uri.is_local_uri "
-        "mlflow.store.artifact.artifact_repository_registry.get_artifact_repository",
-        MLFLOW,
     ),
 }
 

@@ -33,6 +33,8 @@ class CellTrainable(TrainingTrainable):
     def prepare_worker(cls) -> None:
         """Set this process up to train: one thread, memory that is kept between steps, and every method imported."""
         os.environ["OMP_NUM_THREADS"] = "1"
+        import scipy.special  # noqa: F401
+
         import tune_vfl.evaluation.packs  # noqa: F401
         from tune_vfl.attacks.base import ATTACKS
         from tune_vfl.data.base import DATASETS

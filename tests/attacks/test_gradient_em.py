@@ -21,9 +21,10 @@ from tune_vfl.evaluation.grants.visits import FIRST, MOST, SPANS, kept_epochs
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.metrics.leakage import leak_auc, top1
-from tune_vfl.protocol.granted import Auxiliary, Features, Visits
+from tune_vfl.protocol.granted import Auxiliary, Features
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.view import View
+from tune_vfl.protocol.visits import Visits
 from tune_vfl.seeds import Streams
 
 EM = ATTACKS["gradient_em"]

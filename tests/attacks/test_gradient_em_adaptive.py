@@ -19,10 +19,11 @@ from tune_vfl.evaluation.grants.visits import KeptVisits
 from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import train_pack
-from tune_vfl.protocol.granted import Auxiliary, Features, Visits
+from tune_vfl.protocol.granted import Auxiliary, Features
 from tune_vfl.protocol.mechanism import ClassParts, Mechanism
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.view import View
+from tune_vfl.protocol.visits import Visits
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Training
 

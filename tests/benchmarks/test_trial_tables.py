@@ -14,7 +14,6 @@ from benchmarks.trial_tables import (
     Row,
     opened,
     part,
-    random_order,
     read,
     settings_of,
     table_of,
@@ -26,13 +25,6 @@ from tune_vfl.spaces.space import point_key
 def row(defense: str, place: int, utility: float, leakage: float) -> Row:
     utilities, advantages = [utility - 0.001, utility + 0.001], [leakage - 0.01, leakage + 0.01]
     return Row(defense, place, {"a": place}, place < 3, "ok", utilities, leakage, {"pmc": advantages}, 1.0)
-
-
-def test_published_rows_come_first_and_each_row_once() -> None:
-    rows = [row("d1", i, 0.9, 0.5) for i in range(24)]
-    orders = [list(random_order(rows, seed)) for seed in (0, 0, 1)]
-    assert orders[0] == orders[1] != orders[2]
-    assert all(order[:3] == [0, 1, 2] and sorted(order) == list(range(24)) for order in orders)
 
 
 def test_the_settings_of_a_table_start_with_the_published_ones_and_do_not_change_when_more_are_asked() -> None:

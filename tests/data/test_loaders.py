@@ -9,7 +9,6 @@ import torch
 
 from tune_vfl.data import data_root, load, written_out
 from tune_vfl.data.base import DATASETS, Loader
-from tune_vfl.data.reading.bundled import bundled_rows
 from tune_vfl.data.reading.labels import encode_labels
 from tune_vfl.data.sets import breast_cancer, wine
 from tune_vfl.data.split import split
@@ -274,21 +273,8 @@ def test_class_order(values, positive, names, codes):
     assert (found, y.tolist()) == (names, codes)
 
 
-@pytest.mark.parametrize(
-    ("name", "theirs"),
-    [("breast_cancer", "load_breast_cancer"), ("wine", "load_wine"), ("digits", "load_digits")],
-)
-def test_bundled_tables_are_those_that_scikit_learn_loads(name, theirs):
+def test_columns_of_bundled_tables_are_named_as_scikit_learn_names_them():
     import sklearn.datasets
 
-    file = {"breast_cancer": "breast_cancer.csv", "wine": "wine_data.csv", "digits": "digits.csv.gz"}[name]
-    bunch, (x, y) = getattr(sklearn.datasets, theirs)(), bundled_rows(file, header=0 if name == "digits" else 1)
-    np.testing.assert_array_equal(x, bunch.data)
-    np.testing.assert_array_equal(y, bunch.target)
-    columns = {"breast_cancer": breast_cancer.COLUMNS, "wine": wine.COLUMNS}.get(name)
-    assert columns is None or list(columns) == list(bunch.feature_names)
-
-
-def test_a_bundled_table_that_is_not_there_is_told():
-    with pytest.raises(DataError, match=r"nothing\.csv.*scikit-learn"):
-        bundled_rows("nothing.csv", header=1)
+    assert list(breast_cancer.COLUMNS) == list(sklearn.datasets.load_breast_cancer().feature_names)
+    assert list(wine.COLUMNS) == list(sklearn.datasets.load_wine().feature_names)

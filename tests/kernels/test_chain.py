@@ -245,3 +245,18 @@ def test_a_bottom_with_an_optimizer_of_its_own_keeps_its_parameters() -> None:
     assert isinstance(loop._bottoms[0], nn.Sequential)
     assert isinstance(loop._top, Steps)
     assert all(not torch.equal(a, b) for a, b in zip(before, loop.network.bottoms[0].parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("lanes", "fits"), [(4, 128), (8, 256), (16, 784)])
+def test_large_layers_on_narrow_registers_are_left_to_torch(
+    monkeypatch: pytest.MonkeyPatch, lanes: int, fits: int
+) -> None:
+    """Where torch is faster, see benchmarks.kernels; 64 columns go out."""
+    found = native.native_passes()
+    if found is None:
+        pytest.skip("no compiler on this machine")
+    monkeypatch.setattr(found, "_lanes", lanes)
+    monkeypatch.setattr(chains, "native_passes", lambda: found)
+    for width in (64, 128, 256, 784):
+        (chain,) = Steps(nn.Sequential(Linear(width, 64, stream=fresh()))).chains
+        assert (chain.passes is found) == (width <= fits), width

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import platform
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.kernels import test_chain, test_distances, test_rows
+from tune_vfl.kernels import build, distances, passes, rows
 from tune_vfl.kernels import chain as chains
 from tune_vfl.kernels import compiled as kernels
-from tune_vfl.kernels import distances, passes, rows
 from tune_vfl.kernels.chain import Chain
 from tune_vfl.kernels.compiled import compiled
 from tune_vfl.kernels.native import NativePasses, native_passes
@@ -34,25 +33,14 @@ def test_without_a_compiler_or_a_place_torch_does_it(monkeypatch: pytest.MonkeyP
     assert Chain([(Linear(3, 2, stream=test_chain.fresh()), "none", 0.0)]).passes is passes
 
 
-@pytest.mark.parametrize("fails", [True, False], ids=["does not compile", "is no library"])
-def test_what_a_compiler_does_wrong_is_borne(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: bool) -> None:
-    compiler = tmp_path / "c++"
-    compiler.write_text("#!/bin/sh\n" + ("exit 1" if fails else 'while [ "$1" != -o ]; do shift; done; echo no > "$2"'))
-    compiler.chmod(0o755)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(shutil, "which", lambda name: str(compiler) if name == "c++" else None)
-    assert afresh() is None
-    assert bool(list((tmp_path / "cache").rglob("*.so"))) != fails
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["-march=native", "-mavx2 -mfma", "-mavx", "-msse2"])
 def test_other_processors_do_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
     """Registers of all widths that this processor has."""
     if compiled() is None or platform.machine() not in {"x86_64", "AMD64"}:
         pytest.skip("no compiler on this machine, or other registers")
-    options = [kind if option == "-march=native" else option for option in kernels.OPTIONS]
-    monkeypatch.setattr(kernels, "OPTIONS", " ".join(options).split())
+    options = [kind if option == "-march=native" else option for option in build.OPTIONS]
+    monkeypatch.setattr(build, "OPTIONS", " ".join(options).split())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     library = afresh()
     assert library is not None
@@ -68,16 +56,6 @@ def test_other_processors_do_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(distances, "routine", kernels.routine.__wrapped__)
     for width in (1, 10, 16):
         test_distances.test_a_whole_batch(width)
-
-
-def test_it_is_compiled_once_for_processors_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    if compiled() is None:
-        pytest.skip("no compiler on this machine")
-    made = kernels.library()
-    monkeypatch.setattr(subprocess, "run", lambda *_a, **_k: pytest.fail("compiled again"))
-    assert kernels.library() == made
-    monkeypatch.setattr(kernels, "_processor", lambda: "another one")
-    assert kernels._key() not in made.name
 
 
 def test_without_it_nothing_is_native(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 
@@ -195,41 +194,3 @@ def test_a_sampler_of_ones_own_is_listed_checked_and_used(tmp_path):
     assert {"name": "halves", "summary": "ends and middle of each range", "reference": "Optuna"} in listed["items"]
     assert "halves" in schema["$defs"]["SamplerSpec"]["properties"]["name"]["enum"]
     assert asked == [3, [0.25, 0.5, 0.75]]
-
-
-def evolved(sampler, *, resumed):
-    """Ask and tell trials that end in another order than they began, some without a result; return them all."""
-    import optuna
-    from optuna.trial import TrialState
-
-    domains = {"a": optuna.distributions.FloatDistribution(0, 1), "b": optuna.distributions.IntDistribution(1, 9)}
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-    study.add_trials(resumed)
-    order, flying = random.Random(3), []  # noqa: S311 - an order, no secret
-    for _ in range(40):
-        flying += [study.ask(domains) for _ in range(5)]
-        order.shuffle(flying)
-        for trial in flying[4:]:
-            a, b = trial.params["a"], trial.params["b"]
-            if order.random() < 0.1:
-                study.tell(trial, state=TrialState.FAIL)
-            else:
-                study.tell(trial, (1 - a * a - b / 30, (1 - a) ** 2 + b % 3 / 10))
-        flying = flying[:4]
-    return study.get_trials()
-
-
-def test_nsga2_that_counts_its_generations_proposes_what_optunas_does():
-    import optuna
-
-    from tune_vfl.samplers.parts.generations import NSGAIISampler
-
-    first = evolved(NSGAIISampler(seed=5, population_size=8), resumed=[])
-    assert max(t.system_attrs.get("NSGAIISampler:generation", 0) for t in first) > 10
-    assert [t.params for t in first] == [
-        t.params for t in evolved(optuna.samplers.NSGAIISampler(seed=5, population_size=8), resumed=[])
-    ]
-    held = [t for t in first if t.state.is_finished()]
-    again = evolved(NSGAIISampler(seed=6, population_size=8), resumed=held)
-    theirs = evolved(optuna.samplers.NSGAIISampler(seed=6, population_size=8), resumed=held)
-    assert [(t.params, t.system_attrs) for t in again] == [(t.params, t.system_attrs) for t in theirs]

@@ -334,6 +334,16 @@ def test_a_cost_that_cannot_be_measured_is_said_and_left_to_the_next_run(workers
     assert {part.cell.defense: part.cost for part in go(Costly).studies} == COSTS
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["before", "found out as it goes"])
+def test_a_search_without_machine_code_says_so_once(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, capfd: Any, *, known: bool
+) -> None:
+    said = iter(["no compiler"] if known else ["", "no compiler"])
+    monkeypatch.setattr(runner, "obstacle", lambda: next(said))
+    go()
+    assert capfd.readouterr().err.count("c: torch alone trains, up to twice as slow: no compiler") == 1
+
+
 def test_a_part_of_a_campaign_can_go_on_alone(workers: Workers) -> None:
     plan = planned(trials=6)
     run_campaign(plan, work=Work(SimulatedTrainable, OPTIONS), progress=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
@@ -13,6 +15,12 @@ import pytest
 from tune_vfl.service import open_doors
 from tune_vfl.service.open_doors import Listener, examine_doors, kind_of, listeners, outward_address
 
+SERVER = """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1])
+    input()
+"""
 ALIVE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 
 
@@ -109,24 +117,24 @@ def test_programs_are_known_by_their_command_lines():
     assert [kind_of(words) for words in (["vim", "/x/ray/notes.md"], [""], [python, "train_mlflow.py"])] == [None] * 3
 
 
-def test_sockets_are_read_as_the_kernel_writes_them(tmp_path):
-    head = "  sl  local_address rem_address st\n"
-    row = "   0: {}:{:04X} 00000000:0000 {} 00000000:00000000 00:00000000 00000000 0 0 {} 1\n"
-    rows = [row.format("0100007F", 8265, "0A", 11), row.format("00000000", 6379, "0A", 12)]
-    rows.append(row.format("0100007F", 5000, "01", 13))  # a connection, not a door
-    wide = [row.format("00000000000000000000000000000000", 80, "0A", 14)]
-    wide.append(row.format("0000000000000000FFFF00000100007F", 81, "0A", 15))
-    (tmp_path / "net").mkdir()
-    (tmp_path / "net" / "tcp").write_text(head + "".join(rows))
-    (tmp_path / "net" / "tcp6").write_text(head + "".join(wide))
-    process = tmp_path / "42"
-    (process / "fd").mkdir(parents=True)
-    (process / "cmdline").write_bytes(b"/x/gcs_server\0--port=1\0")
-    for inode in range(11, 16):
-        (process / "fd" / str(inode)).symlink_to(f"socket:[{inode}]")
-    found = {(door.host, door.port) for door in listeners(tmp_path)}
-    assert found == {("127.0.0.1", 8265), ("0.0.0.0", 6379), ("::", 80), ("127.0.0.1", 81)}  # noqa: S104
-    assert {door.port for door in listeners(tmp_path) if door.is_open} == {6379, 80}
+def test_the_sockets_of_a_program_are_found_and_those_of_others_are_not(tmp_path):
+    program = tmp_path / "gcs_server"
+    program.write_text(SERVER)
+    words, pipes = [program, "-u", program], {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        subprocess.Popen(words, executable=sys.executable, **pipes) as head,
+    ):
+        port = int(head.stdout.readline())
+        found = {door.port: door for door in listeners()}
+        head.communicate("\n")
+        assert other.getsockname()[1] not in found
+    assert found[port] == Listener("gcs", head.pid, "127.0.0.1", port)
+
+
+def test_a_mapped_loopback_is_closed():
+    hosts = {host: Listener("ray", 1, host, 1).is_open for host in ("::ffff:127.0.0.1", "::1", "::", "0.0.0.0")}  # noqa: S104
+    assert hosts == {"::ffff:127.0.0.1": False, "::1": False, "::": True, "0.0.0.0": True}  # noqa: S104
 
 
 def test_the_address_that_others_see_is_one_of_this_machine_or_none():

@@ -261,7 +261,7 @@ def test_each_run_of_a_front_carries_its_exported_setting(home, monkeypatch):
             assert config.defense.params["scale"] == trial.params["scale"]
     assert made == {}, "no other run has one"
     written = []
-    monkeypatch.setattr(Runs, "log_texts", lambda _, texts, __: written.extend(texts))
+    monkeypatch.setattr(Runs, "log_text", lambda _, key, *__: written.append(key))
     Recorder("c").sync(campaign(A, B))
     assert written == []
     Recorder("c").sync(campaign(confirmed, B))

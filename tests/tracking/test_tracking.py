@@ -20,7 +20,7 @@ from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.testing.studies import made_up_study, made_up_trial
-from tune_vfl.tracking import attached, fresh, payload, store, summary
+from tune_vfl.tracking import attached, payload, store, summary
 from tune_vfl.tracking.mlflow import Recorder
 from tune_vfl.tracking.parts import Part, Whole
 
@@ -417,7 +417,7 @@ def test_a_sync_says_that_the_server_is_away_and_later_mends_all(home, away):
     assert sorted(trial_runs()) == [t.number for t in record.counted]
 
 
-@pytest.mark.parametrize("moment", ["_insert", "_upsert", "_end"])
+@pytest.mark.parametrize("moment", ["create_run", "log_batch", "set_terminated"])
 def test_a_database_that_fails_half_way_does_not_stop_a_search(home, monkeypatch, moment):
     record = made_up_study(6)
     recorder = Recorder(record.name)
@@ -427,7 +427,7 @@ def test_a_database_that_fails_half_way_does_not_stop_a_search(home, monkeypatch
         raise ConnectionError("gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr(f"tune_vfl.tracking.database.{moment}", fail)
+        broken.setattr(f"mlflow.MlflowClient.{moment}", fail)
         recorder.on_trials(record.name, record.trials[4:5])
     recorder.on_study(record)
     recorder.on_end()
@@ -461,13 +461,12 @@ def test_which_mlflow_is_used(monkeypatch, tmp_path):
 
 
 def test_a_database_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
-    def killed(*_):
+    def killed(*_, **__):
         raise KeyboardInterrupt
 
     path = tmp_path / "new.db"
     with monkeypatch.context() as broken:
-        broken.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        broken.setattr(fresh, "_settle", killed)
+        broken.setattr("mlflow.MlflowClient.search_experiments", killed)
         with pytest.raises(KeyboardInterrupt):
             store.client(f"sqlite:///{path}")
     assert list(tmp_path.rglob("*.db")) == []

@@ -1,4 +1,4 @@
-"""What is written into MLflow's own tables is what its client writes, and a server gets the same run by run."""
+"""Runs are written through MLflow's client: what a database holds in the end, and that a server holds the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
-import sqlalchemy
 
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.cli.main import main
@@ -16,11 +15,8 @@ from tune_vfl.outcome import Outcome
 from tune_vfl.testing.studies import made_up_study
 from tune_vfl.tracking import attached, payload, store
 from tune_vfl.tracking.changes import Change, Held, Measurement
-from tune_vfl.tracking.database import DatabaseWriter
 from tune_vfl.tracking.mlflow import Recorder
-from tune_vfl.tracking.server import ServerWriter, in_parallel
-
-TABLES = ("runs", "tags", "params", "metrics", "latest_metrics")
+from tune_vfl.tracking.writing import RunWriter, in_parallel
 
 
 @pytest.fixture
@@ -29,63 +25,33 @@ def database(tmp_path, empty_database):
     return f"sqlite:///{tmp_path}/mlflow.db"
 
 
-def rows_of(uri):
-    """Return every row of the tables that runs stand in, with the name of its run instead of its id."""
-    with sqlalchemy.create_engine(uri).connect() as connection:
-        metadata = sqlalchemy.MetaData()
-        metadata.reflect(connection)
-        runs = metadata.tables["runs"]
-        names = dict(connection.execute(sqlalchemy.select(runs.c.run_uuid, runs.c.name)).all())
-        found = {}
-        for table in TABLES:
-            rows = connection.execute(metadata.tables[table].select()).mappings().all()
-            plain = [{**row, "run_uuid": names[row["run_uuid"]]} for row in rows]
-            for row in plain:
-                if "artifact_uri" in row:
-                    row["artifact_uri"] = row["artifact_uri"].rpartition("/artifacts")[1:]
-            found[table] = sorted(plain, key=str)
-        others = {name: table for name, table in metadata.tables.items() if name not in TABLES}
-        counts = {name: len(connection.execute(table.select()).all()) for name, table in others.items()}
-    return found, counts
-
-
-def history():
-    """Return what is written of some runs, one step after the other."""
-    first, second, third = Held(), Held(), Held()
-    yield [
-        Change(first, "one", 1000, {"a": "1"}, {"t": "x"}, [Measurement("m", 0.5, 2000)], ("FINISHED", 3000)),
-        Change(second, "two", 1001, {}, {"t": "y", "u": ""}, [Measurement("h", k / 8, 2000 + k, k) for k in range(5)]),
-        Change(third, "three", 1002, {"a": "é"}, {}, [], ("FAILED", 3001)),
+def test_what_is_written_step_by_step_is_there_in_the_end(database, tmp_path):
+    client = store.client(database)
+    experiment = client.create_experiment("study", artifact_location=f"file://{tmp_path}/a")
+    writer, first, second = RunWriter(client, experiment, at_once=1), Held(), Held()
+    one = Measurement("m", 0.5, 2000)
+    writer.write(
+        [
+            Change(first, "one", 1000, {"a": "é"}, {"t": "x"}, [one], ("FAILED", 3000)),
+            Change(second, "two", 1001, tags={"u": ""}, measurements=[Measurement("h", k / 8, k, k) for k in range(5)]),
+        ]
+    )
+    writer.write(
+        [
+            Change(first, tags={"t": "z"}, ended=("FINISHED", 7000)),
+            Change(second, params={"b": "2"}, tags={"v": "1", "w": "2"}, ended=("FINISHED", 5000)),
+        ]
+    )
+    writer.write([Change(first, measurements=[one._replace(value=0.25, at=4000)])])
+    runs = [client.get_run(run.run_id) for run in (first, second)]
+    assert [(r.info.run_name, r.info.status, r.info.start_time, r.info.end_time) for r in runs] == [
+        ("one", "FINISHED", 1000, 7000),
+        ("two", "FINISHED", 1001, 5000),
     ]
-    yield [
-        Change(first, tags={"t": "z", "new": "1"}, measurements=[Measurement("m", 0.25, 4000)]),
-        Change(second, params={"b": "2"}, measurements=[Measurement("h", 9.0, 1, 2)], ended=("FINISHED", 5000)),
-    ]
-    yield [Change(second, measurements=[Measurement("h", 0.75, 6000, 9)]), Change(third, ended=("FINISHED", 7000))]
-
-
-def test_the_tables_hold_what_the_client_writes(database, tmp_path, empty_database):
-    other = f"sqlite:///{tmp_path}/other.db"
-    shutil.copy(empty_database, tmp_path / "other.db")
-    for uri in (database, other):
-        client = store.client(uri)
-        experiment = client.get_experiment(client.create_experiment("study", artifact_location=f"file://{tmp_path}/a"))
-        writer = (
-            DatabaseWriter(uri, experiment.experiment_id, experiment.artifact_location)
-            if uri == database
-            else ServerWriter(client, experiment.experiment_id)
-        )
-        for changes in history():
-            writer.write(changes)
-    assert rows_of(database) == rows_of(other)
-
-
-def test_a_batch_is_written_whole_or_not_at_all(database):
-    writer = DatabaseWriter(database, "0", "file:///nowhere")
-    bad = Change(Held(), "bad", 1, measurements=[Measurement("m", None, 1)])
-    with pytest.raises(sqlalchemy.exc.IntegrityError):
-        writer.write([Change(Held(), "good", 1), bad])
-    assert not any(rows_of(database)[0].values())
+    assert [(r.data.params, r.data.metrics) for r in runs] == [({"a": "é"}, {"m": 0.25}), ({"b": "2"}, {"h": 0.5})]
+    tags = [{k: v for k, v in r.data.tags.items() if not k.startswith("mlflow.")} for r in runs]
+    assert tags == [{"t": "z"}, {"u": "", "v": "1", "w": "2"}]
+    assert [m.value for m in client.get_metric_history(second.run_id, "h")] == [k / 8 for k in range(5)]
 
 
 class Quiet(WSGIRequestHandler):

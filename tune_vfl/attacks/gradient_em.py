@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
-from tune_vfl.attacks.parts.completion import in_chunks
-from tune_vfl.attacks.parts.folded_rows import FoldedRows
-from tune_vfl.attacks.parts.folds import Labeled
 from tune_vfl.attacks.parts.soft_gate import SoftGate
 from tune_vfl.attacks.parts.visit_channel import Channel
 from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence, known_loss
-from tune_vfl.attacks.parts.visit_model import SENT, WIDEST, VisitModel, principal, standardized
+from tune_vfl.attacks.parts.visit_model import VisitModel
 from tune_vfl.attacks.parts.visit_parts import VisitParts
-from tune_vfl.attacks.parts.visit_starts import Starts, starts_of
+from tune_vfl.attacks.parts.visit_problem import RAREST, VisitProblem
 from tune_vfl.errors import SpecError
-from tune_vfl.protocol.granted import Auxiliary, Visits
 from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Strict
@@ -33,10 +27,7 @@ if TYPE_CHECKING:
     from tune_vfl.protocol.mechanism import ClassParts
     from tune_vfl.protocol.view import View
 
-ALIKE = 0.5
-"""Mean log losses of A known rows that differ by no more than this over the root of A are alike."""
 _CURVED, _INFORMED = ("curved", "joint"), ("channel", "parts")
-_RAREST = 1e-12
 
 
 class GradientEmParams(Strict):
@@ -89,7 +80,7 @@ class GradientEm(Attack[GradientEmParams]):
         known, rows = view.auxiliary, view.features.train.shape[len(view.lead)]
         if rows <= known.ids.shape[-1]:
             raise SpecError(f"attack {view.attack!r} got labels for all {rows} training rows; lower aux_per_class")
-        problem = _Problem.of(view, self.params.rows)
+        problem = VisitProblem.of(view, self.params.rows)
         rounds = self.params.rounds or (10 if view.num_classes == 2 else 6)
         found = _candidates(problem, rounds)
         whole = _chosen(found, problem.alike)
@@ -109,94 +100,6 @@ class _Candidate(NamedTuple):
     shares: Tensor
     merit: Tensor
     loss: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """What an attacker holds, with one leading axis.
-
-    Attributes:
-        rows: the folds; known rows come first in their order.
-        visits: of all rows.
-        known: positions and labels.
-        own: ``(T, N, w)`` its standardized columns.
-        starts: logits by few labels.
-        prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
-        added: ``(T, N, c)`` columns that a defense had the attacker add to its own.
-    """
-
-    rows: FoldedRows
-    visits: Visits
-    known: Auxiliary
-    own: Tensor
-    starts: Starts
-    prior: Tensor
-    added: Tensor
-
-    @classmethod
-    def of(cls, view: View, most: int) -> _Problem:
-        """Read a view."""
-        lead, known = view.lead, view.auxiliary
-        x = view.features.train
-        embedded = in_chunks(view.bottom().eval(), x, len(lead)).detach()
-        labeled = Labeled.draw(known, view.streams["folds"], view.num_classes)
-        keys = view.streams["rows"].uniform(x.shape[len(lead)]).scatter(-1, known.ids, -1.0)
-        visits: Visits = view.granted("visits")
-        if not lead:
-            x, embedded, keys = x.unsqueeze(0), embedded.unsqueeze(0), keys.unsqueeze(0)
-            ids, y, places = (part.unsqueeze(0) for part in (labeled.ids, labeled.y, labeled.places))
-            labeled = Labeled(ids, y, places, labeled.num_classes)
-            visits = visits.batched()
-        groups = [principal(standardized(embedded.flatten(2)), SENT)]
-        if x.is_floating_point():  # tokens of a text stand for words: their numbers mean nothing
-            groups.append(principal(standardized(x.flatten(2)), WIDEST))
-        own = standardized(torch.cat(groups, -1))
-        # Known rows first, so that each fold has its share of them.
-        order = keys.argsort(dim=-1, stable=True)[:, : max(most, known.ids.shape[-1] + 1)]
-        shares = view.class_prior.clamp(min=_RAREST).log().expand(len(own), -1)
-        prior = shares[:, None, None, :, None]
-        starts = starts_of(own, visits, labeled)
-        added = x[..., x.shape[-1] - view.features.added :]
-        return cls(FoldedRows(order), visits, Auxiliary(labeled.ids, labeled.y), own, starts, prior, added)
-
-    def model(self, received: Tensor, sent: Tensor) -> VisitModel:
-        """Return a model of ``(T, E, N, d)`` gradients by ``(T, E, N, q)`` embeddings."""
-        return VisitModel(received, sent, self.starts.explained, self.rows, self.starts.own.shape[-1])
-
-    @property
-    def alike(self) -> float:
-        """The difference of mean log losses of the known rows that chance alone makes."""
-        return ALIKE / math.sqrt(self.known.ids.shape[-1])
-
-    def known_logs(self, shares: Tensor) -> Tensor:
-        """Return ``(T, S, K, A)`` log probabilities of the known rows; these are the first of the order."""
-        count = self.known.ids.shape[-1]
-        return self.rows.unfold(shares)[..., :count].clamp(min=_RAREST).log()
-
-    @property
-    def known_labels(self) -> Tensor:
-        """``(T, A)`` labels of the known rows as they stand in the order."""
-        every = self.own.new_zeros(self.own.shape[:2], dtype=torch.int64)
-        at = self.rows.order[:, : self.known.ids.shape[-1]]
-        return every.scatter(-1, self.known.ids, self.known.labels).gather(-1, at)
-
-    def pinned(self, shares: Tensor) -> Tensor:
-        """Return class probabilities with those of the known rows set."""
-        whole = shares.new_zeros(len(shares), self.own.shape[1], shares.shape[-2])
-        at = self.known.ids.unsqueeze(-1).expand(*self.known.ids.shape, shares.shape[-2])
-        whole = whole.scatter(1, at, one_hot(self.known.labels, shares.shape[-2]).to(whole.dtype))
-        sure = self.rows.fold(whole).unsqueeze(2)
-        return torch.where(sure.sum(-2, keepdim=True) > 0, sure, shares)
-
-    def answer(self, shares: Tensor, lead: tuple[int, ...]) -> Answer:
-        """Return class probabilities as an answer."""
-        scores = self.rows.unfold(shares).squeeze(1).mT
-        place = torch.arange(scores.shape[1]).expand(scores.shape[:2])
-        counted = place >= self.known.ids.shape[-1]
-        ids = self.rows.order
-        if not lead:
-            scores, ids, counted = scores[0], ids[0], counted[0]
-        return Answer(scores, ids, oriented=True, counted=counted)
 
 
 def _chosen(found: dict[str, _Candidate], alike: float) -> Tensor:
@@ -219,7 +122,7 @@ def _chosen(found: dict[str, _Candidate], alike: float) -> Tensor:
     return shares.gather(0, best.view(1, -1, 1, 1, 1, 1).expand(1, *shares.shape[1:])).squeeze(0)
 
 
-def _candidates(problem: _Problem, rounds: int) -> dict[str, _Candidate]:
+def _candidates(problem: VisitProblem, rounds: int) -> dict[str, _Candidate]:
     visits, known = problem.visits, problem.visits.mechanism or Mechanism()
     two = problem.starts.own.shape[-1] == 2
     # With more classes the other starts end where the first one does, and cost as much again.
@@ -233,11 +136,11 @@ def _candidates(problem: _Problem, rounds: int) -> dict[str, _Candidate]:
         name: _Fit(problem, model.linear, rounds, 2 if name == "epochs" else 1).best(start)
         for name, model in models.items()
     }
-    start = _chosen(found, problem.alike).clamp(min=_RAREST).log()
+    start = _chosen(found, problem.alike).clamp(min=RAREST).log()
     found["curved"] = _Fit(problem, models["epochs"].curved, rounds, 1).best(start)
     if two:
         both = (models["directions"].linear, models["epochs"].curved)
-        start = found["curved"].shares.clamp(min=_RAREST).log()
+        start = found["curved"].shares.clamp(min=RAREST).log()
         found["joint"] = _Fit(problem, lambda shares: torch.cat([m(shares) for m in both], 3), rounds, 1).best(start)
     if known.swaps is not None:
         found["channel"] = _behind_swaps(problem, known.swaps, models["directions"], rounds)
@@ -246,7 +149,7 @@ def _candidates(problem: _Problem, rounds: int) -> dict[str, _Candidate]:
     return found
 
 
-def _behind_parts(problem: _Problem, parts: ClassParts, rounds: int) -> _Candidate:
+def _behind_parts(problem: VisitProblem, parts: ClassParts, rounds: int) -> _Candidate:
     """Return the classes whose parts the model is taught as numbers, by the attacker's own random numbers."""
     p = problem
     fitted = VisitParts.of(parts, p.visits.received, p.added, p.prior, p.rows)
@@ -255,7 +158,7 @@ def _behind_parts(problem: _Problem, parts: ClassParts, rounds: int) -> _Candida
     return _Candidate(shares, torch.zeros_like(loss), loss)
 
 
-def _behind_swaps(problem: _Problem, swaps: Tensor, model: VisitModel, rounds: int) -> _Candidate:
+def _behind_swaps(problem: VisitProblem, swaps: Tensor, model: VisitModel, rounds: int) -> _Candidate:
     """Return the true labels where the model is taught others, by known probabilities ``(T, K, K)``."""
     p, visits = problem, problem.visits
     channel = Channel(swaps.to(p.own.dtype), p.prior, p.rows.mask)
@@ -275,7 +178,7 @@ def _behind_swaps(problem: _Problem, swaps: Tensor, model: VisitModel, rounds: i
 class _Fit:
     """One model, from several starts side by side."""
 
-    problem: _Problem
+    problem: VisitProblem
     expect: Callable[[Tensor], Tensor]
     rounds: int
     every: int
@@ -285,7 +188,7 @@ class _Fit:
         p = self.problem
         mask = p.rows.mask
         gate = SoftGate(p.own, p.rows)
-        own = balanced(p.rows.fold(p.starts.own.unsqueeze(1)), p.prior, mask).clamp(min=_RAREST).log()
+        own = balanced(p.rows.fold(p.starts.own.unsqueeze(1)), p.prior, mask).clamp(min=RAREST).log()
         by_own = own.expand(start.shape)
         shares = balanced(start, p.prior, mask)
         alone = torch.arange(start.shape[2]).view(1, 1, -1, 1, 1) > 0

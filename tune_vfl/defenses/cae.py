@@ -78,7 +78,7 @@ class Cae(Defense[CaeParams]):
         "Zou et al. 2022, Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated Learning"
     )
     Params = CaeParams
-    capabilities = DefenseCapabilities(protects=("labels",), random=("labels",), head="classes")
+    capabilities = DefenseCapabilities(stackable=True, protects=("labels",), random=("labels",), head="classes")
     quick = {"samples": 2000}  # noqa: RUF012 - read only, as its declaration in the base says
 
     def setup(

@@ -102,7 +102,7 @@ class DiscreteSgd(Defense[DiscreteSgdParams]):
     summary = "the cut gradient rounded to a few levels"
     reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning"
     Params = DiscreteSgdParams
-    capabilities = DefenseCapabilities(scale_sensitive=True)
+    capabilities = DefenseCapabilities(stackable=True, scale_sensitive=True)
 
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0

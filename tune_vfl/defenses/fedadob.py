@@ -29,7 +29,7 @@ class Fedadob(Passported[FedadobParams]):
     reference = "Gu et al. 2024, FedAdOb: Privacy-Preserving Federated Deep Learning with Adaptive Obfuscation"
     Params = FedadobParams
     capabilities = DefenseCapabilities(
-        run_by="passive", protects=("embeddings",), federations=HORIZONTAL, client_bottom="kept"
+        stackable=True, run_by="passive", protects=("embeddings",), federations=HORIZONTAL, client_bottom="kept"
     )
 
     def wrap_bottom(self, bottom: nn.Module) -> nn.Module:

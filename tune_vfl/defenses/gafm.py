@@ -113,6 +113,7 @@ class Gafm(Defense[GafmParams]):
     reference = "Han et al. 2023, GAFM: Protecting Label Leakage in Split Learning by Generative Adversarial Training"
     Params = GafmParams
     capabilities = DefenseCapabilities(
+        stackable=True,
         classes="binary",
         modes=frozenset({"label_only"}),
         head="scalar",

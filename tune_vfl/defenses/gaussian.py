@@ -54,7 +54,9 @@ class Gaussian(Defense[GaussianParams]):
     summary = "Gaussian noise on the cut gradient, on the embedding, or on a client's update"
     reference = "Gu et al. 2024, FedAdOb: the baseline DP"
     Params = GaussianParams
-    capabilities = DefenseCapabilities(run_by="both", scale_sensitive=True, random=("gradients",), federations=BOTH)
+    capabilities = DefenseCapabilities(
+        stackable=True, run_by="both", scale_sensitive=True, random=("gradients",), federations=BOTH
+    )
     weakest = {"sigma": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
 
     def begin(self) -> None:

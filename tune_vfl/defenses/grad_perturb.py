@@ -41,7 +41,7 @@ class GradPerturb(Defense[GradPerturbParams]):
     summary = "the cut gradient of a label with Laplace noise"
     reference = "Yang et al. 2022, Differentially Private Label Protection in Split Learning"
     Params = GradPerturbParams
-    capabilities = DefenseCapabilities(random=("gradients",), needs_context=True)
+    capabilities = DefenseCapabilities(stackable=True, random=("gradients",), needs_context=True)
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad`` with noise in the span of the classes' gradients; same shape and dtype.

@@ -35,7 +35,7 @@ class GradientCompression(Defense[GradientCompressionParams]):
     reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning"
     Params = GradientCompressionParams
     weakest = {"keep": 1.0}  # noqa: RUF012 - read only, as its declaration in the base says
-    capabilities = DefenseCapabilities(federations=BOTH)
+    capabilities = DefenseCapabilities(stackable=True, federations=BOTH)
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad`` with the small entries set to zero; same shape and dtype."""

@@ -23,6 +23,7 @@ class Instahide(Mixing):
     summary = "training on mixtures of rows and labels with random signs"
     reference = "Huang et al. 2020, InstaHide: Instance-hiding Schemes for Private Distributed Learning"
     capabilities = DefenseCapabilities(
+        stackable=True,
         modalities=frozenset({"table", "image"}),
         run_by="both",
         protects=("features", "labels"),

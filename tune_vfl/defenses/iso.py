@@ -35,7 +35,7 @@ class Iso(Defense[IsoParams]):
     summary = "Gaussian noise in proportion to the longest gradient row"
     reference = "Li et al. 2022, Label Leakage and Protection in Two-party Split Learning"
     Params = IsoParams
-    capabilities = DefenseCapabilities(random=("gradients",))
+    capabilities = DefenseCapabilities(stackable=True, random=("gradients",))
     weakest = {"ratio": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:

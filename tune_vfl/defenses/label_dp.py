@@ -72,7 +72,7 @@ class LabelDp(Defense[LabelDpParams]):
     summary = "randomized response on the labels, drawn once"
     reference = "Ghazi et al. 2021, Deep Learning with Label Differential Privacy"
     Params = LabelDpParams
-    capabilities = DefenseCapabilities(protects=("labels",), random=("labels",))
+    capabilities = DefenseCapabilities(stackable=True, protects=("labels",), random=("labels",))
     # Beyond this epsilon the chance of a swap is below what 32-bit random numbers can hit.
     weakest = {"epsilon": 100.0, "rule": "rr"}  # noqa: RUF012 - read only, as its declaration in the base says
 

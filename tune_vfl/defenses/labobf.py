@@ -95,6 +95,7 @@ class Labobf(Defense[LabobfParams]):
     reference = "He et al., LabObf: A Label Protection Scheme for Vertical Federated Learning Through Label Obfuscation"
     Params = LabobfParams
     capabilities = DefenseCapabilities(
+        stackable=True,
         modes=frozenset({"split"}),
         modalities=frozenset({"table"}),
         run_by="both",

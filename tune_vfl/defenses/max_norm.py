@@ -20,7 +20,7 @@ class MaxNorm(Defense):
 
     summary = "noise along each row that hides its norm"
     reference = "Li et al. 2022, Label Leakage and Protection in Two-party Split Learning"
-    capabilities = DefenseCapabilities(random=("gradients",))
+    capabilities = DefenseCapabilities(stackable=True, random=("gradients",))
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return ``grad`` with each row stretched; same shape and dtype."""

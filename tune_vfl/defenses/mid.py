@@ -122,7 +122,10 @@ class Mid(Defense[MidParams]):
     reference = "Zou et al. 2023, Mutual Information Regularization for Vertical Federated Learning"
     Params = MidParams
     capabilities = DefenseCapabilities(
-        modes=frozenset({"split", "label_only"}), protects=("gradients", "embeddings"), needs_concat=True
+        stackable=True,
+        modes=frozenset({"split", "label_only"}),
+        protects=("gradients", "embeddings"),
+        needs_concat=True,
     )
     _bottlenecks: Sequence[Bottleneck] = ()
 

@@ -19,6 +19,7 @@ class Mixup(Mixing):
     summary = "training on mixtures of rows and labels"
     reference = "Zhang et al. 2018, mixup: Beyond Empirical Risk Minimization"
     capabilities = DefenseCapabilities(
+        stackable=True,
         modalities=frozenset({"table", "image"}),
         run_by="both",
         protects=("features", "labels"),

@@ -12,4 +12,4 @@ class NoDefense(Defense):
 
     summary = "no defense"
     reference = "-"
-    capabilities = DefenseCapabilities(federations=BOTH)
+    capabilities = DefenseCapabilities(stackable=True, federations=BOTH)

@@ -48,7 +48,7 @@ class Ppdl(Defense[PpdlParams]):
     summary = "a random share of the cut gradient's entries, clipped and noised"
     reference = "Shokri and Shmatikov 2015, Privacy-Preserving Deep Learning; Fu et al. 2022"
     Params = PpdlParams
-    capabilities = DefenseCapabilities(scale_sensitive=True, random=("gradients",))
+    capabilities = DefenseCapabilities(stackable=True, scale_sensitive=True, random=("gradients",))
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
         """Return the released entries, and the others as they were or 0; same shape and dtype."""

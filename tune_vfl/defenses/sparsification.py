@@ -58,7 +58,7 @@ class Sparsification(Defense[SparsificationParams]):
     reference = "Lin et al. 2018, Deep Gradient Compression; a baseline of FedAdOb"
     Params = SparsificationParams
     weakest = {"drop": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
-    capabilities = DefenseCapabilities(run_by="both", federations=BOTH)
+    capabilities = DefenseCapabilities(stackable=True, run_by="both", federations=BOTH)
 
     def begin(self) -> None:
         """H0: forget earlier residuals."""

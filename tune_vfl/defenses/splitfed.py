@@ -36,7 +36,7 @@ class Splitfed(Defense[SplitfedParams]):
     reference = "Thapa et al. 2022, SplitFed: When Federated Learning Meets Split Learning"
     Params = SplitfedParams
     capabilities = DefenseCapabilities(
-        run_by="passive", protects=("features",), federations=HORIZONTAL, client_bottom="hidden"
+        stackable=True, run_by="passive", protects=("features",), federations=HORIZONTAL, client_bottom="hidden"
     )
 
     @classmethod

@@ -42,8 +42,9 @@ class Chain:
     def __init__(self, layers: list[tuple[Linear, Activation, float]]) -> None:
         first = layers[0][0].weight
         widths = (first.shape[-1], *(linear.weight.shape[-2] for linear, _, _ in layers))
-        self.passes: Passes = native_passes() or passes
         self.form = Form(first.shape[0], widths, tuple((a, s) for _, a, s in layers))
+        natively = native_passes()
+        self.passes: Passes = passes if natively is None or not natively.suits(self.form) else natively
         own = [p for linear, _, _ in layers for p in (linear.weight, linear.bias)]
         self.line = nn.Parameter(torch.cat([p.detach().flatten() for p in own]))
         self.replaced = own

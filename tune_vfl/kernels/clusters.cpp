@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-constexpr int64_t LANES = 8;
-typedef double Numbers __attribute__((vector_size(8 * LANES)));
-typedef int64_t Places __attribute__((vector_size(8 * LANES)));
+#include "registers.h"
 
 namespace {
 
@@ -18,65 +16,64 @@ struct Member {
     const double* rows;
     int64_t count, width, clusters;
     // Rows side by side, so that each lane follows one of them; those beyond the last row are 0.
-    int64_t blocks = (count + LANES - 1) / LANES;
-    Doubles lanes = Doubles(blocks * width * LANES);
-    std::vector<int64_t> nearest = std::vector<int64_t>(blocks * LANES);
-    Doubles products = Doubles(blocks * LANES);
+    int64_t blocks = (count + NUMBERS - 1) / NUMBERS;
+    Doubles lanes = Doubles(blocks * width * NUMBERS);
+    std::vector<int64_t> nearest = std::vector<int64_t>(blocks * NUMBERS);
+    Doubles products = Doubles(blocks * NUMBERS);
     Doubles sums = Doubles(clusters * width);
 
     Member(const double* rows, int64_t count, int64_t width, int64_t clusters)
         : rows(rows), count(count), width(width), clusters(clusters) {
         for (int64_t i = 0; i < count; i++)
             for (int64_t j = 0; j < width; j++)
-                lanes[(i / LANES * width + j) * LANES + i % LANES] = rows[i * width + j];
+                lanes[(i / NUMBERS * width + j) * NUMBERS + i % NUMBERS] = rows[i * width + j];
     }
 
-    // Products of a block of rows with a center.
-    Numbers multiplied(int64_t block, const double* center) const {
-        Numbers total = {};
-        const double* at = &lanes[block * width * LANES];
-        for (int64_t j = 0; j < width; j++) {
-            Numbers column;
-            __builtin_memcpy(&column, at + j * LANES, sizeof column);
-            total += column * center[j];
-        }
-        return total;
+    // Products of COUNT blocks of rows with a center: at once, since each sum waits for its last term.
+    template <int COUNT>
+    INLINE void multiply(int64_t block, const double* center, Numbers (&totals)[COUNT]) const {
+        each<COUNT>([&](auto n) INLINE { totals[n] = Numbers{}; });
+        const double* at = &lanes[block * width * NUMBERS];
+        for (int64_t j = 0; j < width; j++)
+            each<COUNT>([&](auto n) INLINE { totals[n] += load(at + (n * width + j) * NUMBERS) * center[j]; });
     }
 
     // Find each row's nearest center, the first of several, and its product with that.
     void assign(const double* centers) {
-        for (int64_t block = 0; block < blocks; block++) {
-            Numbers largest = multiplied(block, centers);
-            Places place = {};
+        grouped<4>(blocks, [&](int64_t block, auto count) INLINE {
+            Numbers largest[count], found[count];
+            Wholes places[count] = {};
+            multiply(block, centers, largest);
             for (int64_t c = 1; c < clusters; c++) {
-                const Numbers product = multiplied(block, centers + c * width);
-                const auto larger = product > largest;
-                largest = larger ? product : largest;
-                place = larger ? Places{} + c : place;
+                multiply(block, centers + c * width, found);
+                each<count>([&](auto n) INLINE {
+                    const auto larger = found[n] > largest[n];
+                    largest[n] = larger ? found[n] : largest[n];
+                    places[n] = larger ? Wholes{} + c : places[n];
+                });
             }
-            __builtin_memcpy(&products[block * LANES], &largest, sizeof largest);
-            __builtin_memcpy(&nearest[block * LANES], &place, sizeof place);
-        }
+            __builtin_memcpy(&products[block * NUMBERS], &largest, sizeof largest);
+            __builtin_memcpy(&nearest[block * NUMBERS], &places, sizeof places);
+        });
     }
 
     // Pick rows as centers, each with a chance that grows with its distance from those before.
     void start(const double* draws, double* centers) const {
-        Doubles far(blocks * LANES, 1.0), upto(count);
+        Doubles far(blocks * NUMBERS, 1.0), upto(count);
         for (int64_t c = 0; c < clusters; c++) {
             double total = 0;
             for (int64_t i = 0; i < count; i++) upto[i] = total += far[i];
             const int64_t at = std::upper_bound(upto.begin(), upto.end(), draws[c] * total) - upto.begin();
             double* center = centers + c * width;
             std::copy_n(rows + std::min(at, count - 1) * width, width, center);
-            for (int64_t block = 0; block < blocks; block++) {
-                double away[LANES];
-                const Numbers distance = 1.0 - multiplied(block, center);
-                __builtin_memcpy(away, &distance, sizeof away);
-                for (int64_t i = 0; i < LANES; i++) {
-                    const double limited = std::max(away[i], 0.0);
-                    far[block * LANES + i] = c ? std::min(far[block * LANES + i], limited) : limited;
+            grouped<4>(blocks, [&](int64_t block, auto count) INLINE {
+                Numbers found[count];
+                multiply(block, center, found);
+                for (int64_t i = 0; i < count * NUMBERS; i++) {
+                    const double limited = std::max(1.0 - found[i / NUMBERS][i % NUMBERS], 0.0);
+                    far[block * NUMBERS + i] = c ? std::min(far[block * NUMBERS + i], limited) : limited;
                 }
-            }
+            });
         }
     }
 

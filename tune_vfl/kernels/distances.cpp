@@ -9,29 +9,23 @@
 #include <utility>
 #include <vector>
 
+#include "registers.h"
+
 namespace {
 
-constexpr int64_t LANES = 8;
 // Added under square roots, as there.
 constexpr double TINY = 1e-16;
 
-typedef double Numbers __attribute__((vector_size(8 * LANES)));
 typedef std::vector<double> Doubles;
 
-Numbers load(const double* at) {
-    Numbers found;
-    __builtin_memcpy(&found, at, sizeof found);
-    return found;
-}
-
 Numbers roots(Numbers of) {
-    for (int64_t i = 0; i < LANES; i++) of[i] = std::sqrt(of[i]);
+    for (int64_t i = 0; i < NUMBERS; i++) of[i] = std::sqrt(of[i]);
     return of;
 }
 
 double sum(Numbers of) {
     double total = 0;
-    for (int64_t i = 0; i < LANES; i++) total += of[i];
+    for (int64_t i = 0; i < NUMBERS; i++) total += of[i];
     return total;
 }
 
@@ -115,26 +109,28 @@ class Line {
 class Space {
     const Rows& rows;
     // Columns one after the other, so that each lane follows a row; those beyond the last row are of no class.
-    int64_t blocks = (rows.count + LANES - 1) / LANES;
-    Doubles columns = Doubles(blocks * LANES * rows.width);
-    Doubles classes = Doubles(blocks * LANES, -1.0);
+    int64_t blocks = (rows.count + NUMBERS - 1) / NUMBERS;
+    Doubles columns = Doubles(blocks * NUMBERS * rows.width);
+    Doubles classes = Doubles(blocks * NUMBERS, -1.0);
 
-    const double* column(int64_t c, int64_t block) const { return &columns[(c * blocks + block) * LANES]; }
+    const double* column(int64_t c, int64_t block) const { return &columns[(c * blocks + block) * NUMBERS]; }
 
-    Numbers squares(const double* row, int64_t block) const {
-        Numbers total = {};
-        for (int64_t c = 0; c < rows.width; c++) {
-            const Numbers apart = row[c] - load(column(c, block));
-            total += apart * apart;
-        }
-        return total;
+    // Squares of the distances of a row from COUNT blocks: at once, since each sum waits for its last term.
+    template <int COUNT>
+    INLINE void square(const double* row, int64_t block, Numbers (&totals)[COUNT]) const {
+        each<COUNT>([&](auto n) INLINE { totals[n] = Numbers{}; });
+        for (int64_t c = 0; c < rows.width; c++)
+            each<COUNT>([&](auto n) INLINE {
+                const Numbers apart = row[c] - load(column(c, block + n));
+                totals[n] += apart * apart;
+            });
     }
 
    public:
     explicit Space(const Rows& rows) : rows(rows) {
         for (int64_t i = 0; i < rows.count; i++) {
             classes[i] = rows.labels[i];
-            for (int64_t c = 0; c < rows.width; c++) columns[c * blocks * LANES + i] = rows.at[i * rows.width + c];
+            for (int64_t c = 0; c < rows.width; c++) columns[c * blocks * NUMBERS + i] = rows.at[i * rows.width + c];
         }
     }
 
@@ -142,12 +138,15 @@ class Space {
         const Numbers none = {};
         for (int64_t i = 0; i < rows.count; i++) {
             Numbers near = {}, far = {};
-            for (int64_t block = 0; block < blocks; block++) {
-                const Numbers distance = roots(squares(&rows.at[i * rows.width], block));
-                const Numbers of = load(&classes[block * LANES]);
-                near += of == classes[i] ? distance : none;
-                far += (of != classes[i]) & (of >= 0.0) ? distance : none;
-            }
+            grouped<4>(blocks, [&](int64_t block, auto count) INLINE {
+                Numbers squares[count];
+                square(&rows.at[i * rows.width], block, squares);
+                each<count>([&](auto n) INLINE {
+                    const Numbers distance = roots(squares[n]), of = load(&classes[(block + n) * NUMBERS]);
+                    near += of == classes[i] ? distance : none;
+                    far += (of != classes[i]) & (of >= 0.0) ? distance : none;
+                });
+            });
             own[i] = sum(near);
             all[i] = own[i] + sum(far);
         }
@@ -155,19 +154,28 @@ class Space {
 
     void pull(const Doubles& all, double own, double* gradient) const {
         const Numbers none = {};
-        Doubles weights(blocks * LANES);
+        Doubles weights(blocks * NUMBERS);
         std::copy(all.begin(), all.end(), weights.begin());
         std::vector<Numbers> pulls(rows.width);
         for (int64_t i = 0; i < rows.count; i++) {
             const double* row = &rows.at[i * rows.width];
             std::fill(pulls.begin(), pulls.end(), none);
-            for (int64_t block = 0; block < blocks; block++) {
-                const Numbers square = squares(row, block), of = load(&classes[block * LANES]);
-                // From either end, over the distance. Equal rows have no direction.
-                Numbers weight = (all[i] + load(&weights[block * LANES]) + (of == classes[i] ? none + 2 * own : none));
-                weight = (square > 0.0) & (of >= 0.0) ? weight / roots(square) : none;
-                for (int64_t c = 0; c < rows.width; c++) pulls[c] += weight * (row[c] - load(column(c, block)));
-            }
+            grouped<4>(blocks, [&](int64_t block, auto count) INLINE {
+                Numbers squares[count], pull[count];
+                square(row, block, squares);
+                each<count>([&](auto n) INLINE {
+                    const Numbers of = load(&classes[(block + n) * NUMBERS]);
+                    // From either end, over the distance. Equal rows have no direction.
+                    const Numbers weight =
+                        all[i] + load(&weights[(block + n) * NUMBERS]) + (of == classes[i] ? none + 2 * own : none);
+                    pull[n] = (squares[n] > 0.0) & (of >= 0.0) ? weight / roots(squares[n]) : none;
+                });
+                for (int64_t c = 0; c < rows.width; c++) {
+                    Numbers sum = pulls[c];
+                    each<count>([&](auto n) INLINE { sum += pull[n] * (row[c] - load(column(c, block + n))); });
+                    pulls[c] = sum;
+                }
+            });
             for (int64_t c = 0; c < rows.width; c++) gradient[i * rows.width + c] += sum(pulls[c]);
         }
     }

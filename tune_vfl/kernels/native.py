@@ -14,6 +14,10 @@ from tune_vfl.kernels.form import Form
 
 FEW = 64
 """Rows that lie close enough together wherever they begin."""
+MOST_COLUMNS, MOST_WEIGHTS = 256, 2048
+"""Columns that a layer reads, and weights for each lane, with which narrow registers are still faster than torch."""
+WIDEST = 16
+"""Lanes of a register with which no layer is too large."""
 ACTIVATIONS = ("none", "relu", "leaky_relu")
 
 
@@ -47,6 +51,12 @@ class NativePasses:
         self._backward.argtypes = (c_void_p,) * 3 + (c_int64,) * 2 + (c_void_p,) * 4
         self._kept_room.argtypes = self._work_room.argtypes = (c_void_p,)
         self._forward.restype = self._backward.restype = None
+
+    def suits(self, form: Form) -> bool:
+        """Whether it is faster than torch: on narrow registers it is not for large layers (benchmarks.kernels)."""
+        most = MOST_WEIGHTS * self._lanes
+        small = (one.d_in <= MOST_COLUMNS and one.d_in * one.d_out <= most for one in form.layers)
+        return self._lanes >= WIDEST or all(small)
 
     def forward(self, form: Form, line: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Take rows through a chain; see :func:`tune_vfl.kernels.passes.forward`."""

@@ -1,4 +1,4 @@
-// Registers of floats, as wide as the processor has them, and what is done to several of them at once.
+// Registers of floats and of doubles, as wide as the processor has them, and what is done to several of them at once.
 //
 // Plain C++ of any compiler that knows GCC's vector types.
 
@@ -21,10 +21,17 @@ typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t Places __attribute__((vector_size(4 * LANES)));
 
+// As wide a register holds half as many doubles, or int64.
+constexpr int NUMBERS = LANES / 2;
+typedef double Numbers __attribute__((vector_size(8 * NUMBERS)));
+typedef double UnalignedNumbers __attribute__((vector_size(8 * NUMBERS), aligned(8), may_alias));
+typedef int64_t Wholes __attribute__((vector_size(8 * NUMBERS)));
+
 #define INLINE __attribute__((always_inline))
 
 static inline Vector load(const float* at) { return *reinterpret_cast<const Unaligned*>(at); }
 static inline void store(float* at, Vector value) { *reinterpret_cast<Unaligned*>(at) = value; }
+static inline Numbers load(const double* at) { return *reinterpret_cast<const UnalignedNumbers*>(at); }
 static inline int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // What several products read, read once: GCC would read it from memory for each of them.
@@ -47,6 +54,14 @@ static inline INLINE void each_of(const Act& act, std::integer_sequence<int, I..
 template <int COUNT, class Act>
 static inline INLINE void each(const Act& act) {
     each_of(act, std::make_integer_sequence<int, COUNT>());
+}
+
+// Call `act` with 0 to count - 1, several numbers at once: `act(first, constant how many)`.
+template <int MOST, class Act>
+static inline INLINE void grouped(int64_t count, const Act& act) {
+    int64_t at = 0;
+    for (; at + MOST <= count; at += MOST) act(at, std::integral_constant<int, MOST>());
+    for (; at < count; at++) act(at, std::integral_constant<int, 1>());
 }
 
 // Lanes of a and b, counted from the first one of a, in the order of `Place`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import sys
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,40 +12,39 @@ if TYPE_CHECKING:
 # torchvision 0.28 registers shapes for these two operators at import, even when its compiled part was not loaded.
 _MISSING = ("torchvision::nms", "torchvision::qnms")
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-_declared: list[str] = []
 
 
-def import_torchvision() -> ModuleType:
-    """Import torchvision, even where its compiled part does not load with this torch.
+@cache
+def is_mended() -> bool:
+    """Import torchvision; return whether operators had to be declared for it.
 
-    Call this before importing a package that imports torchvision itself, such as transformers. The missing operators
-    are declared without an implementation: models, transforms and data sets work, non-maximum suppression does not.
+    They have no implementation: models, transforms and data sets work, non-maximum suppression does not.
 
     Raises:
         ImportError: when torchvision is not installed.
         RuntimeError: when its import fails for another reason.
     """
     try:
-        return importlib.import_module("torchvision")
+        importlib.import_module("torchvision")
     except RuntimeError as error:
         if "torchvision::" not in str(error):
             raise
-    for name in [n for n in sys.modules if n == "torchvision" or n.startswith("torchvision.")]:
-        del sys.modules[name]
-    declare_missing_operators()
-    return importlib.import_module("torchvision")
-
-
-def declare_missing_operators() -> None:
-    """Declare, once in a process, the operators that torchvision's compiled part would have defined."""
+    else:
+        return False
     import torch
 
     for name in _MISSING:
-        if name not in _declared:
-            torch.library.define(name, _SCHEMA)
-            _declared.append(name)
+        torch.library.define(name, _SCHEMA)
+    importlib.import_module("torchvision")
+    return True
 
 
-def is_mended() -> bool:
-    """Say whether operators had to be declared in this process."""
-    return bool(_declared)
+def import_torchvision() -> ModuleType:
+    """Import torchvision; to be called before a package that imports it itself, such as transformers.
+
+    Raises:
+        ImportError: when torchvision is not installed.
+        RuntimeError: when its import fails for another reason than a compiled part of another build.
+    """
+    is_mended()
+    return importlib.import_module("torchvision")

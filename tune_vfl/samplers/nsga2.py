@@ -24,7 +24,7 @@ class Nsga2(Sampler):
     @classmethod
     def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:
         """Return Optuna's sampler."""
-        from tune_vfl.samplers.parts.generations import NSGAIISampler
+        import optuna
 
         size = max(8, min(50, budget // 5))
-        return NSGAIISampler(seed=seed, population_size=size, constraints_func=constraints)
+        return optuna.samplers.NSGAIISampler(seed=seed, population_size=size, constraints_func=constraints)

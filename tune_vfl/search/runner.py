@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import TuneVflError
+from tune_vfl.kernels.compiled import obstacle
 from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_campaign
@@ -136,6 +137,13 @@ class _Run:
         if self._report:
             self._report.say(message)
 
+    def _without_machine_code(self) -> bool:
+        """Say why training is in torch alone, where it is; return whether it is."""
+        why = obstacle()
+        if why:
+            self._say(f"torch alone trains, up to twice as slow: {why}")
+        return bool(why)
+
     def _waiting(self) -> int:
         return sum(ledger.record().waiting for ledger in self._ledgers)
 
@@ -155,6 +163,7 @@ class _Run:
         room.packs()  # says that there is none, before anything waits for it
         if progress:
             self._report = ProgressReport(self._name, [ledger.record() for ledger in self._ledgers])
+        slow = self._without_machine_code()
         if lost:
             self._say(f"{lost} trials were running when the search was last stopped; they are asked again")
         watchers: tuple[Watcher, ...] = (Tee(self._ledgers, dispatcher), *([self._report] if self._report else []))
@@ -165,6 +174,8 @@ class _Run:
         stopped = self._fit(searcher)
         if self._report:
             self._report.close()
+        if not slow:  # the first search on a machine finds out as it goes
+            self._without_machine_code()
         self._tell_all(dispatcher)
         owed = self._waiting()
         if owed:

@@ -42,6 +42,7 @@ def examine(storage: str | None = None) -> list[Check]:
         torchvision,
         machine,
         disk,
+        machine_code,
         data,
         its_ledger,
         tracking,
@@ -145,6 +146,20 @@ def _memory() -> tuple[int | None, int | None]:
     kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines) if rest.split()}
     free, total = kib.get("MemAvailable"), kib.get("MemTotal")
     return (None if free is None else free * 1024), (None if total is None else total * 1024)
+
+
+def machine_code() -> Check:
+    """Routines of the training in machine code: compiled on this machine, or why they are not."""
+    from tune_vfl.kernels import build, compiled
+
+    if not compiled.wanted():
+        return Check("machine code", "ok", "not used: TUNE_VFL_NATIVE=0")
+    try:
+        compiled.load()
+    except build.NotBuiltError as error:
+        advice = "install a C++ compiler (g++); TUNE_VFL_NATIVE=0 where torch alone is meant"
+        return Check("machine code", "finding", f"torch alone trains, up to twice as slow: {error}", advice)
+    return Check("machine code", "ok", f"compiled into {build.folder()}")
 
 
 def disk() -> Check:

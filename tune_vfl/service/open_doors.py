@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Kind = Literal["gcs", "dashboard", "ray", "mlflow"]
-_LISTENING = "0A"  # as the kernel writes the state of a socket
 _SECONDS = 3.0
 _CLOSE = "stop it, or start it with RAY_AUTH_MODE=token and a token in ~/.ray/auth_token (see SECURITY.md)"
 
@@ -43,11 +42,12 @@ class Listener(NamedTuple):
     @property
     def is_open(self) -> bool:
         """Whether it listens on more than the loopback."""
-        return not ipaddress.ip_address(self.host).is_loopback
+        address = ipaddress.ip_address(self.host)
+        return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def examine_doors() -> list[Check]:
-    """Look at this user's Rays and MLflow servers on this machine; systems without ``/proc`` are not looked at."""
+    """Look at this user's Rays and MLflow servers on this machine."""
     found = sorted(set(listeners()))
     outside = outward_address()
     if not found or outside is None:
@@ -115,28 +115,25 @@ def _http(host: str, port: int, path: str, start: bytes = b"") -> bool:
         return False
 
 
-def listeners(proc: Path = Path("/proc")) -> Iterator[Listener]:
+def listeners() -> Iterator[Listener]:
     """Yield the listening sockets of this user's Rays and MLflow servers."""
-    listening = dict(_sockets(proc))
-    for process in proc.glob("[0-9]*"):
+    import psutil
+
+    for process in psutil.process_iter():
         try:
-            if process.stat().st_uid != os.getuid():
-                continue
-            kind = kind_of((process / "cmdline").read_bytes().decode(errors="replace").split("\0"))
-            if kind is None:
-                continue
-            held = [str(link.readlink()) for link in (process / "fd").iterdir()]
-        except OSError:  # it has ended
+            kind = kind_of(process.cmdline()) if process.uids().real == os.getuid() else None
+            sockets = process.net_connections("tcp") if kind else []
+        except psutil.Error:  # it has ended, or is another user's
             continue
-        for inode in held:
-            if inode in listening:
-                host, port = listening[inode]
-                yield Listener(kind, int(process.name), host, port)
+        for held in sockets:
+            if kind and held.status == psutil.CONN_LISTEN:
+                yield Listener(kind, process.pid, held.laddr.ip, held.laddr.port)
 
 
 def kind_of(arguments: list[str]) -> Kind | None:
     """Return what a process is, by its command line; None for another program."""
-    program, line = Path(arguments[0].split(" ")[0]).name, " ".join(arguments)
+    line = " ".join(arguments)
+    program = Path(line.split(" ")[0]).name
     if program == "gcs_server":
         return "gcs"
     if "ray/dashboard/dashboard.py" in line:
@@ -146,24 +143,3 @@ def kind_of(arguments: list[str]) -> Kind | None:
     if "mlflow" in line and any(word in line for word in ("mlflow ui", "mlflow server", "mlflow.server")):
         return "mlflow"
     return None
-
-
-def _sockets(proc: Path) -> Iterator[tuple[str, tuple[str, int]]]:
-    for table in ("tcp", "tcp6"):
-        try:
-            rows = (proc / "net" / table).read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
-            fields = row.split()
-            if fields[3] == _LISTENING:
-                host, _, port = fields[1].partition(":")
-                yield f"socket:[{fields[9]}]", (_address(host), int(port, 16))
-
-
-def _address(raw: str) -> str:
-    # Four bytes at a time, each four in the order of the machine.
-    words = [bytes.fromhex(raw[i : i + 8])[::-1] for i in range(0, len(raw), 8)]
-    address = ipaddress.ip_address(b"".join(words))
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)

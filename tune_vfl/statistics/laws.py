@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 def normal_below(x: ArrayLike) -> Floats:
     """Return the chance that a standard normal number is below ``x``; any shape, infinities included."""
-    from tune_vfl.statistics.special import ndtr
+    from scipy.special import ndtr
 
     return np.asarray(ndtr(np.asarray(x, dtype=np.float64)))
 
 
 def normal_quantile(share: ArrayLike) -> Floats:
     """Return the number that a standard normal one is below with chance ``share``."""
-    from tune_vfl.statistics.special import ndtri
+    from scipy.special import ndtri
 
     return np.asarray(ndtri(np.asarray(share, dtype=np.float64)))
 
 
 def t_quantile(share: ArrayLike, df: ArrayLike) -> Floats:
     """Return the quantile of Student's t; ``share`` in (0, 1) and degrees of freedom of shapes that broadcast."""
-    from tune_vfl.statistics.special import stdtrit
+    from scipy.special import stdtrit
 
     return np.asarray(stdtrit(np.asarray(df, dtype=np.float64), np.asarray(share, dtype=np.float64)))
 
 
 def t_power(shift: float, df: float, share: float) -> float:
     """Return the chance that a t of noncentrality ``shift`` lies above the central quantile of ``share``."""
-    from tune_vfl.statistics.special import nctdtr
+    from scipy.special import nctdtr
 
     return float(1 - nctdtr(df, shift, float(t_quantile(share, df))))
 

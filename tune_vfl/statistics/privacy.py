@@ -51,7 +51,7 @@ def epsilon_of(mu: float, delta: float = DELTA) -> float:
     """
     if mu == 0 or math.isinf(mu):
         return mu
-    from tune_vfl.statistics.special import ndtri
+    from scipy.special import ndtri
 
     # In s = eps/mu - mu/2 the bounds are near: delta is Phi(-s) less something, and eps is 0 at the lower one.
     low, high = -mu / 2, -float(ndtri(delta))
@@ -70,7 +70,7 @@ def _delta_at(s: float, mu: float) -> float:
 
     e^eps Phi(-t) is e^(-s^2/2) erfcx(t / sqrt 2) / 2 at t = s + mu: nothing overflows, however large eps is.
     """
-    from tune_vfl.statistics.special import erfcx, ndtr
+    from scipy.special import erfcx, ndtr
 
     common, other = math.exp(-s * s / 2) / 2, float(erfcx((s + mu) / math.sqrt(2)))
     if s < _TAIL:

@@ -34,15 +34,11 @@ def attach_settings(runs: Runs, whole: Whole) -> None:
 
     Of a run that has it already, a tag says of what state it is.
     """
-    texts: dict[Key, str] = {}
-    digests: dict[Key, str] = {}
     for key, text in _settings(whole):
         digest = _digest(text)
         if runs.held[key].tags.get(payload.CONFIG) != digest:
-            texts[key], digests[key] = text, digest
-    runs.log_texts(texts, CONFIG_FILE)
-    for key, digest in digests.items():
-        runs.add(key, {payload.CONFIG: digest})
+            runs.log_text(key, text, CONFIG_FILE)
+            runs.add(key, {payload.CONFIG: digest})
     runs.flush()
 
 
@@ -79,8 +75,8 @@ def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, b
         return
     for study in whole.studies:
         name = "spec.yaml" if whole.lone else f"specs/{study.name}.yaml"
-        runs.log_texts({SUMMARY_KEY: spec_text(study)}, name)
-    runs.log_texts({SUMMARY_KEY: json.dumps(filters(whole), indent=2)}, "filters.json")
+        runs.log_text(SUMMARY_KEY, spec_text(study), name)
+    runs.log_text(SUMMARY_KEY, json.dumps(filters(whole), indent=2), "filters.json")
     files = report_files(campaign) if report is None else report()
     with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
         page = place_report(files, Path(folder) / "report")

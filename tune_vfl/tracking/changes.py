@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import NamedTuple
 
 
 class Measurement(NamedTuple):
@@ -20,14 +17,9 @@ class Measurement(NamedTuple):
 
 @dataclass
 class Held:
-    """What MLflow holds of one run, or will once its change is written; a run without an id is not there yet.
-
-    Attributes:
-        artifacts: where its files go.
-    """
+    """What MLflow holds of one run, or will once its change is written; a run without an id is not there yet."""
 
     run_id: str = ""
-    artifacts: str = ""
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
@@ -40,7 +32,7 @@ class Change:
     """What is to be written of one run.
 
     Attributes:
-        run: which; who makes a new one gives it its id.
+        run: which; a new one gets its id as it is written.
         name: of a new run.
         started: of a new run, in milliseconds since 1970; None where the run exists.
         params, tags: by name.
@@ -55,10 +47,3 @@ class Change:
     tags: dict[str, str] = field(default_factory=dict)
     measurements: list[Measurement] = field(default_factory=list)
     ended: tuple[str, int] | None = None
-
-
-class Writer(Protocol):
-    """Writes the changes of one experiment's runs."""
-
-    def write(self, changes: Sequence[Change]) -> None:
-        """Write them all. After an error some may have been written, and what is there must be read anew."""

@@ -5,17 +5,13 @@ All reading and writing of runs is done here. What a run should hold is decided 
 
 from __future__ import annotations
 
-import tempfile
 import time
 from itertools import islice
-from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
-from tune_vfl.machine.files import written_whole
 from tune_vfl.tracking import payload, store
-from tune_vfl.tracking.changes import Change, Held, Measurement, Writer
-from tune_vfl.tracking.database import DatabaseWriter, is_database
-from tune_vfl.tracking.server import ServerWriter, in_parallel
+from tune_vfl.tracking.changes import Change, Held, Measurement
+from tune_vfl.tracking.writing import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,8 +25,8 @@ SUMMARY_KEY: Key = ("", "summary", 0)
 
 # MLflow refuses longer values, so they are cut; the ledger has them whole.
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 5000
-# Runs that are written together, in one transaction of a database.
-_TOGETHER = 500
+# Runs that are written before it is looked how many are left.
+_TOGETHER = 32
 
 
 class Runs:
@@ -52,15 +48,13 @@ class Runs:
     """
 
     def __init__(self, name: str, uri: str) -> None:
-        self._name, self._uri, self._client = name, uri, store.client(uri)
+        self._name, self._client = name, store.client(uri)
         experiment = self._open_experiment(name, uri)
         self.experiment_id = str(experiment.experiment_id)
         self.tags: dict[str, str] = dict(experiment.tags)
-        self._writer: Writer = (
-            DatabaseWriter(uri, self.experiment_id, experiment.artifact_location)
-            if is_database(uri)
-            else ServerWriter(self._client, self.experiment_id)
-        )
+        # A sqlite file has one writer at a time.
+        at_once = {"at_once": 1} if uri.startswith("sqlite:") else {}
+        self._writer = RunWriter(self._client, self.experiment_id, **at_once)
         self.held: dict[Key, Held] = {}
         self._doubles: list[Held] = []
         self._changes: dict[int, Change] = {}
@@ -93,7 +87,7 @@ class Runs:
             return
         info, data = run.info, run.data
         known = dict(data.params), dict(data.metrics), dict(data.tags)
-        held = Held(info.run_id, info.artifact_uri, *known, info.status, info.end_time)
+        held = Held(info.run_id, *known, info.status, info.end_time)
         other = self.held.get(key)
         if other is None:
             self.held[key] = held
@@ -171,28 +165,10 @@ class Runs:
         history = self._client.get_metric_history(self.summary(), name)
         return {m.step: m.value for m in sorted(history, key=lambda m: (m.step, m.timestamp))}
 
-    def log_texts(self, texts: Mapping[Key, str], name: str) -> None:
-        """Store a text beside each of some runs, under one name."""
+    def log_text(self, key: Key, text: str, name: str) -> None:
+        """Store a text beside a run."""
         self.flush()
-        in_parallel(lambda found: self._store(self.held[found[0]], found[1], name), texts.items())
-
-    def _store(self, run: Held, text: str, name: str) -> None:
-        """Store a text. The client would read the run first, which takes ten times as long, to learn where to."""
-        from mlflow.utils.file_utils import local_file_uri_to_path
-        from mlflow.utils.uri import is_local_uri
-
-        if is_local_uri(run.artifacts, is_tracking_or_registry_uri=False):
-            with written_whole(Path(local_file_uri_to_path(run.artifacts)) / name) as draft:
-                draft.write_text(text, encoding="utf-8")
-            return
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-        with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
-            path = Path(folder) / PurePosixPath(name).name
-            path.write_text(text, encoding="utf-8")
-            place = str(PurePosixPath(name).parent)
-            repository = get_artifact_repository(run.artifacts, tracking_uri=self._uri)
-            repository.log_artifact(str(path), None if place == "." else place)
+        self._client.log_text(self.held[key].run_id, text, name)
 
     def log_folder(self, folder: str, name: str) -> None:
         """Store a folder beside the summary run."""

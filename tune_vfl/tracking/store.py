@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,6 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.storage import DAMAGED
 from tune_vfl.machine.places import embedded_uri, home
-from tune_vfl.tracking.fresh import make_fresh
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -118,8 +118,18 @@ def _create_sqlite(uri: str) -> None:
             return
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
             draft = Path(folder) / path.name
-            make_fresh(draft)
+            _make_tables(draft)
             draft.replace(path)
+
+
+def _make_tables(path: Path) -> None:
+    """Let MLflow make its tables, in a file with a write-ahead log: readers (the UI) do not block the writer."""
+    import mlflow
+
+    mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments(max_results=1)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _sqlite_path(uri: str) -> Path | None:

@@ -56,13 +56,13 @@ def spherical_kmeans(rows: Tensor, clusters: int, *, streams: Streams, restarts:
         exact.new_full(rows.shape[:-2], -torch.inf),
     )
     for draw in draws.unbind(-2):  # one start at a time: all at once would take that many times the memory
-        centers, within = _clustered(exact, draw.contiguous(), rounds)
+        centers, within = clustered(exact, draw.contiguous(), rounds)
         best = torch.where((within > most)[..., None, None], centers, best)
         most = torch.maximum(within, most)
     return best.to(rows.dtype)
 
 
-def _clustered(rows: Tensor, draws: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+def clustered(rows: Tensor, draws: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
     """Return the centers that a start with these draws ``(*trials, C)`` leads to, and the sum of products there."""
     natively = native_clustering() if rows.device.type == "cpu" else None
     if natively is None:

@@ -14,7 +14,7 @@ from tune_vfl.protocol.members import gather_rows
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.parts.folds import Labeled
-    from tune_vfl.protocol.granted import Visits
+    from tune_vfl.protocol.visits import Visits
 
 STRENGTH, GROUP = 0.3, 32.0
 """C of the regressions, and the summed variance of each group of columns in them."""

@@ -27,7 +27,7 @@ class Digits(Loader[PartyOptions]):
 
     def load(self, options: PartyOptions, root: Path) -> Dataset:
         """Load it; the data root is not needed."""
-        pixels, y = bundled_rows("digits.csv.gz", header=0)
+        pixels, y = bundled_rows("digits")
         images = torch.tensor(pixels, dtype=torch.float32).view(-1, 1, 8, 8) / 16
         return assemble(
             "digits",

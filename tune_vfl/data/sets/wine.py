@@ -28,7 +28,7 @@ class Wine(Loader[PartyOptions]):
 
     def load(self, options: PartyOptions, root: Path) -> Dataset:
         """Load it; the data root is not needed."""
-        x, y = bundled_rows("wine_data.csv", header=1)
+        x, y = bundled_rows("wine")
         recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=50, batch_size=32, lr=1e-3))
         names = [f"class_{k}" for k in range(3)]
         return bundled_table("wine", x, y, columns=COLUMNS, class_names=names, options=options, recipe=recipe)

@@ -21,7 +21,7 @@ class DefenseCapabilities:
         run_by: who runs it: ``active``, ``passive`` or ``both``.
         protects: what it changes on its way out: ``gradients``, ``labels``, ``embeddings``, ``features``.
         needs_active_features: it cannot work where the label party has labels only.
-        stackable: its hooks take any leading axes.
+        stackable: its hooks take any leading axes, so that several trials train in one pass; without, one at a time.
         scale_sensitive: its strength depends on the batch size (absolute numbers against batch-mean gradients).
         head: the logits that it needs: ``classes`` one for each class, where a net would give binary targets one;
             ``scalar`` a single number, whatever the number of classes; ``auto`` takes the net's own.
@@ -41,7 +41,7 @@ class DefenseCapabilities:
     run_by: Literal["active", "passive", "both"] = "active"
     protects: tuple[str, ...] = ("gradients",)
     needs_active_features: bool = False
-    stackable: bool = True
+    stackable: bool = False
     scale_sensitive: bool = False
     head: HeadOption = "auto"
     needs_concat: bool = False

@@ -16,7 +16,7 @@ from tune_vfl.protocol.hooks import Context
 class Substituting(Defense[P]):
     """Base: what leaves is a random vector in the gradient's order that :meth:`rule` finds near enough."""
 
-    capabilities = DefenseCapabilities(random=("gradients",))
+    capabilities = DefenseCapabilities(stackable=True, random=("gradients",))
 
     def begin(self) -> None:
         """H0: count steps from 0."""

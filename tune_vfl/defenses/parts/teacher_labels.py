@@ -89,7 +89,7 @@ class TeacherLabels(Defense[TeacherLabelsParams]):
     """
 
     published_teachers: ClassVar[Mapping[str, str]]
-    capabilities = DefenseCapabilities(protects=("labels",))
+    capabilities = DefenseCapabilities(stackable=True, protects=("labels",))
     weakest = {"epsilon": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
 
     @classmethod

@@ -11,7 +11,7 @@ from torch import Tensor
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.keeper import Keeper
-from tune_vfl.protocol.granted import Visits
+from tune_vfl.protocol.visits import Visits
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.base import Attack

@@ -1,4 +1,4 @@
-"""Writing to an MLflow server: it takes one run a request, so several requests are under way at a time."""
+"""Write runs through MLflow's client, which takes one run a call: over HTTP several calls are under way at a time."""
 
 from __future__ import annotations
 
@@ -18,42 +18,49 @@ T = TypeVar("T")
 _AT_ONCE = 8
 
 
-class ServerWriter:
-    """Writes runs through MLflow's client.
+class RunWriter:
+    """Writes runs of one experiment.
 
     Args:
-        client: of the server.
+        client: of the tracking store.
         experiment_id: where new runs are made.
+        at_once: calls at a time; a sqlite file takes one.
     """
 
-    def __init__(self, client: MlflowClient, experiment_id: str) -> None:
-        self._client, self._experiment_id = client, experiment_id
+    def __init__(self, client: MlflowClient, experiment_id: str, at_once: int = _AT_ONCE) -> None:
+        self._client, self._experiment_id, self._at_once = client, experiment_id, at_once
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Write them, each run in a few requests: a run may be half written when one fails."""
-        in_parallel(self._write_one, changes)
+        """Write them, each run in a few calls: a run may be half written when one fails."""
+        in_parallel(self._write_one, changes, self._at_once)
 
     def _write_one(self, change: Change) -> None:
-        from mlflow.entities import Metric, Param, RunTag
-
         run, tags = change.run, change.tags
         if change.started is not None:
             made = self._client.create_run(
                 self._experiment_id, start_time=change.started, tags=tags, run_name=change.name
             )
-            run.run_id, run.artifacts, tags = made.info.run_id, made.info.artifact_uri, {}
-        if change.params or change.measurements or tags:
-            self._client.log_batch(
-                run.run_id,
-                metrics=[Metric(m.name, m.value, m.at, m.step) for m in change.measurements],
-                params=[Param(k, v) for k, v in change.params.items()],
-                tags=[RunTag(k, v) for k, v in tags.items()],
-            )
+            run.run_id, tags = made.info.run_id, {}
+        if change.params or change.measurements or len(tags) > 1:
+            self._log(change, tags)
+        else:
+            for name, value in tags.items():  # half the work of a batch
+                self._client.set_tag(run.run_id, name, value)
         if change.ended is not None:
             self._client.set_terminated(run.run_id, *change.ended)
 
+    def _log(self, change: Change, tags: dict[str, str]) -> None:
+        from mlflow.entities import Metric, Param, RunTag
 
-def in_parallel(work: Callable[[T], None], items: Iterable[T]) -> None:
+        self._client.log_batch(
+            change.run.run_id,
+            metrics=[Metric(m.name, m.value, m.at, m.step) for m in change.measurements],
+            params=[Param(name, value) for name, value in change.params.items()],
+            tags=[RunTag(name, value) for name, value in tags.items()],
+        )
+
+
+def in_parallel(work: Callable[[T], None], items: Iterable[T], at_once: int = _AT_ONCE) -> None:
     """Do something with each item, several at a time; after an error no further one is begun, and it is raised.
 
     The threads end with the process, whatever they are doing: Ctrl-C does not wait for a server.
@@ -72,7 +79,7 @@ def in_parallel(work: Callable[[T], None], items: Iterable[T]) -> None:
             except Exception as error:
                 errors.append(error)
 
-    threads = [threading.Thread(target=go, daemon=True) for _ in range(min(_AT_ONCE, waiting.qsize()))]
+    threads = [threading.Thread(target=go, daemon=True) for _ in range(min(at_once, waiting.qsize()))]
     for thread in threads:
         thread.start()
     for thread in threads:

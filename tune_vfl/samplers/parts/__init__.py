@@ -1,1 +1,0 @@
-"""What samplers are made of."""
