@@ -42,8 +42,6 @@ EXCEPTIONS = {
     "tune_vfl/ledger/writing.py": Exceptions(
         "optuna.storages._rdb.models optuna.storages._rdb.models.TrialModel _backend", LEDGER
     ),
-    "tune_vfl/models/optimizers.py": Exceptions("unwrap _init_group _foreach_add_ _fused_adam_", "torch's compiler"),
-    "tune_vfl/protocol/known.py": Exceptions("torch.autograd.graph._engine_run_backward", "torch's compiler"),
     "tune_vfl/search/__init__.py": Exceptions("sys.modules[__name__].__class__", "a room and a function of one name"),
     "tune_vfl/service/ray_cluster.py": Exceptions(
         "ray._raylet.GcsClient ray._private.services.find_gcs_addresses", "asks a cluster for its nodes and dashboard"

@@ -16,9 +16,9 @@ from tune_vfl.protocol.loop import learning_rate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
     from torch import Tensor, nn
 
+    from tune_vfl.models.optimizers import AnyOptimizer
     from tune_vfl.protocol.view import View
     from tune_vfl.spec import Training
 
@@ -73,9 +73,9 @@ class _Accelerated(Hooks):
 
     def __init__(self, params: ActiveParams, training: Training) -> None:
         self._params, self._training = params, training
-        self._own: torch.optim.Optimizer | None = None
+        self._own: AnyOptimizer | None = None
 
-    def local_optimizer(self, bottom: nn.Module, *, party: int) -> torch.optim.Optimizer | None:
+    def local_optimizer(self, bottom: nn.Module, *, party: int) -> AnyOptimizer | None:
         """Return the malicious optimizer for the first party's bottom model."""
         if party != 0:
             return None

@@ -1,4 +1,4 @@
-"""What an attack is: parameters, capabilities, and one pure function from a view to answers.
+"""The interface of an attack: parameters, capabilities, and one pure function from a view to answers.
 
 Add one by putting a class into a file of its own here, decorated with ``@attack("name")``. The contract suite of
 :mod:`tune_vfl.testing.attacks` then holds it to its word.

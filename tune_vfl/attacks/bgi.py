@@ -1,4 +1,4 @@
-"""Black-box gradient inversion: the server matches gradients of what is shared, through a bottom model of its own."""
+"""Black-box gradient inversion: the server matches shared gradients through a surrogate bottom model."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tune_vfl.attacks.parts.completion import PmcParams
 from tune_vfl.attacks.pmc import Pmc
 from tune_vfl.metrics.correlation import distance_correlation
 from tune_vfl.models.layers import Linear
-from tune_vfl.models.optimizers import Adam
+from tune_vfl.models.optimizers import Adam, AnyOptimizer
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import gather_rows
 
@@ -101,7 +101,7 @@ class Extension(Hooks):
         self._added: Linear | None = None
         self._sent = 0
 
-    def local_optimizer(self, bottom: nn.Module, *, party: int) -> torch.optim.Optimizer | None:
+    def local_optimizer(self, bottom: nn.Module, *, party: int) -> AnyOptimizer | None:
         """Keep hold of the first party's bottom model; it is trained as everybody's."""
         if party == 0:
             self._bottom = bottom

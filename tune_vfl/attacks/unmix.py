@@ -1,4 +1,4 @@
-"""Unmixing: the gradients of single rows out of those of mixtures, by least squares; then gradient completion."""
+"""Unmixing: gradients of single rows from those of mixtures by least squares, then gradient completion."""
 
 from __future__ import annotations
 

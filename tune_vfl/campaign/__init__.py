@@ -1,1 +1,1 @@
-"""What all studies of a campaign say together: the joint front, who keeps the constraints, what to deploy, and why."""
+"""Results of a campaign's studies together: the joint front, constraints, and the decision which setting to deploy."""

@@ -1,4 +1,4 @@
-"""A campaign as a person holds it: its studies, its joint front, its decision."""
+"""The public ``Campaign`` object: studies, joint front, summary and export, read from the ledger."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Campaign:
-    """One campaign, read from the ledger when it is asked.
+    """One campaign; every call reads the ledger again.
 
     Args:
         held: as :func:`tune_vfl.ledger.reading.open_campaign` gives it.
-        stopped: it was stopped in this run, before its budget was used up.
+        stopped: whether this run was stopped before the budget was used up.
     """
 
     def __init__(self, held: HeldCampaign, *, stopped: bool = False) -> None:
@@ -31,11 +31,11 @@ class Campaign:
         self.held = held
 
     def record(self) -> CampaignRecord:
-        """Return the campaign as it stands in the ledger."""
+        """Read the campaign's current state from the ledger."""
         return self.held.record()
 
     def studies(self) -> list[Study]:
-        """Return its parts, in the order of its spec."""
+        """Return the studies, in the order of the spec."""
         return [Study.reading(part) for part in self.held.parts()]
 
     def frontier(self, attack: str | None = None) -> list[dict[str, Any]]:
@@ -47,36 +47,36 @@ class Campaign:
         return frontier(self.record()) if attack is None else frontier_against(self.record(), attack)
 
     def summary(self, record: CampaignRecord | None = None) -> dict[str, Any]:
-        """Return what ``search --json`` and ``status --json`` print.
+        """Return the output of ``search --json`` and ``status --json``.
 
         Args:
-            record: as :meth:`record` has just given it; None reads it.
+            record: a current result of :meth:`record`; None reads the ledger.
         """
         record, studies = record or self.record(), {study.name: study for study in self.studies()}
         return summary(record, {part.name: studies[part.name].summary(part) for part in record.studies})
 
     def export(self, select: str | None = None, path: str | Path | None = None, dataset: str | None = None) -> Any:
-        """Choose a setting and write it for other code.
+        """Choose a setting and write it as JSON.
 
         Args:
-            select: see :func:`tune_vfl.campaign.select.select`, which says what it raises.
+            select: see :func:`tune_vfl.campaign.select.select`, also for the errors.
             path: a JSON file; None writes nothing.
-            dataset: on which of several data sets.
+            dataset: the data set; required where there are several.
 
         Returns:
-            The configuration, as :func:`tune_vfl.load_config` gives it back.
+            The configuration that :func:`tune_vfl.load_config` reads.
         """
         return export(self.record(), select, path, dataset)
 
     def overdue(self) -> dict[str, list[int]]:
-        """Return the running trials that take longer than they are allowed, by study."""
+        """Return the running trials that exceed their timeout, by study."""
         return {study.name: late for study in self.studies() if (late := study.overdue())}
 
 
 def export(
     campaign: CampaignRecord, select: str | None = None, path: str | Path | None = None, dataset: str | None = None
 ) -> Any:
-    """Choose a setting of a campaign, or of a lone study as one, and write it; see :meth:`Campaign.export`."""
+    """Choose a setting of a campaign or study and write it to a file; see :meth:`Campaign.export`."""
     from tune_vfl.config import save_config
 
     chosen = choose(campaign, select, dataset)
@@ -88,14 +88,14 @@ def export(
 
 
 def named(name: str, storage: str | None = None) -> Study | Campaign:
-    """Return what has a name in the ledger, a study or a campaign.
+    """Return the study or campaign of this name from the ledger.
 
     Args:
         name: its name.
         storage: the ledger's database; None is the one that the environment names.
 
     Raises:
-        StudyError: when there is nothing of this name; the message names the nearest.
+        StudyError: when the ledger has no such name; the message suggests the nearest.
         UnreachableError: when the database does not answer.
     """
     held = open_campaign(name, storage)

@@ -1,4 +1,4 @@
-"""Who stands behind what is to be deployed: the next ones, those that come nowhere near, and what would change that."""
+"""Alternatives to a recommended setting: the runner-up, clearly worse defenses, and what would change the choice."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ FRESH_SEEDS = 10
 
 
 def rivals(describer: Describer, among: Bools, *, by_utility: bool) -> list[int]:
-    """Rank settings as a decision would take them: confirmed ones first, then by utility, or by compromise.
+    """Rank settings by the decision's preference: confirmed ones first, then by utility or by compromise.
 
     Args:
         describer: of all settings.
-        among: ``(N,)`` those that come into question.
-        by_utility: whether the most useful one is wanted; else the best compromise, of settings on the joint front
-            where any is among them.
+        among: ``(N,)`` the eligible settings.
+        by_utility: rank by utility; else by compromise, of settings on the joint front where any is eligible.
 
     Returns:
         Places.
@@ -51,14 +50,14 @@ def rivals(describer: Describer, among: Bools, *, by_utility: bool) -> list[int]
 
 
 def balance(describer: Describer) -> Floats:
-    """Return ``(N,)`` utility minus leakage on the scale on which the knee is sought."""
+    """Return ``(N,)`` utility minus leakage, in the units of the knee."""
     utility, leakage = describer.settings.known.T
     wide, high = widths(describer)
     return np.asarray(utility / wide - leakage / high)
 
 
 def widths(describer: Describer) -> tuple[float, float]:
-    """Return the units of utility and leakage; 1 where no undefended model gives any."""
+    """Return the units of utility and leakage; 1 without an undefended model."""
     scale = describer.settings.scale
     if scale is None:
         return 1.0, 1.0
@@ -67,7 +66,7 @@ def widths(describer: Describer) -> tuple[float, float]:
 
 
 def chances_over(describer: Describer, some: Sequence[int], other: int, *, by_utility: bool) -> Floats:
-    """Return the chances that settings are truly better than another; by the means alone where seeds cannot say."""
+    """Return the chance of each setting to be truly better than another; by the means alone without several seeds."""
     settings = describer.settings
     worth = settings.known[:, 0] if by_utility else balance(describer)
     gap = worth[list(some)] - worth[other]
@@ -81,9 +80,9 @@ def chances_over(describer: Describer, some: Sequence[int], other: int, *, by_ut
 
 
 def far_from(describer: Describer, chosen: int) -> tuple[Far, ...]:
-    """Return the defenses none of whose settings, at no more leakage (tolerance .02), is nearly as useful as one.
+    """Return the defenses without a nearly equally useful setting at no more leakage (tolerance .02).
 
-    Nearly: within half of the 90% interval of the difference, and within the tolerance of .002.
+    Nearly equally: within half of the 90% interval of the difference, and within the tolerance of .002.
     """
     joint, settings = describer.joint, describer.settings
     utility, leakage = settings.known.T
@@ -114,13 +113,13 @@ def _tells(describer: Describer, one: int, other: int) -> float:
 
 
 def changes(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> tuple[str, ...]:
-    """Say what would change a decision, a sentence each.
+    """Return sentences on what would change a decision.
 
     Args:
-        campaign: all of it.
+        campaign: the campaign.
         describer: of the settings on one data set.
-        chosen: what is to be deployed; None where nothing is.
-        trusted: ``(N,)`` the settings of studies of which no check fails.
+        chosen: the recommended setting; None without one.
+        trusted: ``(N,)`` the settings of studies without a failed check.
     """
     found = [*_owed(campaign, describer)]
     if len(trusted):
@@ -136,7 +135,7 @@ def _owed(campaign: CampaignRecord, describer: Describer) -> Iterator[str]:
 
 
 def _excluded(describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
-    """Say which defenses were left out because a check of theirs fails, where others were not."""
+    """Name the defenses left out because a check of theirs fails, where others remain."""
     points = describer.joint.points
     names = dict.fromkeys(p.defense for p, sound in zip(points, trusted.tolist(), strict=True) if not sound)
     if chosen is not None and names:
@@ -144,7 +143,7 @@ def _excluded(describer: Describer, chosen: int | None, trusted: Bools) -> Itera
 
 
 def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
-    """Name the strongest challenger, and what more seeds would let in."""
+    """Name the strongest alternative, and the settings that more seeds might admit."""
     points, by_utility = describer.joint.points, bool(campaign.constraints)
     among = describer.bounds.keeping(campaign.constraints) & trusted
     ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]

@@ -21,14 +21,14 @@ _HALF_WIDTH = 1.645
 
 
 def knee_of(settings: SideBySide, front: Sequence[int]) -> int | None:
-    """Return the best compromise: of the settings that a confirmation left on the front, else of the search's front.
+    """Return the best compromise: of the confirmed settings on the front, else of the search's front.
 
     Args:
         settings: side by side.
         front: the places of those on the joint front.
 
     Returns:
-        Its place; None without a point. Of a lone study the knee of :func:`tune_vfl.ledger.compromise.knee_of`.
+        Its index; None without a point. For a single study the knee of :func:`tune_vfl.ledger.compromise.knee_of`.
     """
     stayed = [i for i, confirmed in enumerate(settings.confirmed) if confirmed]
     if stayed and (confirmed := _confirmed_knee(settings, stayed)) is not None:
@@ -43,7 +43,7 @@ def knee_of(settings: SideBySide, front: Sequence[int]) -> int | None:
 
 
 def _confirmed_knee(settings: SideBySide, stayed: Sequence[int]) -> int | None:
-    """Return the knee that a confirmation names; of studies that were confirmed one by one that of what stayed."""
+    """Return a joint confirmation's knee; for studies confirmed separately that of the settings on their fronts."""
     together = settings.campaign.confirmation
     named = None if together is None else together.knee.get(settings.parts[0].cell.dataset.name)
     if named is not None and named.setting in settings.place:

@@ -1,4 +1,4 @@
-"""Who keeps a campaign's constraints, by one-sided bounds, and what comes nearest where nobody does."""
+"""Constraints of a campaign, tested by one-sided bounds: which settings satisfy them, and which misses them least."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Requirement(NamedTuple):
-    """One constraint and how a setting stands to it.
+    """One constraint, evaluated for one setting.
 
     Attributes:
-        name: such as ``utility_loss``; ``cap``: what it must be at most (the utility: at least).
-        value: the estimate; ``bound``: what it surely is at most (the utility: at least). None where it is not known.
-        kept: whether the bound keeps it; what is not known is not kept.
+        name: such as ``utility_loss``; ``cap``: the limit, an upper one (for the utility a lower one).
+        value: the estimate; ``bound``: its one-sided confidence bound on the limit's side. None if unknown.
+        kept: whether the bound satisfies the limit; an unknown value does not.
         says: the same in words.
     """
 
@@ -35,11 +35,11 @@ class Requirement(NamedTuple):
 
 
 def requirements(bounds: Bounds, place: int, constraints: Mapping[str, float]) -> tuple[Requirement, ...]:
-    """Return how one setting stands to each constraint.
+    """Evaluate each constraint for one setting.
 
     Args:
         bounds: of all settings.
-        place: which one.
+        place: the setting's index.
         constraints: caps by name.
     """
     return tuple(_requirement(bounds, place, name, cap) for name, cap in constraints.items())
@@ -61,7 +61,7 @@ def _written(name: str, value: float) -> str:
 
 
 def asked_for(constraints: Mapping[str, float]) -> str:
-    """Return constraints as a person writes them: ``leakage<=0.2 and utility>=0.9``."""
+    """Format constraints as ``leakage<=0.2 and utility>=0.9``."""
     return " and ".join(f"{n}{'>=' if n in AT_LEAST else '<='}{number(cap)}" for n, cap in constraints.items())
 
 
@@ -75,10 +75,10 @@ def nearest(bounds: Bounds, constraints: Mapping[str, float], among: Bools) -> i
     Args:
         bounds: of all settings.
         constraints: caps by name.
-        among: ``(N,)`` the settings that come into question.
+        among: ``(N,)`` the eligible settings.
 
     Returns:
-        Its place, the more useful one among equals; None where none comes into question.
+        Its index, the more useful one among equals; None where none is eligible.
     """
     places = np.flatnonzero(among)
     if not len(places):
@@ -100,7 +100,7 @@ def _missed(bounds: Bounds, name: str, cap: float) -> Floats:
 
 
 def nearly(bounds: Bounds, constraints: Mapping[str, float]) -> Bools:
-    """Return which settings keep all constraints by their estimates, and not surely: more seeds may decide."""
+    """Return the settings whose estimates satisfy all constraints, but not their bounds: more seeds may decide."""
     by_value = np.ones(len(bounds.settings.rows), dtype=bool)
     for name, cap in constraints.items():
         value = bounds.of(name).value
@@ -110,6 +110,6 @@ def nearly(bounds: Bounds, constraints: Mapping[str, float]) -> Bools:
 
 
 def attack_of(name: str) -> str | None:
-    """Return the attack that a constraint is on; None where it is on no single one."""
+    """Return the attack that a constraint names; None for a constraint on no single attack."""
     match = OF_ATTACK.fullmatch(name)
     return None if match is None else match["attack"]

@@ -1,4 +1,4 @@
-"""The decision of a campaign on one data set, as data: what to deploy, or why nothing, and what would change that."""
+"""Data classes of a decision: the setting to deploy on one data set, the reasons, and the alternatives."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Verdict = Literal["deploy", "none_qualifies", "not_trusted", "nothing_measured"]
 
 @dataclass(frozen=True)
 class Strongest:
-    """The attack that finds most in a setting.
+    """The attack with the largest advantage against a setting.
 
     Attributes:
         attack: its name, with several passive parties ``ATTACK/PARTY``.
-        advantage: what it finds above its floor, in [0, 1]; ``interval``: of 90%, None from one seed.
-        success, floor: of which it is the advantage; None where only a confirmation's advantage is known.
+        advantage: its success above its floor, in [0, 1]; ``interval``: of 90%, None from one seed.
+        success, floor: the two numbers behind the advantage; None where only a confirmation's advantage is known.
         tuned: whether it was tuned against this setting.
     """
 
@@ -35,22 +35,22 @@ class Strongest:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting with everything that a decision says of it; numbers of a confirmation where it was part of one.
+    """A setting and its numbers in a decision: those of a confirmation where it took part in one, else the search's.
 
     Attributes:
-        study, dataset, defense, number, params: which.
+        study, dataset, defense, number, params: the trial's identity.
         utility, leakage: means; ``*_interval``: of 90%, None from one seed.
-        loss: utility given up against the undefended model, negative where it is more useful; ``loss_interval``: of
+        loss: utility lost against the undefended model, negative where it is more useful; ``loss_interval``: of
             90%, from differences seed by seed. None without an undefended model.
         cost: the training's CPU over the undefended one's; None where it was not measured.
-        kept: the share of what the federation adds to the label party's own model; None where it adds nothing, or that
-            was not measured.
+        kept: the share of the federation's gain over the label party's own model; None where there is no gain, or
+            none was measured.
         gained: its utility above that of the label party alone; None where that was not measured.
-        strongest: the attack that finds most; None where no attack was asked for.
-        confirmed: whether its numbers are those of fresh seeds, and found it on the front.
+        strongest: the attack with the largest advantage; None in a campaign without attacks.
+        confirmed: whether its numbers are those of fresh seeds, which place it on the front.
         chance: of being on the joint front.
-        undecided: its leakage's interval is too wide to recommend anything.
-        lacks: which constraints it misses, a sentence each.
+        undecided: whether the leakage's interval is too wide for a recommendation.
+        lacks: the constraints that it misses, a sentence each.
     """
 
     study: str
@@ -76,12 +76,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Far:
-    """Defenses none of whose settings comes near what is to be deployed.
+    """Defenses without a setting near the recommended one.
 
     Attributes:
         defenses: their names, the nearest first.
-        within: the least utility by which the best of them lacks at no more leakage (tolerance .02); None where none of
-            them has a setting that leaks so little.
+        within: the smallest deficit in utility of any of them at no more leakage (tolerance .02); None where none has a
+            setting that leaks so little.
     """
 
     defenses: tuple[str, ...]
@@ -90,7 +90,7 @@ class Far:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a setting is laid beside: the undefended model, or one party alone, ``who`` (whose leakage is None)."""
+    """A baseline of a setting: the undefended model, or the party ``who`` alone, with a leakage of None."""
 
     utility: float
     utility_interval: Interval | None
@@ -101,22 +101,22 @@ class Reference:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do on one data set.
+    """The decision on one data set.
 
     Attributes:
         dataset: its name; ``metric``: of the utility.
-        verdict: ``deploy``: ``setting`` is to be deployed. ``none_qualifies``: no setting keeps the constraints;
+        verdict: ``deploy``: ``setting`` is recommended. ``none_qualifies``: no setting satisfies the constraints;
             ``nearest`` misses them least. ``not_trusted``: a check fails, and nothing is recommended.
-            ``nothing_measured``: no trial came to a result.
+            ``nothing_measured``: no trial has a result.
         why: the reason in a sentence.
         setting, runner_up, nearest: None where there is none.
-        undefended, alone: what it is laid beside.
-        far: defenses that come nowhere near.
-        constraints, confidence: what was asked; by ``rule`` it was chosen: ``constraints`` or ``knee``.
-        measured, qualifying: how many settings there are, and how many keep the constraints.
-        checks: all of them, each once, whether they hold or not.
-        changes: what would change the answer, a sentence each.
-        unexamined: what was not looked at, a sentence each.
+        undefended, alone: the baselines.
+        far: defenses that are clearly worse.
+        constraints, confidence: those of the spec; ``rule``: ``constraints`` or ``knee``.
+        measured, qualifying: the number of settings, and of those that satisfy the constraints.
+        checks: all of them, each once, passed or failed.
+        changes: sentences on what would change the decision.
+        unexamined: sentences on what the campaign did not measure.
     """
 
     dataset: str
@@ -139,10 +139,10 @@ class Decision:
     unexamined: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain data, as the decisions of ``tune-vfl/campaign/1`` hold it.
+        """Return plain data for the decisions of ``tune-vfl/campaign/1``.
 
-        ``study``, ``number``, ``defense`` and ``params`` are those of what is to be deployed; ``study`` is None where
-        nothing is, and the others are left out.
+        ``study``, ``number``, ``defense`` and ``params`` are those of the recommended setting; without one ``study`` is
+        None and the others are left out.
         """
         chosen = self.setting
         known = {} if chosen is None else {name: getattr(chosen, name) for name in ("number", "defense", "params")}
@@ -151,7 +151,7 @@ class Decision:
 
     @property
     def failing(self) -> tuple[Check, ...]:
-        """The checks that do not hold."""
+        """The failed checks."""
         return tuple(check for check in self.checks if not check.ok)
 
 

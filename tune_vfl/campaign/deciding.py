@@ -1,4 +1,4 @@
-"""Decide on one data set of a campaign: what to deploy, or why nothing, as :mod:`tune_vfl.campaign.decide` holds it."""
+"""The rule that chooses the setting to deploy on one data set, as a :class:`tune_vfl.campaign.decide.Decision`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
-    """Decide on one data set.
+    """Choose the setting to deploy on one data set, or the reason why none is recommended.
 
-    With constraints it is the most useful setting that surely keeps all of them and is more useful than what needs no
-    federation; without, the best compromise of the joint front. Where there was a confirmation it is one of the
-    settings that were measured on fresh seeds, those that stayed first: the search's own numbers of the others flatter.
-    Settings of a study of which a check fails are not recommended, nor those whose leakage is undecided.
+    With constraints the choice is the most useful setting whose bounds satisfy all of them and that beats models
+    without a federation; without constraints, the best compromise of the joint front. After a confirmation only
+    settings measured on fresh seeds are eligible, those still on the front first: the search's numbers of the others
+    are optimistic. Not eligible are settings of a study with a failed check, and settings of undecided leakage.
 
     Args:
-        campaign: all of it.
+        campaign: the campaign.
         joint: its studies on that data set.
     """
     checks = checks_by_study(joint)
@@ -73,12 +73,12 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
 
 
 def decisions(campaign: CampaignRecord) -> dict[str, Decision]:
-    """Decide on every data set of a campaign, by its name."""
+    """Return the decision for every data set of a campaign, by its name."""
     return {dataset: decide(campaign, joint_of(campaign, dataset)) for dataset in campaign.datasets}
 
 
 def _unmeasured(describer: Describer, among: Bools) -> Iterator[str]:
-    """Name the best of what would do by the search's numbers, where nothing that was measured on fresh seeds does."""
+    """Name the best eligible setting by the search's numbers, where no setting measured on fresh seeds qualifies."""
     ranked = rivals(describer, among, by_utility=True)
     if ranked:
         point = describer.joint.points[ranked[0]]
@@ -94,7 +94,7 @@ def _trusted(joint: Joint, checks: dict[str, tuple[Check, ...]]) -> Bools:
 
 
 def _chosen(campaign: CampaignRecord, describer: Describer, among: Bools) -> int | None:
-    """Return the place of what is to be deployed."""
+    """Return the index of the recommended setting."""
     if not campaign.constraints and (knee := describer.joint.knee) is not None and among[describer.place(knee)]:
         return describer.place(knee)
     ranked = rivals(describer, among, by_utility=bool(campaign.constraints))
@@ -125,7 +125,7 @@ def _deploy(
 
 
 def _none(campaign: CampaignRecord, describer: Describer, sound: Bools, keeping: Bools) -> dict[str, Any]:
-    """Say that nothing qualifies, and what comes nearest."""
+    """Return the decision that no setting qualifies, with the nearest one."""
     useless = sound & keeping & (describer.useful() <= 0)
     if useless.any():
         place = rivals(describer, useless, by_utility=True)[0]

@@ -1,4 +1,4 @@
-"""One setting with everything that a decision says of it."""
+"""Builder of a decision's numbers: one setting, its strongest attack, and the two baselines."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BOTH_ENDS = 0.95
 
 
 class Describer:
-    """Says what is known of settings.
+    """Builder of :class:`Setting` and :class:`Reference` objects for one data set.
 
     Args:
         joint: all settings on one data set.
-        bounds: of the same; None computes them with the campaign's confidence.
+        bounds: those of the same settings; None computes them with the campaign's confidence.
     """
 
     def __init__(self, joint: Joint, bounds: Bounds | None = None) -> None:
@@ -35,7 +35,7 @@ class Describer:
         self._ends = Bounds(joint.settings, _BOTH_ENDS)
 
     def setting(self, place: int, constraints: Mapping[str, float] | None = None) -> Setting:
-        """Return one setting; with constraints, what of them it lacks."""
+        """Return one setting; with constraints, also those that it misses."""
         point, row = self.joint.points[place], self.settings.rows[place]
         utility, leakage = self.settings.known[place].tolist()
         again = point.again
@@ -70,9 +70,9 @@ class Describer:
         return value, None if bound == value else (2 * value - bound, bound)
 
     def kept(self, place: int) -> float | None:
-        """Return the share of the federation's gain that a setting keeps; None where there is no gain, or none known.
+        """Return the share of the federation's gain that a setting retains; None without a known gain.
 
-        The label party's own model is not measured again by a confirmation: there the loss says what is kept.
+        A confirmation does not measure the label party's own model again: there the loss gives the share.
         """
         alone = self.joint.alone
         if alone is None:
@@ -92,7 +92,7 @@ class Describer:
         return alone.gain - loss
 
     def strongest(self, place: int) -> Strongest | None:
-        """Return the attack that finds most in a setting; None where none was asked for."""
+        """Return the attack with the largest advantage against a setting; None without attacks."""
         row = self.settings.rows[place]
         if row.again is not None and row.again.leakage is not None:
             tuned = row.again.tuned
@@ -107,7 +107,7 @@ class Describer:
         return Strongest(name, scores[name].advantage, interval, scores[name].mean, scores[name].floor)
 
     def undefended(self) -> Reference | None:
-        """Return the undefended model; None where it is not known."""
+        """Return the baseline of the undefended model; None where it was not measured."""
         outcome, sure = self.joint.undefended, self.joint.undefended_sure
         if outcome is None:
             return None
@@ -117,16 +117,16 @@ class Describer:
         return Reference(utility, sure.utility_interval, leakage, sure.leakage_interval)
 
     def alone(self) -> Reference | None:
-        """Return the label party's own model; None where it was not measured."""
+        """Return the baseline of the label party's own model; None where it was not measured."""
         known = self.joint.alone
         return None if known is None else Reference(known.utility, known.interval, who=known.who)
 
     def useless_below(self) -> float:
-        """Return the utility that needs no federation: that of the label party alone, else of a guess."""
+        """Return the utility without a federation: that of the label party alone, else of a guess."""
         return self.joint.alone.utility if self.joint.alone is not None else self.joint.reference[0]
 
     def useful(self) -> Floats:
-        """Return ``(N,)`` by how much each setting is more useful than what needs no federation."""
+        """Return ``(N,)`` each setting's utility above that without a federation."""
         found = np.asarray(self.settings.known[:, 0] - self.useless_below())
         for i, row in enumerate(self.settings.rows):
             if row.again is not None and (gained := self._gained(i)) is not None:
@@ -134,5 +134,5 @@ class Describer:
         return found
 
     def place(self, point: JointPoint) -> int:
-        """Return the place of a point among all settings."""
+        """Return the index of a point among all settings."""
         return self.settings.place[point.study, point.number]

@@ -1,4 +1,4 @@
-"""What a campaign did not look at: pairs that cannot be, attacks that were not run, other attackers, other rows."""
+"""Limits of a campaign: incompatible pairs, attacks not run, adversaries not covered, rows not used."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def coverage(record: StudyRecord) -> Coverage:
-    """Return which attackers a study stands for; worked out here where it was planned before that was kept."""
+    """Return the adversaries that a study covers; derived from the spec where the record has none."""
     return attackers_of(record.spec, record.cell) if record.coverage is None else record.coverage
 
 
 def aims(record: StudyRecord) -> Coverage:
-    """Return :func:`coverage` with what the attacks are after and read; worked out here where that was not kept."""
+    """Return :func:`coverage` with each attack's target and input; derived from the spec where the record has none."""
     kept = record.coverage
     return coverage_of(record.spec, record.cell) if kept is None or not kept.goals else kept
 
@@ -31,14 +31,14 @@ def aims(record: StudyRecord) -> Coverage:
 def untried(record: StudyRecord) -> tuple[str, ...]:
     """Return the attacks of a competent adversary that a study did not run: by fewer, any defense looks good.
 
-    Those that do not fit its data, model or defense are not among them; nothing is said of a study of measure 1, or of
-    one with attacks that are not known here.
+    Attacks that do not fit the study's data, model or defense are left out. A study of measure 1, or one with
+    unregistered attacks, gives none.
     """
     return () if record.measure == 1 else coverage(record).untried
 
 
 def checks_by_study(joint: Joint) -> dict[str, tuple[Check, ...]]:
-    """Return the checks of every study, whether they hold or not; one that says which attacks were not tried."""
+    """Return the checks of every study, passed or failed, with one on attacks that were not run."""
     return {part.name: (*checks_of(part), *_tried(part)) for part in joint.parts}
 
 
@@ -49,7 +49,7 @@ def _tried(part: StudyRecord) -> Iterator[Check]:
 
 
 def checks_together(by_study: dict[str, tuple[Check, ...]]) -> tuple[Check, ...]:
-    """Return every check once; one that is not that of all studies says of which."""
+    """Return every check once; one that not all studies share names its studies."""
     found: dict[tuple[str, bool, str], list[str]] = {}
     for study, checks in by_study.items():
         for check in checks:
@@ -61,7 +61,7 @@ def checks_together(by_study: dict[str, tuple[Check, ...]]) -> tuple[Check, ...]
 
 
 def unexamined(campaign: CampaignRecord, joint: Joint) -> tuple[str, ...]:
-    """Say what was not looked at on one data set, a sentence each."""
+    """Return sentences on what was not measured on one data set."""
     return (
         *_skipped(campaign, joint),
         *_not_run(joint),
@@ -71,10 +71,10 @@ def unexamined(campaign: CampaignRecord, joint: Joint) -> tuple[str, ...]:
 
 
 def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
-    """Yield which pairs cannot be, those of one reason together."""
+    """Yield sentences on incompatible pairs, one for each reason."""
     defenses = {part.name: part.cell.defense for part in joint.parts}
     others = {part.name for part in campaign.studies} - set(defenses)
-    # A study that cannot be is in no data set's list: its name, CAMPAIGN-DATASET-DEFENSE, says where it would be.
+    # A skipped study is in no data set's list: its name, CAMPAIGN-DATASET-DEFENSE, tells its data set.
     elsewhere = tuple(f"{campaign.name}-{name}-" for name in campaign.datasets if name != joint.dataset)
     why: dict[tuple[str | None, str], list[str]] = {}
     for left in campaign.skipped:

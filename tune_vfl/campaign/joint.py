@@ -1,4 +1,4 @@
-"""The joint front of a campaign's studies on one data set: the settings of every defense, laid side by side."""
+"""The joint Pareto front of a campaign's studies on one data set, over the settings of all defenses."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class JointPoint:
     """One measured setting of one defense.
 
     Attributes:
-        study, dataset, defense, number: which; ``trial``: as the ledger holds it.
-        sure: intervals, from all settings of the data set that share its seeds and its undefended model.
-        again: what a confirmation measured of it, whether it stayed on the front or not; None where it took no part.
+        study, dataset, defense, number: the trial's identity; ``trial``: its record.
+        sure: intervals, from all settings of the data set with the same seeds and undefended model.
+        again: the confirmation's result, on the front or not; None where the setting took no part.
         chance: of being on the joint front; from one seed 1 on the front and 0 behind it.
-        on_front: whether it is on the joint front of what the search measured.
+        on_front: whether the search's measurements place it on the joint front.
     """
 
     study: str
@@ -60,17 +60,17 @@ class JointPoint:
 
     @property
     def name(self) -> str:
-        """What ``--select`` takes: ``STUDY#21``."""
+        """The name for ``--select``: ``STUDY#21``."""
         return f"{self.study}#{self.number}"
 
     @property
     def params(self) -> dict[str, Any]:
-        """Its parameters, fixed ones included."""
+        """The parameters, fixed ones included."""
         return self.trial.params
 
     @property
     def objectives(self) -> tuple[float, float]:
-        """Utility and leakage as the search measured them: where it lies in a figure of the search."""
+        """Utility and leakage as the search measured them."""
         return self.trial.outcome.objectives
 
     @property
@@ -81,7 +81,7 @@ class JointPoint:
 
     @property
     def undecided(self) -> bool:
-        """Whether its leakage's interval is too wide to recommend anything."""
+        """Whether the leakage's interval is too wide for a recommendation."""
         leakage = self.intervals[1]
         return leakage is not None and undecided(*leakage)
 
@@ -92,11 +92,11 @@ class JointPoint:
 
 
 class Step(NamedTuple):
-    """The joint hypervolume after one more trial that counts.
+    """The joint hypervolume after one more valid trial.
 
     Attributes:
-        finished: when that trial did; ``study``, ``number``: which.
-        hypervolume: of the joint front then.
+        finished: the trial's end; ``study``, ``number``: its identity.
+        hypervolume: that of the joint front at that time.
     """
 
     finished: datetime
@@ -107,11 +107,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Together:
-    """Settings of the joint front, of any defenses, that their seeds cannot tell apart.
+    """Settings of the joint front, of any defenses, without a significant difference.
 
     Attributes:
         points: by falling utility.
-        utility, leakage: lowest and highest of what the search measured.
+        utility, leakage: the lowest and highest that the search measured.
     """
 
     points: tuple[JointPoint, ...]
@@ -121,21 +121,21 @@ class Together:
 
 @dataclass(frozen=True)
 class Joint:
-    """All studies of a campaign on one data set, laid side by side.
+    """All studies of a campaign on one data set, and their joint front.
 
     Attributes:
         dataset: its name; ``metric``: of the utility.
         parts: the studies, in the order of the campaign.
         points: all settings with objectives, study by study, by number.
-        front: those on the joint front, by falling utility; equal ones all stay.
-        together: the front, neighbors that cannot be told apart in one.
-        reference: ``(utility, leakage)`` of the worst point that counts for the hypervolume.
+        front: those on the joint front, by falling utility, all equal ones included.
+        together: the front in groups of neighbors without a significant difference.
+        reference: the hypervolume's reference point ``(utility, leakage)``.
         hypervolume: of the joint front.
         knee: the best compromise, among confirmed settings where there are any; None without a point.
-        undefended: the undefended model that all are compared with, the one that most studies share; None without.
-        undefended_sure: its intervals, where they are known.
+        undefended: the baseline of all settings, the undefended model that most studies share; None without.
+        undefended_sure: its intervals, if known.
         alone: the label party's own model; None where it was not measured.
-        settings: the points again, in the same order, with what their seeds say.
+        settings: the points in the same order, with their statistics over seeds.
     """
 
     dataset: str
@@ -153,7 +153,7 @@ class Joint:
     settings: SideBySide = field(repr=False)
 
     def point(self, study: str, number: int) -> JointPoint | None:
-        """Return a setting; None where it has no objectives, or is not here."""
+        """Return a trial's setting; None for a trial without objectives, or of another data set."""
         return next((p for p in self.points if p.study == study and p.number == number), None)
 
     def of(self, defense: str) -> tuple[JointPoint, ...]:
@@ -178,11 +178,11 @@ class Joint:
 
 
 def joint_of(campaign: CampaignRecord, dataset: str | None = None) -> Joint:
-    """Lay the studies of a campaign on one data set side by side.
+    """Compute the joint front of a campaign's studies on one data set.
 
     Args:
-        campaign: all of it.
-        dataset: which; None where it has only one.
+        campaign: the campaign.
+        dataset: its name; None where the campaign has only one.
     """
     part = campaign.on(campaign.datasets[0] if dataset is None else dataset)
     settings, first = SideBySide(part), part.studies[0]
@@ -229,7 +229,7 @@ def _by_utility(point: JointPoint) -> tuple[float, float]:
 
 
 def _membership(settings: SideBySide, on_front: Bools) -> list[float]:
-    """Return every setting's chance to be on the joint front; what seeds cannot say goes by the means."""
+    """Return every setting's chance to be on the joint front; by the means alone without several seeds."""
     if settings.own is not None:
         found = membership_of_many(on_front, *settings.own)
     elif (block := settings.whole) is not None:
@@ -240,12 +240,12 @@ def _membership(settings: SideBySide, on_front: Bools) -> list[float]:
 
 
 def _reference(parts: Sequence[StudyRecord]) -> tuple[float, float]:
-    """Return the studies' own reference point, of several the one that leaves most in view."""
+    """Return the studies' reference point, of several the worst one."""
     return min(p.reference_point[0] for p in parts), max(p.reference_point[1] for p in parts)
 
 
 def _groups(settings: SideBySide, front: Sequence[int]) -> list[list[int]]:
-    """Return the front in groups that their seeds cannot tell apart; each alone where seeds cannot say."""
+    """Return the front in groups without a significant difference; without several seeds each point alone."""
     if settings.own is not None:
         return merged_of_many(front, *settings.own)
     if (block := settings.whole) is None:

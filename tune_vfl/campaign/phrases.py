@@ -1,4 +1,4 @@
-"""Numbers and names as decisions and reports write them."""
+"""Formatting of numbers, settings and metric names in decisions and reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METRICS = {
 
 
 def metric(name: str) -> str:
-    """Return a metric's name as written in a text."""
+    """Return a metric's name for a text."""
     return METRICS.get(name, name.replace("_", " "))
 
 

@@ -1,4 +1,4 @@
-"""Defenses laid side by side: who is best below a cap of leakage and how surely, and which attack is worst for whom."""
+"""Rankings of defenses below caps of leakage, with their certainty, and the table of attacks by defense."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def rankings(joint: Joint, caps: Sequence[float] = CAPS) -> tuple[Ranking, ...]:
-    """Rank the defenses below each cap by their most useful settings whose leakage is surely below it."""
+    """Rank the defenses below each cap by their most useful setting whose leakage bound is below it."""
     describer = Describer(joint)
     return tuple(_ranking(describer, cap) for cap in caps)
 
@@ -74,7 +74,7 @@ def chances_to_be_best(means: Sequence[float], variances: Sequence[float]) -> li
 
 
 def attack_table(joint: Joint) -> AttackTable:
-    """Say what every attack finds in every defense's best setting: confirmed ones first, then the best compromise."""
+    """Tabulate the attacks' advantages in each defense's best setting: a confirmed one, else the best compromise."""
     describer = Describer(joint)
     attacks = dict.fromkeys(a.name for part in joint.parts for a in part.cell.attacks)
     points: dict[str, JointPoint] = {}

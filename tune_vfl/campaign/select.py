@@ -1,4 +1,4 @@
-"""``--select`` of a campaign, or of a lone study: one setting, by name, by conditions, or by the decision."""
+"""The option ``--select``: one setting of a campaign or study, by name, by conditions, or by the decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Selected(NamedTuple):
-    """One setting: its study and its trial."""
+    """The selected setting: a study and a trial."""
 
     study: StudyRecord
     trial: TrialRecord
@@ -31,19 +31,19 @@ class Selected(NamedTuple):
 
 
 def select(campaign: CampaignRecord, by: str | None = None, dataset: str | None = None) -> Selected:
-    """Return one setting.
+    """Select one setting.
 
     Args:
-        campaign: or a lone study as one.
+        campaign: a campaign, or a single study as one.
         by: ``decision``; ``knee``, ``max-utility`` or ``min-leakage`` of the joint front; conditions as
             :func:`tune_vfl.ledger.selecting.select` takes them; ``STUDY#21``, of a lone study ``trial=21``; or the name
             of a defense or study: its own best by the campaign's rule. None takes the decision where the campaign has
             constraints, else the knee.
-        dataset: on which; not needed where there is one, or where ``by`` names a study.
+        dataset: its name; not needed where there is one, or where ``by`` names a study.
 
     Raises:
-        UsageError: for another ``by``, or where it does not say on which of several data sets.
-        SelectionError: when there is no such setting; the message says what comes nearest.
+        UsageError: for another ``by``, or where several data sets leave the choice open.
+        SelectionError: when there is no such setting; the message names the nearest.
     """
     selection = parse(default_selection(campaign) if by is None else by)
     if selection.rule == "trial":
@@ -55,7 +55,7 @@ def select(campaign: CampaignRecord, by: str | None = None, dataset: str | None 
 
 
 def default_selection(campaign: CampaignRecord) -> str:
-    """Return what is selected where nothing is said: the decision where there are constraints, else the knee."""
+    """Return the default of ``--select``: the decision where there are constraints, else the knee."""
     return "decision" if campaign.constraints else "knee"
 
 

@@ -1,4 +1,4 @@
-"""How a campaign's trials are spread over its studies before anything is known: to all of them alike."""
+"""Even allocation of a campaign's trials to its studies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class Demand(NamedTuple):
-    """What one study can do with trials.
+    """The number of trials that one study can use.
 
     Attributes:
-        published: how many published settings it has, each of which is tried.
-        most: how many different settings there are; infinite with a float range.
+        published: the number of its published settings, each of which is tried.
+        most: the number of different settings; infinite with a float range.
     """
 
     published: int
@@ -24,16 +24,16 @@ class Demand(NamedTuple):
 
 
 def even_shares(demands: Sequence[Demand], trials: int) -> list[int]:
-    """Return how many trials each study gets: its published settings, then as many as the others, while it has more.
+    """Return the studies' numbers of trials: published settings first, then equal shares up to the size of a space.
 
-    What a small space leaves over goes to the other studies; what one trial too many leaves goes to the first ones.
+    Trials that a small space cannot use go to the other studies; a remainder goes to the first ones.
 
     Args:
         demands: of the studies.
         trials: in all.
 
     Returns:
-        A share each. They add up to ``trials``, or to less where all spaces are used up before.
+        The shares. Their sum is ``trials``, or less where all spaces are exhausted.
 
     Raises:
         SpecError: when there are fewer trials than published settings, or than studies.
@@ -48,15 +48,15 @@ def even_shares(demands: Sequence[Demand], trials: int) -> list[int]:
 
 
 def filled(had: Sequence[int], most: Sequence[float], total: int) -> list[int]:
-    """Fill all up to one level, none below what it had or above what it can take; the first ones get the rest.
+    """Raise all shares to one level within their limits; the first ones get the remainder.
 
     Args:
-        had: how many each has in any case.
-        most: how many each can take.
-        total: of all together.
+        had: the lower limits.
+        most: the upper limits.
+        total: the sum of the shares.
 
     Returns:
-        How many each has then; ``total`` together, or fewer where nobody can take more.
+        The shares; their sum is ``total``, or less where all upper limits are reached.
     """
     given = list(had)
     for _ in range(total - sum(had)):

@@ -1,4 +1,4 @@
-"""A campaign as plain data: ``tune-vfl/campaign/1``, what verbs print with ``--json``."""
+"""The JSON format ``tune-vfl/campaign/1``: a campaign's studies, joint fronts and decisions as plain data."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _OF_THE_WORST = ("leakage_interval", "leakage_worst_seed", "undecided", "chance"
 
 
 def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return what ``search --json`` and ``status --json`` print of a campaign.
+    """Return a campaign's output for ``search --json`` and ``status --json``.
 
     Args:
-        campaign: as the ledger holds it.
-        studies: what :meth:`tune_vfl.ledger.study.Study.summary` says of each of its studies, by name.
+        campaign: the campaign.
+        studies: the result of :meth:`tune_vfl.ledger.study.Study.summary` for each of its studies, by name.
 
     Returns:
         ``front``: the joint fronts of its data sets, each by falling utility. ``decisions``: by data set, see
@@ -60,14 +60,14 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
 
 
 def frontier(campaign: CampaignRecord) -> list[dict[str, Any]]:
-    """Return the joint fronts of all data sets, as ``frontier CAMPAIGN --format json`` prints them."""
+    """Return the joint fronts of all data sets for ``frontier CAMPAIGN --format json``."""
     return [point for dataset in campaign.datasets for point in front_of(joint_of(campaign, dataset))]
 
 
 def frontier_against(campaign: CampaignRecord, attack: str) -> list[dict[str, Any]]:
     """Return the joint fronts against one attack alone, whose advantage is then the ``leakage``.
 
-    Studies whose defense takes away what the attack needs are left out: they were not measured against it.
+    Studies whose defense removes the attack's input are left out: the attack was not run on them.
     """
     found = []
     for dataset in campaign.datasets:

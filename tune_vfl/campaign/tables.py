@@ -1,4 +1,4 @@
-"""Tables of a campaign on one data set: defenses below a leakage, attacks by defense, failures."""
+"""Tables of a campaign on one data set: defenses ranked below a cap of leakage, attacks by defense, failed trials."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Rank:
     Attributes:
         defense: its name.
         point: its most useful setting whose leakage is below the cap with the campaign's confidence; None without one.
-        utility, utility_interval, leakage_upper: of it; the last is the one-sided bound by which it is below the cap.
+        utility, utility_interval, leakage_upper: that setting's; the last is its one-sided bound, below the cap.
         best: the chance that no other defense's setting here is more useful.
-        least: where there is no such setting, the least bound that one of its settings has.
+        least: without such a setting, the lowest bound of the defense's settings.
     """
 
     defense: str
@@ -55,9 +55,9 @@ class Met:
 
     Attributes:
         advantage: in [0, 1]; ``interval``: of 90%, None from one seed.
-        worst: whether it is the attack that finds most there.
-        share: in how many of the defense's settings it finds most, of all that were measured.
-        weak: it found less than on a model that was never trained: it says nothing about the defense.
+        worst: whether it has the largest advantage of all attacks there.
+        share: the share of the defense's measured settings in which it has the largest advantage.
+        weak: whether it did worse than on an untrained model: it then tells nothing about the defense.
     """
 
     advantage: float
@@ -69,12 +69,12 @@ class Met:
 
 @dataclass(frozen=True)
 class AttackTable:
-    """What every attack finds in every defense's best setting.
+    """The advantage of every attack against every defense's best setting.
 
     Attributes:
         attacks: the columns, in the order of the campaign; ``defenses``: the rows.
         points: the best setting of each defense that has one.
-        cells: by defense and attack; one that was not run on a defense is missing.
+        cells: by defense and attack; an attack that was not run on a defense has none.
     """
 
     attacks: tuple[str, ...]
@@ -99,9 +99,9 @@ class Failure:
 
 
 def failures(parts: Sequence[StudyRecord]) -> tuple[Failure, ...]:
-    """Group the trials that came to nothing by outcome and reason, the most frequent first; preempted ones are no end.
+    """Group the failed trials by outcome and reason, the most frequent first; preempted ones do not count.
 
-    Numbers in a reason differ from trial to trial and do not part a group: the first reason stands for it.
+    Reasons that differ in their numbers alone are one group, shown by its first reason.
     """
     found: dict[tuple[str, str], Counter[str]] = {}
     first: dict[tuple[str, str], str] = {}

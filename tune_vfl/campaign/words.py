@@ -1,4 +1,4 @@
-"""A decision in sentences, from its data alone."""
+"""Sentences on a decision, written from the decision's data alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def headline(decision: Decision) -> str:
-    """Return the answer in one line: ``Deploy marvell budget=2.1 on spambase.``, or why nothing."""
+    """Return the decision in one line: ``Deploy marvell budget=2.1 on spambase.``, or why nothing is recommended."""
     if decision.setting is not None:
         return f"Deploy {called(decision.setting)} on {decision.dataset}."
     if decision.verdict == "not_trusted":
@@ -26,7 +26,7 @@ def headline(decision: Decision) -> str:
 
 
 def sentences(decision: Decision) -> list[str]:
-    """Return the whole answer, the headline first, a sentence an item; checks, changes and gaps stand elsewhere."""
+    """Return the decision in sentences, the headline first, without checks, changes and gaps."""
     found = [headline(decision)]
     if decision.setting is not None:
         found += [f"It is {decision.why}.", *_told(decision, decision.setting), *_others(decision)]
@@ -78,7 +78,7 @@ def _loss(chosen: Setting) -> str:
 
 
 def _beside(decision: Decision, chosen: Setting) -> Iterator[str]:
-    """Lay it beside no defense and beside the label party alone."""
+    """Compare the setting with no defense and with the label party alone."""
     if chosen.kept is not None and decision.alone is not None:
         alone = short_span(decision.alone.utility, decision.alone.utility_interval)
         yield f"It keeps {chosen.kept:.0%} of what the federation brings; {decision.alone.who} alone reaches {alone}."
@@ -92,7 +92,7 @@ def _beside(decision: Decision, chosen: Setting) -> Iterator[str]:
 
 
 def _no_less(decision: Decision, chosen: Setting) -> str:
-    """Warn of a setting that may protect nothing: its leakage may be that of the undefended model."""
+    """Warn of a setting whose leakage may be that of the undefended model."""
     undefended = None if decision.undefended is None else decision.undefended.leakage_interval
     if undefended is None or chosen.leakage_interval is None or chosen.leakage_interval[1] < undefended[0]:
         return ""
@@ -141,7 +141,7 @@ def _sentence(text: str) -> str:
 
 
 def question(decision: Decision) -> str:
-    """Return what was asked of a data set in words."""
+    """Return the question of a decision in words: the data set and its constraints."""
     if not decision.constraints:
         return f"Which defense, at which setting, is the best compromise on {decision.dataset}?"
     asked = f"{asked_for(decision.constraints)} with {decision.confidence:.0%} confidence"
@@ -149,7 +149,7 @@ def question(decision: Decision) -> str:
 
 
 def failure_words(failure: Failure) -> str:
-    """Return what a group of trials came to, in a sentence."""
+    """Return a group of failed trials in a sentence."""
     studies = listed([f"{study} ({many})" for study, many in failure.where.items()])
     reason = f": {failure.reason.rstrip('.')}" if failure.reason else ""
     return f"{count(failure.count, 'trial')} ended as {failure.outcome}{reason}; {studies}."

@@ -1,1 +1,1 @@
-"""The verbs a person types."""
+"""The verbs of the command line."""

@@ -1,4 +1,4 @@
-"""``tune-vfl list``: what there is, with capabilities and reference."""
+"""``tune-vfl list``: data sets, models, defenses, attacks and samplers, with capabilities and references."""
 
 from __future__ import annotations
 

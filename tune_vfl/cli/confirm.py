@@ -1,4 +1,4 @@
-"""``tune-vfl confirm``: what a search chose, measured again with seeds and on rows that it has not seen."""
+"""``tune-vfl confirm``: measure a search's chosen settings again, with new seeds and on reserved rows."""
 
 from __future__ import annotations
 

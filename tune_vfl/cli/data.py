@@ -1,4 +1,4 @@
-"""``tune-vfl data``: what a data set holds, before anything is trained on it; and how to get one."""
+"""``tune-vfl data``: describe a data set before any training, and download one."""
 
 from __future__ import annotations
 

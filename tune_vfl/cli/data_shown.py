@@ -1,4 +1,4 @@
-"""What ``data check`` shows of a data set on one screen: the worst columns first, the rest counted."""
+"""The screen of ``data check``: the worst columns first, the rest counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are printed: data on stdout, messages on stderr, and never a user's text read as markup."""
+"""Output of the command line: data on stdout, messages on stderr, a user's text never read as markup."""
 
 from __future__ import annotations
 

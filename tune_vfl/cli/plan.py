@@ -1,4 +1,4 @@
-"""What the verbs ask of a spec file before anything runs: the studies that it describes, and what they cost."""
+"""The plan of a spec file before anything runs: its studies and their cost."""
 
 from __future__ import annotations
 

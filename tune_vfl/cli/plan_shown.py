@@ -1,4 +1,4 @@
-"""A campaign's plan on one screen: what is new, what is done, what is left out and why, and how long it takes."""
+"""The screen of a campaign's plan: new, finished and skipped studies, with reasons and durations."""
 
 from __future__ import annotations
 

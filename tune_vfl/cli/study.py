@@ -1,4 +1,4 @@
-"""``tune-vfl study``: a study or a campaign as one file, and out of the ledger."""
+"""``tune-vfl study``: pack a study or a campaign into a file, unpack it, and delete it from the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data set is: columns by party, labels at one of them, and the recipe it is usually trained with."""
+"""The interface of a data set: columns by party, labels at one party, and the default training recipe."""
 
 from __future__ import annotations
 

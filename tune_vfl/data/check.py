@@ -1,4 +1,4 @@
-"""What a data set is like before anything is trained on it: rows, classes, columns by party, and what looks wrong."""
+"""A data set's description before any training: rows, classes, columns by party, and suspicious columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is odd about a column: it tells the label, is an identifier or a date, hardly varies, or has too many values."""
+"""Suspicious columns: copies of the label, identifiers, dates, near-constant columns, too many values."""
 
 from __future__ import annotations
 

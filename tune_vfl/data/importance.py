@@ -1,4 +1,4 @@
-"""Share out columns by how much they tell of the label, so that a public table can stand for a real partnership.
+"""Partition columns by their importance for the label, so that a public table resembles a real partnership.
 
 The idea is VertiBench's (Wu, Hou, He 2024): what a party brings is the importance of its columns, not their number.
 Shares of importance are asked for, and columns are given to parties at random with these probabilities. There the

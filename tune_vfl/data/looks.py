@@ -1,4 +1,4 @@
-"""What a column looks like as it stands in the file: an identifier, dates, or numbers that are written as text."""
+"""The format of a column in its file: an identifier, dates, or numbers written as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which party holds which columns: a share of them in file order, or those that the user lists."""
+"""The partition of columns among parties: shares in file order, or the lists of the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well each column predicts the label by itself: one that does so almost perfectly was probably made from it."""
+"""Prediction of the label by single columns: a near-perfect column was probably derived from the label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reserve: rows that no search trains or measures on, so that what it found can be measured on rows it never saw.
+"""The reserve: rows that no search trains or measures on, left for the confirmation of its results.
 
 It is drawn once a data set, whatever the seed: a fifth of the rows of each class, or half of the official test rows
 where there are any. Small data sets have none: a handful of rows would say less than fresh seeds do.

@@ -1,4 +1,4 @@
-"""What a defense is: parameters, capabilities and hooks.
+"""The interface of a defense: parameters, capabilities and hooks.
 
 Add one by putting a class into a file of its own here, decorated with ``@defense("name")``, and its ranges and
 published settings into ``search_spaces/name.yaml``. The contract suite of :mod:`tune_vfl.testing.defenses` then holds

@@ -1,4 +1,4 @@
-"""Passports: layers of the top and bottom models obfuscated by inputs that only their owner knows."""
+"""Passports: layers of the top and bottom models obfuscated by secret inputs of their owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GAFM, and Marvell's noise on what it sends."""
+"""GAFM with Marvell's noise on the gradients that it sends."""
 
 from __future__ import annotations
 

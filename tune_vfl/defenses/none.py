@@ -1,4 +1,4 @@
-"""No defense: what every other one is compared with."""
+"""No defense: the baseline of all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attackers that are tuned against one setting of a defense, as somebody would who knows it and means to break it.
+"""Attacks tuned against one setting of a defense, by an attacker who knows the defense and its setting.
 
 They are tuned with the true labels of half of the rows, which no attacker has, and scored on the other half: an upper
 bound of what tuning brings, and never the flattery of having been chosen on the rows that are reported.
@@ -42,7 +42,7 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class _Tried:
-    """One attacker, tried.
+    """One attacker with its successes on all trainings.
 
     Attributes:
         attack: the attack; ``params``: what was changed of it.
@@ -58,7 +58,7 @@ class _Tried:
 def tuned_attack(
     task: Task, params: Strict, *, minutes: float, most: int = MOST, device: str = "cpu"
 ) -> TunedAttack | None:
-    """Train once, then tune the task's attacks against what came of it.
+    """Train once, then tune the task's attacks on the recorded trainings.
 
     Args:
         task: its cell's seeds are those that are trained.
@@ -107,7 +107,7 @@ def _changed(attack: Attack[Strict], changed: Mapping[str, Any]) -> Attack[Stric
 
 
 class _Tuner:
-    """Says which attacker to try next: a tree-structured Parzen estimator over attacks and what each may vary.
+    """A tree-structured Parzen estimator over attacks and their variable options that proposes the next attacker.
 
     Attributes:
         known: what attackers came to that were tried already, by name and what was changed.
@@ -124,7 +124,7 @@ class _Tuner:
         self.known: dict[tuple[Any, ...], float] = {}
 
     def ask(self) -> tuple[Attack[Strict], dict[str, Any]] | None:
-        """Return an attack and what to change of it; None where nothing new is left to try, or hard to find."""
+        """Return the next attack and its options; None if no new combination is left."""
         for _ in range(100 if self._attacks else 0):
             trial = self._study.ask()
             name = trial.suggest_categorical("attack", list(self._attacks))
@@ -139,7 +139,7 @@ class _Tuner:
         return None
 
     def tell(self, value: float) -> None:
-        """Take what the attacker that was asked for last came to."""
+        """Record the result of the attacker returned by the last :meth:`ask`."""
         assert self._asked is not None  # noqa: S101 - nobody tells before asking
         trial, key = self._asked
         self.known[key] = value  # -inf of one that cannot be carried out here
@@ -147,7 +147,7 @@ class _Tuner:
 
 
 class _Bench:
-    """Trainings of one setting, kept, and everything that is asked of them."""
+    """Recorded trainings of one setting, and the attacks run on them."""
 
     def __init__(self, task: Task, attacks: Sequence[Attack[Strict]], params: Strict, device: str) -> None:
         self._task, self._attacks = task, attacks
@@ -190,7 +190,7 @@ class _Bench:
         return len(values) == len(self._task.cell.seeds) and all(map(math.isfinite, values))
 
     def best_of(self, tried: _Tried) -> tuple[Name, float]:
-        """Return the seat and variant with the largest advantage on the rows of the tuning; -inf without any."""
+        """Return the party and variant with the largest advantage on the tuning rows; -inf if there is none."""
         gains = {
             name: (float(np.mean(values)) - self._floors[name[0]]) / max(1 - self._floors[name[0]], 1e-9)
             for name, values in tried.tuning.items()
@@ -199,11 +199,11 @@ class _Bench:
         return max(gains.items(), key=lambda item: item[1], default=(("", ""), -math.inf))
 
     def value(self, tried: _Tried) -> float:
-        """Return the advantage of an attacker's best seat and variant on the rows of the tuning."""
+        """Return the advantage of an attacker's best party and variant on the tuning rows."""
         return self.best_of(tried)[1]
 
     def floors(self, tried: _Tried, name: Name) -> Any:
-        """Return by seed what the same attacker reaches on models that nobody trained, or the guess."""
+        """Return by seed the attacker's success on untrained models, or the guess."""
         guess = [self._guess] * len(self._task.cell.seeds)
         attack = tried.attack
         if "bottom" not in attack.sees() or not all(keeper.stands_in() for keeper in keepers_for([attack])):
@@ -222,14 +222,14 @@ class _Bench:
 
 
 def _apart(attack: Attack[Strict], runs: Sequence[Run]) -> list[Run]:
-    """Return trainings as an attack can read them: stacked, or each by itself."""
+    """Return trainings in the layout that an attack reads: stacked, or one by one."""
     if attack.capabilities.stackable:
         return list(runs)
     return [run.member(m) for run in runs for m in range(math.prod(run.pack.lead))]
 
 
 def _answers(attack: Attack[Strict], seen: Run) -> list[tuple[str, Answer]]:
-    """Return an attacker's answers, none where it cannot be carried out like this."""
+    """Return an attacker's answers; none if the attack cannot run with these options."""
     try:
         return [(v, a) for v, a in attack.run(view_of(attack, seen)).items() if isinstance(a, Answer)]
     except SpecError:
@@ -237,7 +237,7 @@ def _answers(attack: Attack[Strict], seen: Run) -> list[tuple[str, Answer]]:
 
 
 def _halves(answer: Answer, seen: Run) -> tuple[list[float], list[float]]:
-    """Return the success by member on the half of the rows that attackers are tuned on, and on the other half."""
+    """Return success by member on the tuning half of the rows, and on the other half."""
     count = seen.y_train.shape[-1]
     drawn = [numpy_rng(seed, "adaptive/half").permutation(count) < count // 2 for seed in seen.pack.seed_of_each]
     half = torch.from_numpy(np.stack(drawn)).reshape(*answer.ids.shape[:-1], count)

@@ -1,4 +1,4 @@
-"""What a federation is worth: the utility that the label party, or one client, reaches alone, by the same recipe."""
+"""Local baselines: the utility that the label party, or one client, reaches without the others, by the same recipe."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _of_clients(task: Task) -> list[float]:
 
 
 def guessed(task: Task) -> list[float]:
-    """Return the utility of always answering with the training labels' shares, a value a seed."""
+    """Return the utility of answering every row with the training labels' class shares, a value a seed."""
     import numpy as np
 
     cell, values = task.cell, []
@@ -76,7 +76,7 @@ def guessed(task: Task) -> list[float]:
 
 
 def _of_the_label_party(task: Task) -> Task:
-    """Return the task of a model on the label party's columns, which need no other party's to be joined with."""
+    """Return the task of a model on the label party's columns alone, which needs no join with other parties."""
     dataset = task.dataset
     assert dataset.active is not None  # noqa: S101 - looked at by the caller
     own = replace(dataset, passive=(dataset.active,), active=None)

@@ -1,4 +1,4 @@
-"""One setting of one defense evaluated without a search: what the verb ``evaluate`` prints."""
+"""Evaluation of one setting of a defense without a search, as the verb ``evaluate`` prints it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def evaluate_spec(spec: StudySpec, *, rows: RowsUsed = "all") -> dict[str, Any]:
 
 
 def _sureness(outcome: Outcome, task: Task) -> dict[str, Any]:
-    """Return how sure the numbers of an ok outcome are, and what a reader must know before trusting them."""
+    """Return intervals and checks of an ok outcome."""
     (sure,) = certainties([outcome])
     checks = [*checks_of_setting(outcome, sure)]
     if task.cell.defense == "none":
@@ -82,7 +82,7 @@ def _sureness(outcome: Outcome, task: Task) -> dict[str, Any]:
 
 
 def _data_of(task: Task) -> dict[str, Any]:
-    """Return how many rows there are, how many of them searches leave alone, and what a reader must know."""
+    """Return the number of rows, the number that searches reserve, and the data set's notes."""
     missing = why_no_reserve(task.dataset)
     notes = [*task.dataset.notes, *([missing] if missing and task.cell.rows != "all" else [])]
     return {"rows": len(task.dataset.y), "reserve": len(reserve_rows(task.dataset)), "notes": notes}
@@ -103,7 +103,7 @@ def evaluate(
     settings: Iterable[str] = (),
     rows: RowsUsed = "all",
 ) -> dict[str, Any]:
-    """Evaluate one (dataset, defense, attacks) at one setting of the defense; what the verb ``evaluate`` prints.
+    """Evaluate one (dataset, defense, attacks) at one setting of the defense, as the verb ``evaluate`` does.
 
     Args:
         dataset: a name, or a mapping of name and options.

@@ -1,4 +1,4 @@
-"""Try trials together, and one by one where that fails; say what ended those that failed. Needs no torch."""
+"""Retries: evaluate trials together, then one by one if that fails, and record each failure. Needs no torch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _RING_AGAIN_SECONDS = 2.0
 
 
 class OutOfTimeError(BaseException):
-    """The time of a trial is over. Not an ``Exception``, so that what evaluates the trial does not swallow it."""
+    """A trial's timeout. Not an ``Exception``, so that no handler inside the trial swallows it."""
 
 
 def together_or_alone(
     evaluate: Callable[[Sequence[T]], list[Outcome]], trials: Sequence[T], *, minutes: float | None = None
 ) -> list[Outcome]:
-    """Evaluate trials together; where they fail together each is tried alone, so that one harms no other.
+    """Evaluate trials together; if that fails, evaluate each by itself, so that one harms no other.
 
     What does not fit into memory together is tried by halves.
 

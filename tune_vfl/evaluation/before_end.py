@@ -1,4 +1,4 @@
-"""Whether a training had come to its end: how good the model was shortly before."""
+"""A probe of convergence: the model's scores shortly before the end of a training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tune_vfl.protocol.hooks import Hooks
 
 
 class BeforeEnd(Hooks):
-    """Looks at a network when most of its steps are done; it changes nothing and draws nothing.
+    """Scores a network when most of its steps are done; changes nothing and draws nothing.
 
     Args:
         steps: all steps of the training.
@@ -29,7 +29,7 @@ class BeforeEnd(Hooks):
         self.scores: Tensor | None = None
 
     def top_step(self) -> None:
-        """Count a step, and look after the one."""
+        """Count a step, and score the network after the chosen one."""
         self._left -= 1
         if self._left == 0:
             self.scores = self.look().cpu()

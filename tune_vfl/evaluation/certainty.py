@@ -1,4 +1,4 @@
-"""How sure the numbers of settings are that share their seeds: intervals of their utility and leakage."""
+"""Confidence intervals of utility and leakage for settings that share their seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_MET = 2.0
 
 
 class Certainty(NamedTuple):
-    """What surrounds a setting's utility and leakage; intervals are of 90%, and None from a single seed.
+    """Intervals of 90% of a setting's utility and leakage; None from a single seed.
 
     Attributes:
         utility_interval: over seeds and, where the metric has a formula, over other test rows of the source.
@@ -50,7 +50,7 @@ class Certainty(NamedTuple):
     amplified: dict[str, float]
 
     def numbers(self) -> dict[str, Any]:
-        """Return what an answer carries of it."""
+        """Return the fields of an answer's JSON."""
         return {
             "utility_interval": None if self.utility_interval is None else list(self.utility_interval),
             "leakage_interval": None if self.leakage_interval is None else list(self.leakage_interval),
@@ -75,12 +75,12 @@ def intervals_of(score: AttackScore) -> dict[str, Any]:
 
 
 def candidates_of(score: AttackScore) -> dict[str, list[float]]:
-    """Return what an attacker may commit to, success by seed; of an outcome that does not say so, its best variant."""
+    """Return an attack's candidates, success by seed; its best variant if the outcome lists none."""
     return dict(score.candidates) or {score.variant: list(score.values)}
 
 
 def names_of(outcomes: Iterable[Outcome]) -> list[Name]:
-    """Return the attacks with their candidates, all that occur, in the order in which they do."""
+    """Return all pairs of attack and candidate, in order of first occurrence."""
     found: dict[Name, None] = {}
     for outcome in outcomes:
         for a, score in outcome.attackers.items():
@@ -106,7 +106,7 @@ def advantages_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Floats:
 
 
 def limits_of(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Limits:
-    """Return what limits the bounds of :func:`advantages_of`; nothing where a setting did not meet an attack."""
+    """Return limits of the bounds of :func:`advantages_of`; none for an attack that a setting lacks."""
     held = [{a: limits_of_score(score) for a, score in o.attackers.items()} for o in outcomes]
     parts = [[by_name.get(a, (0.0, False)) for by_name in held] for a, _ in names]
     shape = len(names), len(outcomes)
@@ -120,7 +120,7 @@ def limits_of_score(score: AttackScore) -> tuple[float, bool]:
 
 
 def limits_over(floors: Sequence[float], noise: Sequence[float]) -> tuple[float, bool]:
-    """Return the deviation of a mean advantage on noise, and whether little is left above the floor.
+    """Return the deviation of a mean advantage on noise, and whether the floor leaves little room above it.
 
     Args:
         floors: by seed.
@@ -132,7 +132,7 @@ def limits_over(floors: Sequence[float], noise: Sequence[float]) -> tuple[float,
 
 
 def stood_in(gains: Floats, met: Bools) -> Floats:
-    """Fill the places of attacks that settings did not meet, so that settings of several defenses make one block.
+    """Impute attacks that some settings lack, so that settings of several defenses make one block.
 
     The first attack that a setting met stands there, lower by :data:`NOT_MET`: with its spread, and never the worst,
     nor a contender for that. A setting's leakage and its bounds stay those of the attacks that it met.
@@ -148,14 +148,14 @@ def stood_in(gains: Floats, met: Bools) -> Floats:
 
 
 def one_of(candidates: Mapping[str, T], name: str) -> T:
-    """Return a candidate; in the place of one that is not defined here another of the same attack."""
+    """Return a candidate; if an outcome lacks it, another one of the same attack."""
     return candidates[name] if name in candidates else next(iter(candidates.values()))
 
 
 def certainties(
     outcomes: Sequence[Outcome], undefended: Outcome | None = None, gains: Floats | None = None
 ) -> list[Certainty]:
-    """Return how sure each of a study's settings is; what is usual for seeds is learned from all of them.
+    """Return each setting's certainty, with variances shrunk towards those of the whole study.
 
     What further seeds of the undefended model say of the luck of the first ones moves an interval of the utility and
     not the mean that is shown: where it would leave that mean outside, it reaches to it. The same holds of a leakage
@@ -189,7 +189,7 @@ def _certainty(outcome: Outcome, utility: Interval, bounds: Bounds, worst: float
 
 
 def holding(point: float, interval: Interval) -> Interval:
-    """Return an interval that reaches to a point at least."""
+    """Return an interval widened to include a point."""
     return min(interval[0], point), max(interval[1], point)
 
 
@@ -198,13 +198,13 @@ def _values(outcome: Outcome) -> list[float]:
 
 
 def utility_levels(utilities: ArrayLike, undefended: Sequence[float]) -> Estimate:
-    """Estimate settings' utilities ``(N, S)``, with the undefended model's seeds where it has as many or more."""
+    """Estimate settings' utilities ``(N, S)``, paired with the undefended model's seeds if it has enough of them."""
     block = np.asarray(utilities, dtype=np.float64)
     return levels_by_undefended(block, undefended) if len(undefended) >= block.shape[1] else levels(block)
 
 
 def variance_over_rows(outcome: Outcome) -> float:
-    """Return the variance over other test rows that the spread over seeds lacks; 0 where it is not known."""
+    """Return the variance over other test rows that the spread over seeds lacks; 0 if unknown."""
     known = outcome.utility_variance
     return outcome.rows_shared * float(np.mean(known)) if len(known) == len(_values(outcome)) else 0.0
 

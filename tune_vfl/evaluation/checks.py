@@ -1,4 +1,4 @@
-"""What must hold before a leakage may be trusted: said with every answer, and asked before anything is recommended."""
+"""Checks that an outcome must pass before its leakage is trusted or a setting is recommended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTHING_TO_PROTECT = 0.05
 
 
 class Check(BaseModel):
-    """Something that a reader must know before trusting the numbers."""
+    """One condition on which the trust in an outcome depends, with its result."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,7 +36,7 @@ class Check(BaseModel):
 
 
 def checks_of_setting(outcome: Outcome, sure: Certainty) -> Iterator[Check]:
-    """Yield what can be said of any setting, whether it holds or not."""
+    """Yield the checks of a single setting, passed or not."""
     yield from checks_of_sample(outcome)
     wide = f"the leakage is undecided: half of its interval is more than {WIDEST}"
     yield Check(name="decided", ok=not sure.undecided, says=wide if sure.undecided else "the interval says something")
@@ -44,7 +44,7 @@ def checks_of_setting(outcome: Outcome, sure: Certainty) -> Iterator[Check]:
 
 
 def checks_of_sample(outcome: Outcome) -> Iterator[Check]:
-    """Yield whether a setting was measured with enough seeds and on enough rows; all of a study's are alike in that."""
+    """Yield checks of the numbers of seeds and rows, which all settings of a study share."""
     seeds = len(outcome.utility.values) if outcome.utility else 0
     few = f"{seeds} seeds: intervals need at least {FEWEST_SEEDS} to say much"
     yield Check(name="seeds", ok=seeds >= FEWEST_SEEDS, says=few if seeds < FEWEST_SEEDS else f"{seeds} seeds")
@@ -62,7 +62,7 @@ def amplification(sure: Certainty) -> Check:
 
 
 def checks_of_undefended(outcome: Outcome, sure: Certainty, guess: float) -> Iterator[Check]:
-    """Yield what must hold of the undefended model before a search or an evaluation says anything.
+    """Yield checks that the undefended model must pass before any search or evaluation is informative.
 
     Args:
         outcome: ok.

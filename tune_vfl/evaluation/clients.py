@@ -1,4 +1,4 @@
-"""The clients of the horizontal setting: their rows, their networks, and one of them as attacks meet it."""
+"""The clients of the horizontal setting: their rows, their networks, and the client under attack."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Clients:
 
     @property
     def federation(self) -> Federation:
-        """The cell's."""
+        """The cell's federation."""
         return self.task.cell.federation
 
     @property
     def splits(self) -> list[list[Split]]:
-        """For each seed each client's rows: its training rows, and the test rows of the seed."""
+        """Each client's rows by seed: the client's training rows, and the seed's test rows."""
         return _client_splits(self.task.dataset, self.pack.seeds, self.task.cell.rows, self.federation)
 
     @property
     def counts(self) -> Tensor:
-        """How many rows each client holds: ``(members, clients)``."""
+        """Number of rows by client: ``(members, clients)``."""
         by_seed = torch.tensor([[s.y_train.shape[-1] for s in of_seed] for of_seed in self.splits])
         return by_seed.repeat(self.pack.trials or 1, 1).float()
 
@@ -65,7 +65,7 @@ class Clients:
         return held[0] if self.pack.trials is None else Split.stack(held)
 
     def cohort(self, clients: list[int], params: list[Strict], device: str) -> Cohort:
-        """Make a cohort, its networks freshly built and its defense set up.
+        """Return a cohort with freshly built networks and a defense that is set up.
 
         Args:
             clients: which.
@@ -89,7 +89,7 @@ class Clients:
         )
 
     def _seeds(self, clients: list[int]) -> int | list[int]:
-        """Return the seed that a member's clients start from, the same one for all of them."""
+        """Return the initial seed of a member's clients, the same one for all of them."""
         if self.pack.trials is None:
             return self.pack.seeds[0]
         return [seed for seed in self.pack.seeds for _ in clients] * self.pack.trials
@@ -117,7 +117,7 @@ def _part(whole: Split, at: Tensor) -> Split:
 
 
 def _train_only(split: Split) -> Split:
-    """Return a split without test rows, which all clients share and need not be stacked for each."""
+    """Return a split without test rows; all clients share those, so that no copy is stacked for each."""
     return replace(
         split,
         passive_test=tuple(x[:0] for x in split.passive_test),
@@ -127,7 +127,7 @@ def _train_only(split: Split) -> Split:
 
 
 def _see_a_row(network: VflNetwork, split: Split, pack: Pack) -> None:
-    """Show every bottom model one row: a passport layer draws what is as large as its input when it sees the first."""
+    """Feed every bottom model one row: a passport layer draws its passport at the shape of its first input."""
     with torch.no_grad():
         network.eval()
         row = split.passive_train[0][:1] if pack.trials is None else split.passive_train[0][:, :1]
@@ -136,13 +136,13 @@ def _see_a_row(network: VflNetwork, split: Split, pack: Pack) -> None:
 
 
 def select_client(network: nn.Module, client: int, clients: int) -> nn.Module:
-    """Return the networks of one client out of a cohort's that holds all clients of several members."""
+    """Return one client's networks out of a cohort of all clients of several members."""
     first = next(network.parameters())
     return select_members(network, torch.arange(client, first.shape[0], clients))
 
 
 def victims_defense(task: Task, params: list[Strict], clients: Clients, split: Split) -> Defense:
-    """Return the defense of the client under attack, set up on its rows."""
+    """Return the defense of the client under attack, set up on that client's rows."""
     pack = Pack(tuple(client_seed(seed, VICTIM) for seed in clients.pack.seeds), clients.pack.trials)
     defense = build_defense(task, params, pack)
     y = pack.spread(split.y_train)

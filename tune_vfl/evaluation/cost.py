@@ -1,4 +1,4 @@
-"""What a defense costs: the CPU of a training with it over that of one without it."""
+"""The cost of a defense: CPU time of a training with it over CPU time of a training without it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENOUGH_SECONDS = 120.0
 
 
 def training_cost(cell: Cell, params: Mapping[str, Any], undefended: Cell, *, device: str = "cpu") -> float:
-    """Return how many times the CPU of an undefended training one with the cell's defense takes.
+    """Return the ratio of the CPU times of trainings with and without the cell's defense.
 
     One network of each is trained in this thread, a step of one after a step of the other, so that whatever else the
     machine does meets both. Both are extrapolated to whole trainings, what comes before the first step (teachers,
@@ -56,7 +56,7 @@ def training_cost(cell: Cell, params: Mapping[str, Any], undefended: Cell, *, de
 
 
 def _quiet(cell: Cell) -> Cell:
-    """Return the cell without attacks, which are no part of a training."""
+    """Return the cell without attacks, which are no part of a training's cost."""
     return cell.model_copy(update={"attacks": ()})
 
 

@@ -1,4 +1,4 @@
-"""Which attackers a study stands for: what it leaves untried, and whether attackers who act or read features are in it.
+"""Coverage of a study's attacks: goals, sources and kinds of attackers that it tries, and those that it omits.
 
 It is worked out once, when a study is planned and all attacks are imported anyway, and kept with the study: whoever
 reads it later, as ``status`` does, asks for no attack's code.
@@ -20,7 +20,7 @@ _LABELS = ("default", "thorough")
 
 
 class Coverage(Strict):
-    """Which attackers a study stands for.
+    """Goals, sources and kinds of attackers among a study's attacks, and the attacks that it omits.
 
     Attributes:
         untried: the attacks of a competent adversary that fit the data, model and defense, and were not asked for.
@@ -39,13 +39,13 @@ class Coverage(Strict):
 
 
 def coverage_of(spec: StudySpec, cell: Cell) -> Coverage:
-    """Return it for a spec and what it was resolved to. Attacks that are not known here count for nothing."""
+    """Return the coverage of a spec and its resolved task. Attacks unknown to this installation count for nothing."""
     aims = {"goals": _goals(cell), "gradients_alone": _gradients_alone(cell)}
     return attackers_of(spec, cell).model_copy(update=aims)
 
 
 def attackers_of(spec: StudySpec, cell: Cell) -> Coverage:
-    """Return :func:`coverage_of` without goals and gradients: of a portfolio known without an attack's code."""
+    """Return :func:`coverage_of` without goals and gradients: the part that needs no attack's code."""
     names = [attack.name for attack in spec.attacks]
     kinds = _kinds(names) | ({"features"} if cell.federation.horizontal else set())
     untried = () if set(names) & set(_LABELS) else _untried(cell)
@@ -53,7 +53,7 @@ def attackers_of(spec: StudySpec, cell: Cell) -> Coverage:
 
 
 def _goals(cell: Cell) -> tuple[str, ...]:
-    """Return what the attacks are after; labels where one is not known here."""
+    """Return the goals of the attacks; labels for an attack unknown to this installation."""
     from tune_vfl.attacks.base import ATTACKS
 
     names = [attack.name for attack in cell.attacks]
@@ -95,7 +95,7 @@ def _untried(cell: Cell) -> tuple[str, ...]:
 
 
 def _kinds(names: list[str]) -> set[str]:
-    """Return what the listed attacks are beside readers of labels. A portfolio is not looked into, which takes long."""
+    """Return kinds of the listed attacks other than readers of labels; portfolios are not expanded."""
     kinds = {"acts"} if "thorough" in names else set()
     kinds |= {"features"} if "default_features" in names else set()
     listed_alone = set(names) - set(PORTFOLIOS)

@@ -1,4 +1,4 @@
-"""Train a federation of clients: from a task and settings to the trained networks and what attacks are granted."""
+"""Train a federation of clients: from a task and settings to trained networks and the material of attacks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def train_clients(
     deadline: float | None = None,
     device: str = "cpu",
 ) -> Run:
-    """Train all clients of a pack under its defense, and keep what attacks on one of them are granted.
+    """Train all clients of a pack under its defense, with keepers for the attacks on one of them.
 
     Args:
         task: of a horizontal cell.
@@ -94,7 +94,7 @@ def train_clients(
 
 
 def begin(clients: Clients, params: list[Strict], device: str = "cpu") -> tuple[list[Cohort], Rounds]:
-    """Return all clients of a pack, freshly made, and the loop that trains them."""
+    """Return all clients of a pack, freshly built, and their training loop."""
     federation, count = clients.federation, clients.federation.clients
     in_turn = clients.task.defense.in_turn(params[0])
     together = clients.pack.trials is not None and not in_turn
@@ -107,7 +107,7 @@ def begin(clients: Clients, params: list[Strict], device: str = "cpu") -> tuple[
 
 
 def _start_alike(cohorts: Sequence[Cohort]) -> None:
-    """Have all clients' bottom models start as the first one's do, encoders and decoders of passports included.
+    """Copy the first client's initial bottom model to all others, encoders and decoders of passports included.
 
     So they may agree before the first round, without the server: what lies above the bottom models is averaged, and
     what it reads should mean the same everywhere. Passports are no parameters; they stay each client's own.
@@ -119,7 +119,7 @@ def _start_alike(cohorts: Sequence[Cohort]) -> None:
 
 
 class Victim:
-    """The client under attack; keepers of what attacks are granted look at it here, and when its training is over."""
+    """The client under attack, as keepers see it before and after its training."""
 
     def __init__(
         self, clients: Clients, params: list[Strict], attacks: Sequence[Attack[Strict]], cohorts: list[Cohort]
@@ -136,7 +136,7 @@ class Victim:
                 keeper.begin(loop)
 
     def trained(self) -> Run:
-        """Return the training, over, as it has it."""
+        """Return the finished training of this client."""
         network = self._network()
         if self._keepers:
             loop = self._loop(network)
@@ -145,14 +145,14 @@ class Victim:
         return Run(self._clients.task, self._clients.pack, self._split, network, self._keepers)
 
     def _network(self) -> VflNetwork:
-        """Return a copy of its network as it is now."""
+        """Return a copy of the client's current network."""
         cohort = self._cohorts[0]
         together = len(cohort.clients) > 1
         network = select_client(cohort.network, VICTIM, len(cohort.clients)) if together else cohort.network
         return cast("VflNetwork", copy.deepcopy(network).cpu().eval())
 
     def _loop(self, network: VflNetwork) -> SplitTraining:
-        """Return what the keepers look at: a training of its own rows, which nobody carries out."""
+        """Return a loop over this client's rows for keepers to read; it is never run."""
         rows = TrainingRows(self._split, self._clients.pack)
         recipe = self._clients.task.cell.training
         return SplitTraining(network, rows, recipe, [self._defense, *self._keepers.values()], self._clients.pack.lead)
@@ -185,7 +185,7 @@ def _variances(metric: str, scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def _scores(cohort: Cohort, x_test: list[Tensor], pack: Pack) -> Tensor:
-    """Return the class scores ``(members x clients, n_test, K)``; every network reads all rows, so some at a time."""
+    """Return class scores ``(members x clients, n_test, K)`` in chunks, since every network reads all test rows."""
     network, defense = cohort.network, cohort.defense
     network.eval()
     device = next(network.parameters()).device
@@ -210,7 +210,7 @@ def _scores(cohort: Cohort, x_test: list[Tensor], pack: Pack) -> Tensor:
 def fill_clients(
     run: Run, cohorts: Sequence[Cohort], lost: Tensor, utilities: tuple[Tensor, Tensor], seconds: Mapping[str, float]
 ) -> None:
-    """Write what a training came to into its table, a row a member; utilities, variances are ``(members, clients)``."""
+    """Write a training's results into its table, one row per member; utilities and variances by client."""
     reached, variances = utilities
     defense, clients = cast("Defense", cohorts[0].defense), reached.shape[-1]
     spread = reached.std(-1) if clients > 1 else torch.zeros(len(lost))

@@ -1,4 +1,4 @@
-"""What is kept of a training for those who are granted it."""
+"""Keepers: recorders of a training's values that attacks are granted later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Keeper(Hooks):
-    """Keeps something of one training. There is one of each class a training, for all grants and attacks that ask.
+    """A recorder of one training. Each class has one instance per training, shared by all grants and attacks.
 
     It is the last of the hooks, so it sees what was really sent. It may look, and change nothing.
 
@@ -31,7 +31,7 @@ class Keeper(Hooks):
 
     @classmethod
     def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
-        """Return the memory that it fills for each passive party while ``members`` train; little by default.
+        """Return the memory of the recording per passive party while ``members`` train; little by default.
 
         Args:
             attacks: those that share the training.
@@ -49,11 +49,11 @@ class Keeper(Hooks):
 
     @classmethod
     def stands_in(cls) -> bool:
-        """Return whether it can keep noise in the place of a training."""
+        """Return whether noise can replace a recorded training."""
         return cls.keep_noise is not Keeper.keep_noise
 
     def keep_noise(self, width: int, streams: Streams) -> None:
-        """Keep what a training that never was could have left: noise of the same shape, that knows no label.
+        """Record noise of the shape of a training's values, independent of the labels.
 
         Args:
             width: columns of an embedding.
@@ -63,4 +63,4 @@ class Keeper(Hooks):
 
     @abstractmethod
     def member(self, index: int) -> Self:
-        """Return what was kept of one member, without leading axes."""
+        """Return the recording of one member, without leading axes."""

@@ -1,4 +1,4 @@
-"""Run attacks on their views of a training and score what they answer, a row a member; and what needs no training."""
+"""Run attacks on their views of a training and score their answers, one table row per member of the pack."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STARTS = 5
 
 
 def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: float | None, device: str) -> Table:
-    """Train a pack and measure all of its members: once for all who watch, and once more for each who acts.
+    """Train a pack and measure all members: once for all watching attacks, and once more for each acting one.
 
     Args:
         task: what is evaluated.
@@ -48,7 +48,7 @@ def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: 
 
 
 def measured(run: Run, attacks: Sequence[Attack[Strict]]) -> Table:
-    """Return the table of a training, with what the attacks did on it; a pack that is lost is not attacked."""
+    """Return the table of a training with its attacks' scores; a diverged pack is not attacked."""
     table = dict(run.table)
     if all(table["lost",]):
         return table
@@ -61,7 +61,7 @@ def measured(run: Run, attacks: Sequence[Attack[Strict]]) -> Table:
 
 
 def add_acted(table: Table, attack: Attack[Strict], acted: Table) -> None:
-    """Add what was measured in the training that an acting attack took part in.
+    """Add the measurements of the training that an acting attack took part in.
 
     Utility, notes and what the defense logged stay those of the training without it; the utility under attack
     stands beside the attack's success. A member that the attack drove out of bounds is lost: that is no privacy.
@@ -104,7 +104,7 @@ def score_attack(attack: Attack[Strict], run: Run, draws: Sequence[int] = ()) ->
 
 
 def _permuted(answers: Mapping[str, Answer | Reconstruction], run: Run) -> dict[str, list[list[float]]]:
-    """Return what one draw's answers reach on permuted labels.
+    """Return the success of one draw's answers on permuted labels.
 
     Beside a mean over several draws, which scatters less, that makes a p-value rather too large than too small.
     """
@@ -128,13 +128,13 @@ def guess_of(task: Task) -> float:
 
 
 def rarest_in_test(task: Task) -> int:
-    """Return how many test rows the rarest class has, with the seed that leaves it the fewest."""
+    """Return the number of test rows of the rarest class, and the seed with the fewest."""
     rows = split_of(task, Pack(task.cell.seeds, 1)).y_test
     return int(torch.stack([(rows == k).sum(-1) for k in range(task.dataset.num_classes)]).min())
 
 
 def references_of(task: Task) -> References:
-    """Measure R_lower, per seed: every attack that reads a bottom model, by each party, on models that nobody trained.
+    """Measure R_lower by seed: each attack that reads a bottom model, by each party, on untrained models.
 
     What else it is granted of a training is replaced by what stands in for one that never was, noise for gradients. A
     few labeled rows on one untrained model are a noisy floor, which whoever subtracts it takes for leakage; so each
@@ -157,7 +157,7 @@ def references_of(task: Task) -> References:
 
 
 def _starts(attack: Attack[Strict], task: Task) -> int:
-    """Return on how many untrained models an attack is measured; 0 where it can do nothing without a training."""
+    """Return the number of untrained models to measure an attack on; 0 for an attack that needs a training."""
     if "bottom" in attack.sees():
         return STARTS
     return int("own_features" in attack.sees() and task.dataset.active is not None)

@@ -1,4 +1,4 @@
-"""What of a task does not go together: data set, model, defense and attacks that cannot be evaluated as they are."""
+"""Compatibility checks: combinations of data set, model, defense and attacks that cannot be evaluated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_THE_TOP = frozenset({"shared_part"})
 
 
 def misfits(task: Task) -> tuple[list[str], dict[str, list[str]]]:
-    """Return why a task cannot be evaluated, one sentence each, and by name why attacks cannot be tried on it.
+    """Return reasons why a task cannot be evaluated, and by name reasons why attacks cannot run on it.
 
     Of a defense of the other federation that is all there is to say.
     """
@@ -97,7 +97,7 @@ def _of_the_parties(task: Task) -> Iterator[str]:
 
 
 def out_of_reach(cell: Cell) -> Iterator[tuple[frozenset[str], str]]:
-    """Yield the grants that a server lacks in a horizontal federation, and why."""
+    """Yield the grants that a server lacks in a horizontal federation, with reasons."""
     if not cell.federation.horizontal:
         return
     if DEFENSES[cell.defense].capabilities.client_bottom == "hidden":
@@ -109,7 +109,7 @@ def out_of_reach(cell: Cell) -> Iterator[tuple[frozenset[str], str]]:
 
 
 def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
-    """Yield why an attack cannot be tried on a task, one sentence each."""
+    """Yield reasons why an attack cannot run on a task, one sentence each."""
     needs, cell, dataset, options = attack.capabilities, task.cell, task.dataset, task.architecture.options
     if cell.federation.name not in needs.federations:
         yield f"attack {attack.name!r} is not for a {cell.federation.name} federation"

@@ -1,4 +1,4 @@
-"""A training that somebody else's loop carries out: what it starts from, and what attackers find out by it."""
+"""One training in a user's own loop: its initial models, the recording of its steps, and the attacks on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import build_network, extended, fill, split_of
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.protocol.hooks import Context
-from tune_vfl.protocol.loop import SplitTraining, class_gradient, learning_rate, optimizer
+from tune_vfl.protocol.loop import SplitTraining, class_gradient, learning_rate, torchs_optimizer
 from tune_vfl.protocol.members import Batch, Pack, Rows
 from tune_vfl.seeds import Streams
 
@@ -97,7 +97,7 @@ class OwnLoop:
     ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
         """Return the recipe's optimizer, and the schedule of its learning rate, stepped after every epoch."""
         recipe = self.task.cell.training
-        steps = optimizer(list(parameters), recipe)
+        steps = torchs_optimizer(list(parameters), recipe)
         factor = [learning_rate(recipe, epoch) / recipe.lr for epoch in range(recipe.epochs + 1)]
         return steps, torch.optim.lr_scheduler.LambdaLR(steps, lambda epoch: factor[min(epoch, recipe.epochs)])
 
@@ -141,11 +141,11 @@ class OwnLoop:
         )
 
     def gradient_scale(self, batch: Batch) -> int:
-        """Return by what a defense wants the batch's gradients multiplied, and what it returns divided: mostly 1."""
+        """Return the factor by which a defense scales the batch's gradients, and unscales its result: mostly 1."""
         return len(batch.ids) if self.task.cell.training.grad_scale == "per_sample" else 1
 
     def record(self, batch: Batch, *, epoch: int, sent: Sequence[Tensor], received: Sequence[Tensor]) -> None:
-        """Keep of a step what the study's attackers may see of it.
+        """Record the values of a step that the study's attacks are granted.
 
         Args:
             batch: the rows that the bottom models read.
@@ -166,7 +166,7 @@ class OwnLoop:
         self._steps += 1
 
     def measure(self, scores: Tensor) -> float:
-        """Measure the utility, and carry out the study's attacks on what was recorded.
+        """Measure the utility, and run the study's attacks on the recorded steps.
 
         Args:
             scores: ``(n_test, K)`` class scores of the test rows, as the defense decodes them.
@@ -196,7 +196,7 @@ class OwnLoop:
 
 
 def _watching_alone(task: Task) -> Task:
-    """Return a task without the attacks that take part in a training, as a loop of one's own has no place for them."""
+    """Return a task without acting attacks, which cannot take part in a user's own loop."""
     named = tuple(n for n, attack in zip(task.cell.attacks, task.attacks, strict=True) if not attack.capabilities.acts)
     return replace(task, cell=task.cell.model_copy(update={"attacks": named}), attacks=task.watching)
 

@@ -1,4 +1,4 @@
-"""A federation of clients that somebody else's loop trains: what it starts from, and what the server learns by it."""
+"""One federation of clients in a user's own loop: its initial models, its uploads, and the attacks on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tune_vfl.evaluation.clients import Clients
 from tune_vfl.evaluation.federated import Victim, begin, fill_clients, utilities_by_client
 from tune_vfl.evaluation.measuring import measured
 from tune_vfl.horizontal.vector import Vector
-from tune_vfl.protocol.loop import learning_rate, optimizer
+from tune_vfl.protocol.loop import learning_rate, torchs_optimizer
 from tune_vfl.protocol.members import Pack
 
 if TYPE_CHECKING:
@@ -45,34 +45,34 @@ class Client:
 
     @property
     def count(self) -> int:
-        """How many training rows it holds."""
+        """The number of training rows."""
         return self.rows.count
 
     def shared(self) -> Tensor:
-        """Return ``(n,)`` the parameters that it shares with the server, as they are now."""
+        """Return ``(n,)`` the current parameters that the client shares with the server."""
         return self._cohort.shared()[0, 0]
 
     def hidden(self) -> Tensor:
-        """Return ``(n,)`` what is averaged where the server does not see it: SplitFed's bottom model, else nothing."""
+        """Return ``(n,)`` parameters averaged out of the server's sight: SplitFed's bottom model, else none."""
         return self._cohort.hidden()[0, 0]
 
     def statistics(self) -> Tensor:
-        """Return ``(n,)`` the running statistics of the batch norms that it shares."""
+        """Return ``(n,)`` the running statistics of the shared batch norms."""
         return self._cohort.statistics()[0, 0]
 
     def take(self, shared: Tensor, statistics: Tensor, hidden: Tensor) -> None:
-        """Put ``(n,)`` each of what was averaged into its models; what it keeps to itself stays."""
+        """Load ``(n,)`` averaged parameters into the client's models; private ones stay."""
         self._cohort.take(shared[None], statistics[None], hidden[None])
 
     def optimizer(self, epoch: int) -> torch.optim.Optimizer:
-        """Return the recipe's optimizer, fresh, with the learning rate of a pass over the rows, counted from 0."""
-        made = optimizer(list(self.models.parameters()), self._training)
+        """Return a fresh recipe optimizer, with the learning rate of a pass over the rows, counted from 0."""
+        made = torchs_optimizer(list(self.models.parameters()), self._training)
         for group in made.param_groups:
             group["lr"] = learning_rate(self._training, epoch)
         return made
 
     def upload(self, update: Tensor) -> Tensor:
-        """Return ``(n,)`` what it uploads in place of its update ``(n,)`` of what it shares."""
+        """Return ``(n,)`` the upload under the client's defense for an update ``(n,)`` of the shared parameters."""
         row = update.unsqueeze(0)
         return self.defense.client_update(row, taking=torch.ones(1, 1, dtype=torch.bool)).reshape(-1)
 
@@ -105,7 +105,7 @@ class OwnRounds:
         self.table: Table = {}
 
     def measure(self) -> None:
-        """Measure the utility of the clients' models as they are now, and run the attacks.
+        """Measure the utility of the clients' current models, and run the attacks.
 
         Raises:
             UsageError: when it was called before.

@@ -1,4 +1,4 @@
-"""How fast trials are trained here, from an epoch: what an estimate of a search's time starts from."""
+"""Training speed on this machine, from a timed epoch: the basis of estimates of a search's duration."""
 
 from __future__ import annotations
 

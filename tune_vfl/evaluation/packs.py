@@ -55,7 +55,7 @@ def evaluate_pack(
 def evaluate_task(
     task: Task, params: Sequence[Settings], references: References | None = None, *, device: str = "cpu"
 ) -> list[Outcome]:
-    """Do what :func:`evaluate_pack` does for a task that is open; raises where a training or an attack does."""
+    """Evaluate an open task as :func:`evaluate_pack` does; raises if a training or an attack does."""
     alike: dict[str, list[int]] = {}
     for i, given in enumerate(params):
         alike.setdefault(json.dumps({n: v for n, v in given.items() if is_ordinary(n)}, sort_keys=True), []).append(i)
@@ -73,7 +73,7 @@ def evaluate_task(
 
 
 def outcome_of(task: Task, table: Table) -> Outcome:
-    """Return a trial's outcome from what was measured on its members, a row for each seed of the task's cell.
+    """Return a trial's outcome from the measurements of its members, one row per seed of the task's cell.
 
     What attacks are compared with is measured here.
     """
@@ -82,7 +82,7 @@ def outcome_of(task: Task, table: Table) -> Outcome:
 
 @dataclass(frozen=True, eq=False)
 class _Bench:
-    """What trials are evaluated with that differ in the settings of the defense alone."""
+    """Evaluator of trials that differ in the settings of the defense alone."""
 
     task: Task
     known_references: References | None
@@ -90,7 +90,7 @@ class _Bench:
 
     @cached_property
     def references(self) -> References:
-        """What attacks are compared with: as it was given, else measured here."""
+        """Reference scores of the attacks: the given ones, or measured here."""
         return self.known_references or references_once(self.task)
 
     @cached_property
@@ -131,7 +131,7 @@ class _Bench:
         return built
 
     def _groups(self, ready: Mapping[int, Strict]) -> Iterable[list[int]]:
-        """Put trials of equal structure together, as many as the recordings leave room for."""
+        """Group trials of equal structure, as many as the recordings leave room for."""
         by_structure: dict[tuple[object, ...], list[int]] = {}
         for i, params in ready.items():
             by_structure.setdefault(self.task.defense.structure(params), []).append(i)
@@ -141,7 +141,7 @@ class _Bench:
             yield from (group[k : k + size] for k in range(0, len(group), size))
 
     def _tables(self, params: list[Strict]) -> list[Table]:
-        """Train and attack trials of equal structure; return each one's table, a row a seed."""
+        """Train and attack trials of equal structure; return one table per trial, one row per seed."""
         task, seeds, minutes = self.task, self.task.cell.seeds, self.task.cell.trial_minutes
         deadline = time.monotonic() + minutes * 60 * len(params) if minutes else None
 
@@ -154,7 +154,7 @@ class _Bench:
         return [taken(table, range(p * len(seeds), (p + 1) * len(seeds))) for p in range(len(params))]
 
     def _outcome(self, table: Table) -> Outcome:
-        """Make one trial's outcome out of what was measured on its members; times are its share of the pack's."""
+        """Return one trial's outcome from its members' measurements; times are its share of the pack's."""
         cell = self.task.cell
         seconds = {stage: sum(spent) for stage, spent in below(table, "seconds").items()}
         lost = {seed: why for seed, why in zip(cell.seeds, table["lost",], strict=True) if why}
@@ -188,7 +188,7 @@ class _Bench:
         )
 
     def _score(self, attack: Attack[Strict], table: Table) -> AttackScore | None:
-        """Summarize what each party that carries out an attack reached; None where that of one is undefined."""
+        """Summarize the success of each attacking party; None if one of them is undefined."""
         cell, found = self.task.cell, {}
         for party in seats_of(attack, self.task):
             name = attacker_name(attack.name, party)

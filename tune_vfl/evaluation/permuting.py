@@ -1,4 +1,4 @@
-"""How often would an attack do as well on permuted labels: the p-value beside its success."""
+"""Permutation tests of attacks: the p-value of a success, from the same answers scored on permuted labels."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def on_permuted_labels(answer: Answer, y_train: Tensor, num_classes: int, seeds:
 
 
 def _permuted(columns: Sequence[Floats], y: Ints, seed: int, *, oriented: bool) -> list[Floats]:
-    """Return the success of members' answers on permutations of the labels that they share, as they are scored."""
+    """Return the success of members' answers on permutations of their shared labels, scored as usual."""
     orders = permutations_of(len(y), seed)
     if not columns:
         return []
@@ -103,7 +103,7 @@ def p_value_of(
 def noise_of(
     attack: Attack[Strict], variants: Mapping[str, Numbers], nulls: Mapping[str, list[list[float]]]
 ) -> list[float]:
-    """Return how far a success on permuted labels lies from its mean, a standard deviation a seed.
+    """Return the standard deviation by seed of a success on permuted labels.
 
     Of several candidates it is the largest one's; empty where :func:`p_value_of` is None. Arguments as there.
     """
@@ -118,7 +118,7 @@ def noise_of(
 def _candidates(
     attack: Attack[Strict], variants: Mapping[str, Numbers], nulls: Mapping[str, list[list[float]]]
 ) -> list[dict[str, list[Any]]]:
-    """Return the columns of what the attacker may commit to, those on permuted labels as ``null``."""
+    """Return the columns of the attack's candidates, those on permuted labels as ``null``."""
     both: dict[str, dict[str, list[Any]]] = {
         v: {**columns, "null": nulls[v]}
         for v, columns in variants.items()

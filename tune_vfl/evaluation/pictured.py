@@ -1,4 +1,4 @@
-"""What attacks on features make of a few images: trained once more, with one seed, since no ledger holds rows."""
+"""Images as attacks on features reconstruct them, from one more training with one seed; no ledger stores rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tune_vfl.spec import Cell, Strict
 
 @dataclass(frozen=True, eq=False)
 class Pictured:
-    """Images, and what an attack takes them for.
+    """Images with an attack's reconstructions of them.
 
     Attributes:
         attack: its name; with several passive parties ``ATTACK/PARTY``.
@@ -39,7 +39,7 @@ class Pictured:
 
 
 def pictured(cell: Cell, params: Mapping[str, Any], *, most: int = 8) -> list[Pictured]:
-    """Train a cell under a setting with its first seed, and show what its attacks on features find.
+    """Train a cell under a setting with its first seed, and return its attacks' reconstructions.
 
     Args:
         cell: of a data set of images.

@@ -1,4 +1,4 @@
-"""Portfolios: what a competent adversary would try on this data and model, by one name in the place of attacks."""
+"""Portfolios: named sets of attacks that a competent adversary would try on this data and model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a parsed spec to a task: names looked up, options completed, capabilities checked, all problems said at once."""
+"""Resolve a parsed spec to a task: look names up, complete options, check capabilities, report all problems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Problems(list[str]):
         self.unfit: dict[str, Sequence[str]] = {}
 
     def attempt(self, what: Callable[[], Any]) -> Any:
-        """Run; file a SpecError's problems and return None."""
+        """Call a function; collect a SpecError's problems and return None."""
         try:
             return what()
         except SpecError as error:
@@ -46,14 +46,14 @@ def mode_of(dataset: Dataset, options: ModelOptions) -> Mode:
 
 
 def resolve(spec: StudySpec, root: Path | None = None) -> Cell:
-    """Complete and check a spec, see :func:`open_task`, of whose task this is the plain data."""
+    """Complete and check a spec: the plain data of the task that :func:`open_task` returns."""
     return open_task(spec, root).cell
 
 
 def open_task(
     spec: StudySpec, root: Path | None = None, dataset: Dataset | None = None, *, rows: RowsUsed = "all"
 ) -> Task:
-    """Complete and check a spec. Where a domain stands for a value, the data set's own recipe is taken.
+    """Complete and check a spec. Values that are searched get the data set's own recipe.
 
     Args:
         spec: as parsed.
@@ -109,7 +109,7 @@ def open_task(
 
 
 def _dataset(spec: StudySpec) -> Named:
-    """Return the spec's data set; in the horizontal setting with all columns at one party, unless the spec parts them.
+    """Return the spec's data set; in the horizontal setting all columns at one party, unless the spec splits them.
 
     Every client holds all columns, so there is one party to a client. The column by which rows are shared out is told.
 
@@ -131,7 +131,7 @@ def _dataset(spec: StudySpec) -> Named:
 
 
 def _recipe(spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
-    """Return how the data lie and the training's recipe; in the horizontal setting, ``epochs`` are a client's passes.
+    """Return the federation and the training recipe; in the horizontal setting ``epochs`` are a client's passes.
 
     Raises:
         SpecError: where rounds and epochs are both given.
@@ -152,7 +152,7 @@ def _recipe(spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
 
 
 def _as_many_as_hold_rows(federation: Federation, dataset: Dataset) -> Federation:
-    """Return the federation with as many clients as the column has values by which rows are shared out.
+    """Return the federation with one client per value of the column that assigns rows to clients.
 
     Raises:
         SpecError: where another number of clients is asked for.
@@ -178,7 +178,7 @@ def _known(named: Named) -> bool:
 
 
 def _attacked(task: Task, attacks: Iterable[Attack[Strict]]) -> Task:
-    """Return the task with attacks that are settled for its training."""
+    """Return the task with the attacks' options completed for its training."""
     fresh_noise = "gradients" in task.defense.capabilities.random
     settled = tuple(a.settled(epochs=task.cell.training.epochs, fresh_noise=fresh_noise) for a in attacks)
     named = tuple(Named(name=a.name, **a.params.model_dump()) for a in settled)

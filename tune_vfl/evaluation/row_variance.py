@@ -1,4 +1,4 @@
-"""How far a utility would move on other test rows, from the rows alone: kept with each seed, because scores are not."""
+"""Variance of a utility over other test rows, estimated from the rows alone and stored with each seed."""
 
 from __future__ import annotations
 

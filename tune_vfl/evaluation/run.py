@@ -1,4 +1,4 @@
-"""One training of a pack, as those see it who measure it: before its first step, and after its last one."""
+"""One training of a pack, as grants and keepers see it before its first step and after its last one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ K = TypeVar("K", bound="Keeper")
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A pack and its network, what views are cut from. The labels stay here.
+    """A pack with its network and true labels, from which the views of attacks are made.
 
     Attributes:
         task: what is trained.
@@ -51,7 +51,7 @@ class Run:
 
     @property
     def drawn(self) -> Pack:
-        """The pack with the seeds that attackers' rows and streams are drawn by: its own, or those of another draw."""
+        """The pack with the seeds of the attackers' rows and streams: its own, or those of another draw."""
         if self.draw == 0:
             return self.pack
         return replace(self.pack, seeds=tuple(derive(seed, f"draw/{self.draw}") for seed in self.pack.seeds))
@@ -98,7 +98,7 @@ class Run:
         return replace(self, parties=parties)
 
     def with_draw(self, draw: int) -> Run:
-        """Return the same training, for views of another draw of what attackers know and draw."""
+        """Return the same training, for views of another draw of the attackers' rows and random numbers."""
         return replace(self, draw=draw)
 
     def kept(self, kind: type[K]) -> K:

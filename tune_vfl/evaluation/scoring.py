@@ -1,4 +1,4 @@
-"""Scores an attack's answers against the true labels, which only the evaluator holds."""
+"""Score an attack's answers against the true labels, which only the evaluator has."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMED_APART = 10
 
 
 def success_metric(num_classes: int) -> str:
-    """Return how label attacks are scored: leak AUC for two classes, top-1, or top-5 above 50 classes."""
+    """Return the success metric of label attacks: leak AUC for two classes, top-1, or top-5 above 50 classes."""
     if num_classes == 2:
         return "leak_auc"
     return "top5" if num_classes > 50 else "top1"
@@ -82,7 +82,7 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
 
 
 def _turned(rows: Sequence[Array], y: Sequence[NDArray[np.int64]], seeds: Sequence[int]) -> list[float]:
-    """Return each member's AUC where the attacker does not know which end of its scores is positive."""
+    """Return each member's AUC if the attacker does not know the sign of its scores."""
     found = [math.nan] * len(rows)
     for (seed, _), members in alike(seeds, y).items():
         labels = y[members[0]]
@@ -93,7 +93,7 @@ def _turned(rows: Sequence[Array], y: Sequence[NDArray[np.int64]], seeds: Sequen
 
 
 def scoring_folds(y: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Return the folds ``(n,)`` by which scores whose positive end nobody knows are turned; a seed's own."""
+    """Return the folds ``(n,)`` that orient scores of unknown sign; each seed has its own."""
     return _folds_of(y.astype(np.int64).tobytes(), seed)
 
 
@@ -103,7 +103,7 @@ def _folds_of(y: bytes, seed: int) -> NDArray[np.int64]:
 
 
 def named_by_folds(scores: Array, y: NDArray[np.int64], rng: np.random.Generator) -> Array:
-    """Return scores of clusters as scores of classes: each tenth of the rows by what suits the other nine best.
+    """Return scores of clusters as scores of classes, each tenth of the rows named by the best fit on the others.
 
     Matched on the rows that are scored, noise would reach more than a guess; so it reaches at most one.
 
@@ -151,7 +151,7 @@ def score_reconstruction(answer: Reconstruction, x_train: Tensor, y_train: Tenso
 
 
 def paired(found: Array, true: Array, batch: int) -> NDArray[np.int64]:
-    """Return which of the found rows ``(M,)`` stands for each true one: within each batch, as brings the least error.
+    """Return the reconstructed row of each true row ``(M,)``: within each batch, the assignment of least error.
 
     Hungarian assignment by squared error, of images as they are scored, with pixels in [0, 1].
 
@@ -173,7 +173,7 @@ def paired(found: Array, true: Array, batch: int) -> NDArray[np.int64]:
 
 
 def _signed(mse: float, mse_mean: float) -> float:
-    """Return the share of the variance that is recovered; negative for an answer that is worse than the mean.
+    """Return the recovered share of the variance; negative for an answer that is worse than the mean.
 
     Clipped at 0 it would be above 0 on noise. At -1, twice as far away as the mean, it is: a descent that got lost says
     no more by being lost further.
@@ -197,7 +197,7 @@ def per_member(x: Tensor, stacked: bool) -> list[NDArray[Any]]:
 
 
 def _ends(scores: Sequence[Array], y: Sequence[NDArray[np.int64]]) -> list[Ends]:
-    """Return what the ROC curves of binary scores tell."""
+    """Return summaries of the ROC curves of binary scores."""
     return ends_of([metric.positive_score(rows) for rows in scores], y)
 
 
@@ -212,7 +212,7 @@ def _successes(scores: Sequence[Array], y: Sequence[NDArray[np.int64]], num_clas
 def _measure(
     scores: Array, y: NDArray[np.int64], num_classes: int, ends: Ends | None, hits: Hits | None, *, flip: bool
 ) -> dict[str, float]:
-    """Return every number that these scores give: the success and what is logged beside it.
+    """Return all numbers of these scores: the success and the secondary metrics.
 
     Args:
         scores: ``(M,)`` or ``(M, K)``.

@@ -1,4 +1,4 @@
-"""From where an attack is carried out: by which passive parties, each by itself or several together."""
+"""Attacking parties: the passive parties that carry out an attack, each by itself or several together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Seats = Mapping[str, tuple[int, ...]]
 
 
 def seats_of(attack: Attack[Strict], task: Task) -> Seats:
-    """Return who carries out an attack, or, where the label party does, who is attacked.
+    """Return the attacking parties of an attack, or the victim if the label party attacks.
 
     A single passive party needs no name. Of several, each attacks by itself; what takes part in the training, is
     carried out by the label party, or asks for it, is about the first one alone. All of them ``together`` are one

@@ -1,4 +1,4 @@
-"""From what was measured seed by seed to one attack's score: its party, its variant, its floor, its advantage."""
+"""Summarize an attack's success by seed to one score: its party, its variant, its floor, its advantage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def summarize(
     guess: float,
     r_lower: Sequence[float] | None,
 ) -> AttackScore | None:
-    """Summarize one party's answers in one trial: the best variant's success over its seeds, and every one beside it.
+    """Summarize one party's answers in one trial: the best variant's success over seeds, and every variant's.
 
     An attacker that can tell which of some variants is best, by its own validation, uses that one: they count as one.
 
@@ -77,7 +77,7 @@ def summarize(
 
 
 def worst_party(scores: Mapping[str, AttackScore]) -> AttackScore:
-    """Return the score of an attack: of several passive parties that carry it out, the one that gains most.
+    """Return the score of an attack: the passive party with the largest advantage.
 
     Each party is an attacker by itself, with its own floor, and chooses among its own variants. What all of them reach
     together is shown beside it, and is nobody's leakage.
@@ -109,7 +109,7 @@ def _together(score: AttackScore | None) -> dict[str, float]:
 
 
 def standing(attack: Attack[Strict], variants: Mapping[str, Columns]) -> dict[str, Columns]:
-    """Return the variants that stand for the attack, of all that are defined.
+    """Return the variants that represent the attack, of all that are defined.
 
     The one that the attack itself names as its choice stands alone. Those among which the attacker can choose by its
     own validation count as one, the one that it would choose seed by seed, or in each of several draws of a seed.
@@ -131,7 +131,7 @@ def standing(attack: Attack[Strict], variants: Mapping[str, Columns]) -> dict[st
 
 
 def over_draws(attack: Attack[Strict], draws: Sequence[Mapping[str, Columns]]) -> dict[str, Columns]:
-    """Return the means over draws of what the attacker knows and draws, by variant and column, a value a member.
+    """Return means over draws of the attacker's rows and random numbers, by variant and column, a value a member.
 
     Where the attacker chooses among variants, it does so in each draw, by what it knows there: that is a variant too.
     Variants that were scored in the first draw alone stay as they are there.
@@ -160,18 +160,18 @@ def best_of(variants: Mapping[str, Numbers]) -> tuple[str, Numbers]:
 
 
 def _told(candidates: Mapping[str, Numbers]) -> dict[str, float]:
-    """Return the mean success of what the attacker would choose by its own validation, where it has any."""
+    """Return the mean success of the attacker's choice by its own validation, if it has any."""
     found = [c["success"] for c in candidates.values() if "validation" in c]
     return {CHOSEN: float(np.mean(found[0]))} if found else {}
 
 
 def _beside(columns: Numbers) -> dict[str, float]:
-    """Return the means of what was measured beside the success."""
+    """Return the means of the secondary metrics."""
     return {k: _mean(v) for k, v in columns.items() if k not in ("success", "validation")}
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Return the mean of those that are numbers; for a handful numpy takes thirty times as long."""
+    """Return the mean of the entries that are numbers; numpy takes thirty times as long for a handful."""
     known = [value for value in values if not math.isnan(value)]
     return reduce(add, known) / len(known) if known else math.nan
 
@@ -181,6 +181,6 @@ def _finite(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def _is_upper_bound(attack: Attack[Strict], best: str, candidates: Mapping[str, Numbers]) -> bool:
-    """Whether the attacker could not have had this success: an oracle, or a variant it could not have known to pick."""
+    """Whether no real attacker reaches this success: an oracle, or a variant chosen by hindsight."""
     known = best == attack.choice or len(candidates) == 1 or "validation" in candidates[best]
     return attack.is_upper_bound(best) or not known

@@ -1,4 +1,4 @@
-"""What is measured on the members of a pack: a table with a row a member and a column for everything measured.
+"""The table of measurements of a pack: one row per member, one column per quantity.
 
 Columns are lists, under keys of one or more words: ``("utility",)``, ``("lost",)``, ``("notes",)``, ``("seconds",
 "train")``, ``("logged", "sum_kl")``, ``("attack", "pmc", "logreg", "success")``, with several passive parties
@@ -18,7 +18,7 @@ Numbers = dict[str, list[float]]
 
 
 class Trained(NamedTuple):
-    """What the trainings of a pack came to, a value a member.
+    """Results of a pack's trainings, one value per member.
 
     Attributes:
         lost: whether it diverged.
@@ -58,7 +58,7 @@ def put(table: Table, prefix: tuple[str, ...], columns: Mapping[str, list[Any]])
 
 
 def write_training(table: Table, trained: Trained) -> None:
-    """Write what trainings came to; a lost one has no numbers.
+    """Write the results of trainings; a diverged one has no numbers.
 
     Args:
         table: of the pack.
@@ -81,7 +81,7 @@ def below(table: Table, *prefix: str) -> dict[str, list[Any]]:
 
 
 def variants_of(table: Table, attacker: str) -> dict[str, Numbers]:
-    """Return the columns of an attack by variant, of one party where several carry it out."""
+    """Return the columns of an attack by variant, of one party if several carry it out."""
     found: dict[str, Numbers] = {}
     for key, values in table.items():
         if key[:2] == ("attack", attacker):

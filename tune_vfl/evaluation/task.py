@@ -1,4 +1,4 @@
-"""A task: a cell with everything that it names opened once, and handed down from there."""
+"""A task: a cell with its data set, model, defense and attacks looked up once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tune_vfl.spec import Cell, Strict
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What every trial of a cell is evaluated with.
+    """Everything that the evaluation of a cell's trials needs.
 
     Attributes:
         cell: plain data.
@@ -35,7 +35,7 @@ class Task:
 
     @classmethod
     def open(cls, cell: Cell) -> Task:
-        """Open what a cell names.
+        """Look up the names of a cell.
 
         Raises:
             SpecError: for a name or an option that nobody knows.
@@ -45,7 +45,7 @@ class Task:
         return cls(cell, load(cell.dataset), build_architecture(cell.model), attacks)
 
     def with_params(self, params: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
-        """Return the task that a trial trains, and the defense's parameters among the trial's.
+        """Return the task of a trial, and the defense's parameters among the trial's.
 
         Without a searched field of training or model that is this very task.
 
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def rows_shared(self) -> float:
-        """How much of the spread over other test rows the spread over seeds lacks.
+        """The share of the variance over other test rows that the spread over seeds lacks.
 
         1 where all seeds share their test rows, official ones or the reserve; else the share of rows that one tests on,
         because the rest of it is in the spread over seeds already.

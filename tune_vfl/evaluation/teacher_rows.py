@@ -9,7 +9,7 @@ from tune_vfl.data.base import Split
 
 
 def label_party_rows(split: Split, *, full_view: bool) -> Tensor | None:
-    """Return what a defense's teacher may read: the label party's own rows, or every party's where that was allowed.
+    """Return rows for a defense's teacher: the label party's own, or every party's if the spec allows it.
 
     Returns:
         ``(*seeds, N, ...)`` as the data set has them. Those of all parties are joined along their last axis (columns,

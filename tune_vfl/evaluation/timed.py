@@ -1,4 +1,4 @@
-"""One training, timed step by step: what estimates of time and of cost are made from."""
+"""One training, timed step by step: the basis of estimates of time and of cost."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tune_vfl.spec import Strict
 
 
 class _HandedOver(Hooks):
-    """Has the gradient go from party to party, with or without a defense that looks at it on its way.
+    """Passes gradients from party to party, with or without a defense that screens them.
 
     Where nobody looks, the loop goes back through both sides in one pass, which no two parties could.
     """
 
     def screen(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Look, and change nothing."""
+        """Return the gradients unchanged."""
         return gradients
 
 
 class TimedTraining:
-    """A training that its owner takes forward.
+    """A training that its caller advances step by step.
 
     Args:
         task: what is trained.
@@ -74,7 +74,7 @@ class TimedTraining:
         self.per_epoch, self.total = 1, task.cell.federation.rounds or 1
 
     def step(self) -> bool:
-        """Take a step; False where there is none left."""
+        """Take a step; False if none is left."""
         begun = self._clock()
         if next(self._left, self) is self:
             return False
@@ -83,7 +83,7 @@ class TimedTraining:
 
     @property
     def pace(self) -> float:
-        """Seconds of a mean step, of those so far.
+        """Seconds of a mean step so far.
 
         Without the first, which sets up what all later ones use; and without the first epoch, in which some defenses
         do other work, where more than one was taken.
@@ -94,5 +94,5 @@ class TimedTraining:
 
     @property
     def whole(self) -> float:
-        """Seconds of the whole training, the steps that were not taken at the pace of those that were."""
+        """Estimated seconds of the whole training at the pace so far."""
         return self.setup + sum(self.steps) + (self.total - len(self.steps)) * self.pace

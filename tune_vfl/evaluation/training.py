@@ -1,4 +1,4 @@
-"""Train a pack: from a task and the settings of its members to a trained network and what was kept of its training."""
+"""Train a pack: from a task and its members' settings to a trained network and the recorded material of attacks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def split_of(task: Task, pack: Pack) -> Split:
 
 
 def extended(split: Split, defense: Defense, pack: Pack) -> Split:
-    """Return the rows of a pack with the columns that the defense has the parties add."""
+    """Return the rows of a pack with the extension columns that the defense adds to the parties."""
     if type(defense).extend is Defense.extend:
         return split
     seed = pack.seeds[0] if pack.trials is None else pack.seeds
@@ -72,12 +72,12 @@ def build_network(task: Task, split: Split, pack: Pack, streams: Streams, *, wid
 
 
 def embedding_width(task: Task) -> int:
-    """Return how many columns a passive party's embedding has, and its gradient."""
+    """Return the number of columns of a passive party's embedding and gradient."""
     return task.architecture.width(task.dataset.passive[0].shape, task.dataset.num_classes)
 
 
 def build_defense(task: Task, params: Sequence[Strict], pack: Pack, *, widened: int = 0) -> Defense:
-    """Build the task's defense for a pack: each trial's parameters, repeated for its seeds."""
+    """Build the task's defense for a pack: each trial's parameters, repeated for the trial's seeds."""
     dataset = task.dataset
     width = embedding_width(task)
     members = params[0] if pack.trials is None else [p for p in params for _ in pack.seeds]
@@ -94,7 +94,7 @@ def train_pack(
     deadline: float | None = None,
     device: str = "cpu",
 ) -> Run:
-    """Train a pack under its defense, and keep what the attacks that share this training are granted.
+    """Train a pack under its defense, with the keepers of the attacks that share this training.
 
     Args:
         task: what is evaluated.
@@ -135,7 +135,7 @@ def train_pack(
 
 
 class Prepared(NamedTuple):
-    """What a training begins with.
+    """The state of a training before its first step.
 
     Attributes:
         defense: set up.
@@ -150,7 +150,7 @@ class Prepared(NamedTuple):
 
 
 def prepared(task: Task, params: Sequence[Strict], pack: Pack, *, widened: int = 0, device: str = "cpu") -> Prepared:
-    """Do all that comes before the first step of a training; arguments are those of :func:`train_pack`.
+    """Prepare a training up to its first step; arguments are those of :func:`train_pack`.
 
     Args:
         task: what is trained.
@@ -168,12 +168,12 @@ def prepared(task: Task, params: Sequence[Strict], pack: Pack, *, widened: int =
 
 
 def undefended(task: Task) -> bool:
-    """Say whether the task trains the model that a search's settings are laid beside."""
+    """Return whether the task trains the undefended model."""
     return task.cell.defense == "none"
 
 
 def scores_before_end(loop: SplitTraining, defense: Defense, split: Split, pack: Pack) -> Tensor:
-    """Return :func:`scores_on_test_rows` of a network that goes on training afterwards."""
+    """Return :func:`scores_on_test_rows` of a network whose training continues afterwards."""
     loop.network.eval()
     scores = scores_on_test_rows(loop, defense, split, pack)
     loop.network.train()
@@ -210,7 +210,7 @@ def utilities_of(metric: str, scores: Tensor, labels: Tensor) -> list[float]:
 
 
 def untrained(task: Task, pack: Pack, attacks: Sequence[Attack[Strict]] = (), start: int = 0) -> Run:
-    """Return a pack whose network nobody has trained, with weights of its own for each ``start``.
+    """Return a pack with an untrained network, with weights of its own for each ``start``.
 
     What must be kept of a training for these attacks is kept of none: noise that carries nothing stands in for it,
     where a keeper knows such.
@@ -226,7 +226,7 @@ def untrained(task: Task, pack: Pack, attacks: Sequence[Attack[Strict]] = (), st
 
 
 def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor, seconds: Mapping[str, float]) -> None:
-    """Write what a training came to into its table, a row a member.
+    """Write a training's results into its table, one row per member.
 
     Args:
         run: the training.
@@ -257,7 +257,7 @@ def scores_on_test_rows(loop: SplitTraining, defense: Defense, split: Split, pac
 
 @torch.no_grad()
 def scores_on_training_rows(loop: SplitTraining, defense: Defense, split: Split, pack: Pack) -> Tensor:
-    """Return the class scores ``(*trials, N, K)`` of the training rows as they are, a few thousand at a time."""
+    """Return the class scores ``(*trials, N, K)`` of the unchanged training rows, a few thousand at a time."""
     axis = len(loop.lead)
     parts = zip(*(torch.split(pack.spread(x), _ROWS_AT_ONCE, axis) for x in split.features("train")), strict=True)
     return torch.cat([_scores(loop, defense, list(part)) for part in parts], axis)

@@ -1,1 +1,1 @@
-"""The horizontal setting: clients with rows of their own, a server that averages what they train, round by round."""
+"""The horizontal setting: clients with rows of their own, and a server that averages their updates in rounds."""

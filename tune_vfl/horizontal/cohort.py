@@ -1,4 +1,4 @@
-"""Clients that are trained in one pass: all of them where they stack, else each by itself."""
+"""Clients trained in one pass: all of them if they stack, else one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server: sends what is shared, and moves it by the mean of the updates that it receives."""
+"""The server: broadcasts the shared parameters, and moves them by the mean of the received updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which client holds which of the training rows."""
+"""The partition of training rows among clients."""
 
 from __future__ import annotations
 

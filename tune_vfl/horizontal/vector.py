@@ -1,4 +1,4 @@
-"""Numbers of a model as one line for each member: what a client uploads, and what it is sent."""
+"""Parameters of a model as one flat vector per member: the format of uploads and broadcasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far two sets of rows depend on each other, differentiable and with leading axes."""
+"""Dependence of two sets of rows on each other: differentiable measures with leading axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ROC curves of many binary scores at once: one sort of each tells its AUC and what a few sure guesses reveal.
+"""ROC curves of many binary scores at once: AUC and the true-positive rate at low false-positive rates.
 
 The same numbers as :func:`tune_vfl.metrics.utility.auc` and :func:`tune_vfl.metrics.leakage.success_at_one_percent`,
 which take one set of scores each: both divide whole numbers.

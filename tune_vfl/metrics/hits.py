@@ -1,4 +1,4 @@
-"""What many sets of scores of two classes say of their rows, at once: top-1 and F1.
+"""Top-1 accuracy and F1 of many sets of two-class scores at once.
 
 The same numbers as :func:`tune_vfl.metrics.leakage.top1` and :func:`tune_vfl.metrics.leakage.f1`, which take one set.
 """

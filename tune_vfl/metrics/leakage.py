@@ -1,4 +1,4 @@
-"""How much an attack learned about the labels.
+"""Success metrics of label attacks.
 
 numpy in, float out. Larger is more leakage. What is undefined is NaN.
 """

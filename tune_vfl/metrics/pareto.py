@@ -1,4 +1,4 @@
-"""The geometry of a front: which points are worth choosing from, which one first, and how much they cover.
+"""Geometry of a Pareto front: non-dominated points, the knee, and the hypervolume.
 
 Points are rows ``(utility, leakage)`` of an ``(n, 2)`` array; utility is maximized and leakage minimized. A point
 dominates another when it is at least as good in both and better in one; equal points do not dominate each other, so all

@@ -1,4 +1,4 @@
-"""How close a reconstruction of features comes to the true ones.
+"""Error of reconstructed features against the true ones.
 
 numpy in, float out. Rows are ``(n, d)`` of a table, in standardized units, or images ``(n, C, H, W)`` in [0, 1];
 reconstructed images are clamped to that range first. Without rows, or with a number that is not finite, every score is

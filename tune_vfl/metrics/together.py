@@ -1,4 +1,4 @@
-"""Many sets of scores at once, where their lengths may differ."""
+"""Many sets of scores of different lengths, measured at once."""
 
 from __future__ import annotations
 

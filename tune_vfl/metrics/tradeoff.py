@@ -1,4 +1,4 @@
-"""Published scalars that put utility and protection into one number.
+"""Published scalars that combine utility and protection.
 
 None of them is an objective of a search, which keeps utility and protection apart; they are here for comparison with
 papers. Floats in, float out; NaN in, NaN out.

@@ -1,4 +1,4 @@
-"""How good a model is at its task; and AUC and F1, which the scores of attacks use too.
+"""Utility metrics of a model; attacks' scores share AUC and F1.
 
 numpy in, float out. Larger is better. What is undefined (no rows, one class only where two are needed, a score that is
 not finite) is NaN, never a number.

@@ -1,4 +1,4 @@
-"""AlexNet, cut after its five convolutions or between two of them: what FedAdOb trains on CIFAR-10."""
+"""AlexNet, cut after its five convolutions or between two of them: FedAdOb's net for CIFAR-10."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model architecture is, and the network of two or more parties that is built from it."""
+"""The interface of a model architecture, and the network of two or more parties that is built from it."""
 
 from __future__ import annotations
 

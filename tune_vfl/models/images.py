@@ -1,4 +1,4 @@
-"""What deep nets for images share: weights from a stream or a file, batch norms for any batch, rows in portions."""
+"""Shared parts of deep image nets: weights from a stream or a file, batch norms for any batch, rows in chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several parties as one: their rows side by side, and their bottom models as one that reads such rows."""
+"""Several parties as one: rows side by side, and one bottom model made of the parties' own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeNet, cut after its convolutions or between two of them: what the passport papers train on images."""
+"""LeNet, cut after its convolutions or between two of them: the passport papers' net for images."""
 
 from __future__ import annotations
 

@@ -1,88 +1,128 @@
-"""Adam and SGD as torch has them, without its compiler.
+"""Adam and SGD by torch's own arithmetic, without its compiler.
 
-The first of torch's own optimizers imports the compiler, which takes more than a second of a process, and each of their
-steps asks for it and for the profiler. Nothing here is compiled: the same methods are called as they were written.
+The first of torch's optimizers imports the compiler, which takes a second of a process, and each of their steps asks
+for it and for the profiler. These call the functions that do the work.
 """
 
 from __future__ import annotations
 
-from inspect import unwrap
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
+
+    from torch import Tensor
 
 
-def _as_written(method: Callable[..., Any]) -> Any:
-    """Return a method without what torch has wrapped around it."""
-    return unwrap(method)
+class Optimizer:
+    """Base of optimizers; a subclass says what a step does.
 
+    Args:
+        parameters: what is trained, or groups of it: under ``params``, with options of their own.
+        options: of every group that has none of its own, by name.
 
-def _step_of(kind: type[torch.optim.Optimizer]) -> Any:
-    """Return the step as it was written; nothing of it is differentiated."""
-    step = torch.no_grad()(_as_written(kind.step))
-    step.hooked = True  # torch wraps its profiler around a step without this mark
-    return step
+    Attributes:
+        param_groups: by group the parameters under ``params``, and the options, which may change from step to step.
+        state: what is remembered of each parameter.
+    """
 
+    def __init__(self, parameters: Iterable[Tensor] | Iterable[dict[str, Any]], **options: Any) -> None:
+        given = list(parameters)
+        groups = [part for part in given if isinstance(part, dict)] or [{"params": given}]
+        self.param_groups: list[dict[str, Any]] = [{**options, **group} for group in groups]
+        self.state: dict[Tensor, dict[str, Tensor]] = defaultdict(dict)
 
-class Optimizer(torch.optim.Optimizer):
-    """Base of optimizers; a subclass says what a step does."""
+    def step(self) -> None:
+        """Change the parameters that have a gradient."""
+        with torch.no_grad():
+            for group in self.param_groups:
+                trained = [p for p in group["params"] if p.grad is not None]
+                if trained:
+                    self.change(trained, [p.grad for p in trained], group)
 
-    add_param_group = _as_written(torch.optim.Optimizer.add_param_group)
+    def change(self, trained: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
+        """Change parameters of one group by their gradients."""
+        raise NotImplementedError
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, which torch's own reports to its profiler."""
-        if not set_to_none:
-            _as_written(torch.optim.Optimizer.zero_grad)(self, set_to_none=False)
-            return
+        """Forget the gradients, or fill them with zeros."""
         for group in self.param_groups:
             for parameter in group["params"]:
-                parameter.grad = None
+                keep = not set_to_none and parameter.grad is not None
+                parameter.grad = torch.zeros_like(parameter.grad) if keep else None
 
 
-class Adam(Optimizer, torch.optim.Adam):
-    """torch's Adam; the fused one of the plain method calls what does the work and nothing else."""
+AnyOptimizer: TypeAlias = torch.optim.Optimizer | Optimizer
 
-    _step_as_written = _step_of(torch.optim.Adam)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+class Adam(Optimizer):
+    """torch's Adam, of the same options."""
+
+    def __init__(
+        self,
+        parameters: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        maximize: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        options = {"weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize, "fused": fused}
+        super().__init__(parameters, lr=lr, betas=betas, eps=eps, **options)
+
+    def change(self, trained: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
         """Take a step; see torch's own."""
-        if closure is not None or not all(map(_is_plain, self.param_groups)):
-            return self._step_as_written(closure)
-        for group in self.param_groups:
-            lists: tuple[list[Tensor], ...] = ([], [], [], [], [], [])
-            self._init_group(group, *lists)  # type: ignore[no-untyped-call]
-            if lists[0]:
-                torch._foreach_add_(lists[-1], 1)
-                beta1, beta2 = group["betas"]
-                torch._fused_adam_(
-                    *lists,
-                    amsgrad=False,
-                    lr=group["lr"],
-                    beta1=beta1,
-                    beta2=beta2,
-                    weight_decay=group["weight_decay"],
-                    eps=group["eps"],
-                    maximize=False,
-                )
-        return None
+        held = [self.state[p] or self._begin(p, group) for p in trained]
+        beta1, beta2 = group["betas"]
+        adam(
+            trained,
+            gradients,
+            [state["exp_avg"] for state in held],
+            [state["exp_avg_sq"] for state in held],
+            [state["max_exp_avg_sq"] for state in held] if group["amsgrad"] else [],
+            [state["step"] for state in held],
+            beta1=beta1,
+            beta2=beta2,
+            **{name: group[name] for name in ("lr", "eps", "weight_decay", "amsgrad", "maximize", "fused")},
+        )
 
-    step.hooked = True  # type: ignore[attr-defined]  # as in _step_of
-
-
-def _is_plain(group: dict[str, Any]) -> bool:
-    """Say whether a group is the fused method's, of one device and kind, without variants."""
-    first = group["params"][0]
-    alike = all(p.device == first.device and p.dtype == first.dtype for p in group["params"])
-    variants = ("amsgrad", "maximize", "capturable", "differentiable", "decoupled_weight_decay")
-    return bool(group["fused"]) and alike and first.device.type == "cpu" and not any(group[name] for name in variants)
+    def _begin(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+        state = self.state[parameter]
+        # The fused function counts where the parameter is.
+        state["step"] = torch.zeros((), device=parameter.device if group["fused"] else None)
+        for name in ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ())):
+            state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        return state
 
 
-class Sgd(Optimizer, torch.optim.SGD):
-    """torch's SGD."""
+class Sgd(Optimizer):
+    """torch's SGD, of the same options."""
 
-    step = _step_of(torch.optim.SGD)
+    def __init__(
+        self,
+        parameters: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        *,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(parameters, lr=lr, momentum=momentum, weight_decay=weight_decay, fused=fused)
+
+    def change(self, trained: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
+        """Take a step; see torch's own."""
+        momenta = [self.state[p].get("momentum_buffer") for p in trained]
+        given = {name: group[name] for name in ("lr", "momentum", "weight_decay", "fused")}
+        sgd(trained, gradients, momenta, dampening=0.0, nesterov=False, maximize=False, **given)
+        if group["momentum"]:
+            for parameter, momentum in zip(trained, momenta, strict=True):
+                if momentum is not None:
+                    self.state[parameter]["momentum_buffer"] = momentum

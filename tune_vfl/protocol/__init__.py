@@ -1,1 +1,1 @@
-"""The split-training loop, its hooks, and what an adversary may see."""
+"""The split-training loop, its hooks, and the views of adversaries."""

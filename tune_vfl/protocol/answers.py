@@ -1,4 +1,4 @@
-"""What an attack answers; the evaluator scores it against the true labels, which no attack meets."""
+"""Answers of attacks; the evaluator scores them against the true labels, which no attack sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be granted to an attacker: recordings, labeled rows, features, oracles, embeddings. Plain data."""
+"""Values that an attack may be granted: recordings, labeled rows, features, oracles, embeddings. Plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hooks H0-H10 of the one training loop: what a defense or an acting attacker may do, and when.
+"""The hooks H0-H10 of the training loop: the actions of defenses and acting attackers, in their order.
 
 Every tensor has shape ``(*trials, B, d)``: ``*trials`` is empty for one trial and ``(T,)`` for a pack.
 The order within a step is fixed by :mod:`tune_vfl.protocol.loop`; a hook that a class does not override costs nothing.
@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from tune_vfl.models.optimizers import AnyOptimizer
     from tune_vfl.protocol.members import Batch
 
 
@@ -115,7 +115,7 @@ class Hooks:
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
         """H8: the passive party receives exactly this tensor."""
 
-    def local_optimizer(self, bottom: nn.Module, *, party: int) -> torch.optim.Optimizer | None:
+    def local_optimizer(self, bottom: nn.Module, *, party: int) -> AnyOptimizer | None:
         """H9: the passive party's own optimizer for its bottom model; None keeps the one that everybody uses."""
         return None
 

@@ -1,20 +1,39 @@
-"""Gradients that are known, handed to autograd to take further back.
+"""Backpropagation of given gradients through autograd.
 
-``torch.autograd.backward`` and ``grad`` take such gradients too, and import torch's compiler to compare shapes, which
-costs a process a second and a half of a core. These hand them to the engine as those do.
+``torch.autograd.backward`` and ``grad`` take such gradients too, and import a computer algebra to compare shapes, which
+costs a process half a second of a core. Here they are the gradients of a number that autograd itself begins from.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch.autograd.graph import _engine_run_backward as run
+from torch import Tensor
+from torch.autograd import Function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import Tensor
+
+class _Known(Function):
+    """A number, 0, whose gradients are given."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: Sequence[Tensor], *tensors: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return tensors[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        return None, *ctx.gradients
+
+
+def _number(tensors: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
+    for tensor, gradient in zip(tensors, gradients, strict=True):
+        if tensor.shape != gradient.shape:
+            raise RuntimeError(f"invalid gradient of shape {tuple(gradient.shape)}, expected {tuple(tensor.shape)}")
+    return cast("Tensor", _Known.apply(gradients, *tensors))  # type: ignore[no-untyped-call]
 
 
 def take_back(tensors: Sequence[Tensor], gradients: Sequence[Tensor], *, retain_graph: bool = False) -> None:
@@ -23,7 +42,7 @@ def take_back(tensors: Sequence[Tensor], gradients: Sequence[Tensor], *, retain_
     Raises:
         RuntimeError: for a gradient of another shape.
     """
-    run(tuple(tensors), tuple(gradients), retain_graph, False, (), allow_unreachable=True, accumulate_grad=True)
+    torch.autograd.backward(_number(tensors, gradients), retain_graph=retain_graph)
 
 
 def taken_back(
@@ -34,6 +53,5 @@ def taken_back(
     Raises:
         RuntimeError: for a gradient of another shape.
     """
-    given = tuple(tensors), tuple(gradients), retain_graph, False, tuple(inputs)
-    found = run(*given, allow_unreachable=True, accumulate_grad=False)
+    found = torch.autograd.grad(_number(tensors, gradients), inputs, retain_graph=retain_graph, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]

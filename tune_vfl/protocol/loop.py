@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tune_vfl.kernels.chain import Steps
 from tune_vfl.models.base import VflNetwork
-from tune_vfl.models.optimizers import Adam, Sgd
+from tune_vfl.models.optimizers import Adam, AnyOptimizer, Sgd
 from tune_vfl.protocol.hooks import Context, Hooks
 from tune_vfl.protocol.known import take_back, taken_back
 from tune_vfl.protocol.losses import loss_gradient, task_gradient
@@ -29,11 +29,19 @@ def overriding(hooks: Sequence[Hooks], name: str) -> list[Callable[..., Any]]:
     return [getattr(h, name) for h in hooks if getattr(type(h), name) is not getattr(Hooks, name)]
 
 
-def optimizer(parameters: Sequence[nn.Parameter], training: Training) -> torch.optim.Optimizer:
+def optimizer(parameters: Sequence[nn.Parameter], training: Training) -> AnyOptimizer:
     """Return the recipe's optimizer, fused: element-wise, hence the same alone or in a pack."""
     if training.optimizer == "adam":
         return Adam(parameters, lr=training.lr, weight_decay=training.weight_decay, fused=True)
     return Sgd(parameters, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay, fused=True)
+
+
+def torchs_optimizer(parameters: Sequence[nn.Parameter], training: Training) -> torch.optim.Optimizer:
+    """Return the same as an optimizer of torch's, for loops of a user's own and torch's schedules."""
+    options: dict[str, Any] = {"lr": training.lr, "weight_decay": training.weight_decay, "fused": True}
+    if training.optimizer == "adam":
+        return torch.optim.Adam(parameters, **options)
+    return torch.optim.SGD(parameters, momentum=training.momentum, **options)
 
 
 def learning_rate(training: Training, epoch: int) -> float:
@@ -82,9 +90,9 @@ class SplitTraining:
         self._bad_steps = torch.zeros(lead, device=next(network.parameters()).device)
         self._step = 0
 
-    def _make_optimizers(self, hooks: Sequence[Hooks]) -> list[torch.optim.Optimizer]:
+    def _make_optimizers(self, hooks: Sequence[Hooks]) -> list[AnyOptimizer]:
         network = self.network
-        own: list[torch.optim.Optimizer] = []
+        own: list[AnyOptimizer] = []
         taken: set[int] = set()
         for propose in overriding(hooks, "local_optimizer"):
             for party, bottom in enumerate(network.bottoms):

@@ -1,4 +1,4 @@
-"""What an adversary knows of a defense whose name and setting it knows: plain numbers that attacks can use."""
+"""A defense's mechanism as an attacker knows it from name and setting: plain numbers that attacks can use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches the server of single steps of a client, for those who turn gradients back into rows."""
+"""Single-step gradients of a client as the server receives them, for attacks that reconstruct rows."""
 
 from __future__ import annotations
 

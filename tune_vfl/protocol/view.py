@@ -1,4 +1,4 @@
-"""What an adversary may see is a type: a :class:`View` holds what an attack's threat model grants, and nothing else.
+"""Views: a :class:`View` holds the grants of an attack's threat model, and nothing else.
 
 The private labels stay with the evaluator, which scores the attack's :class:`Answer`. In a loop of one's own,
 :meth:`View.from_gradients` and :meth:`View.from_embeddings` make a view of what a party really received or holds.

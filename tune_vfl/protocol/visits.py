@@ -1,4 +1,4 @@
-"""Embeddings and gradients of every training row at many epochs, as an attacker holds them."""
+"""Embeddings and gradients of every training row at many epochs, as an attacker recorded them."""
 
 from __future__ import annotations
 

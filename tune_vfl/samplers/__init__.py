@@ -1,1 +1,1 @@
-"""Samplers: how a search chooses what to try next. One file each."""
+"""Samplers: the choice of the next parameters in a search. One sampler, one file."""

@@ -1,4 +1,4 @@
-"""What a sampler is, and the registry of samplers."""
+"""The interface of a sampler, and the registry of samplers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaussian processes."""
+"""Sampler by Gaussian processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replication grid."""
+"""Grid sampler for replications."""
 
 from __future__ import annotations
 

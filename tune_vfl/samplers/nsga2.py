@@ -1,4 +1,4 @@
-"""NSGA-II."""
+"""NSGA-II sampler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random search."""
+"""Random sampler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TPE, the default."""
+"""TPE sampler, the default."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ray.exceptions import ActorUnavailableError, OutOfMemoryError
 
@@ -14,9 +14,17 @@ from tune_vfl.search.watchdogs import DriverCallback
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from tune_vfl.search.searcher import LedgerSearcher
-
 Cause = Literal["crash", "timeout", "node", "memory"]
+
+
+class Packs(Protocol):
+    """The packs of a search, by the ids of Tune's trials."""
+
+    def time_limit(self, trial_id: str, /) -> float | None:
+        """Return how many seconds a running pack may take; None without a limit."""
+
+    def fail(self, trial_id: str, cause: Cause, /) -> int:
+        """Tell that the worker of a pack has failed; return how many trials the pack had."""
 
 
 def live_nodes() -> frozenset[str]:
@@ -41,7 +49,7 @@ class WorkerFailures(DriverCallback):
 
     def __init__(
         self,
-        searcher: LedgerSearcher,
+        searcher: Packs,
         say: Callable[[str], None],
         nodes: Callable[[], frozenset[str]] = live_nodes,
         now: Callable[[], float] = time.monotonic,

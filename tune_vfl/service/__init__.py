@@ -1,1 +1,1 @@
-"""What verbs do with a ledger and a machine: studies by name, health, repair, reports."""
+"""Operations behind the command line: studies by name, health checks, repair, removal and reports."""

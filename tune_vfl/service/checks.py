@@ -1,4 +1,4 @@
-"""What one look of the doctor answers."""
+"""The result of one check of ``tune-vfl doctor``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ Status = Literal["ok", "finding", "unreachable"]
 
 
 class Check(NamedTuple):
-    """What one check found.
+    """The result of one check.
 
     Attributes:
-        name: what was looked at.
-        status: ``finding`` is something to mend, ``unreachable`` something that does not answer.
-        detail: what is there.
-        advice: what to do; empty when all is well.
+        name: the subject of the check.
+        status: ``finding`` is a defect, ``unreachable`` a service that does not answer.
+        detail: the observed state.
+        advice: the remedy; empty without a defect.
     """
 
     name: str

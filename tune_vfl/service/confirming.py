@@ -1,4 +1,4 @@
-"""Confirm a study or a campaign by name, and show what came of it where it is shown."""
+"""The verb ``confirm``: a confirmation by name, followed by its MLflow runs and its report."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def confirm_named(name: str, *, seeds: int = 10, adaptive: float = 0.0, storage: str | None = None) -> Confirmed:
-    """Confirm a study or a campaign; its runs in MLflow and their report follow.
+    """Confirm a study or a campaign, then update its MLflow runs and their report.
 
     Arguments and errors: see ``confirmation.confirm``.
 
     Raises:
-        StudyError: when there is nothing of this name, or nothing of it to confirm.
+        StudyError: when the ledger has no such name, or no trial to confirm.
     """
     from tune_vfl.confirmation import confirm
 

@@ -1,4 +1,4 @@
-"""What a plan still needs of trials and time, before it is run."""
+"""Estimates of the trials and minutes that a plan still needs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a study of a plan is.
+    """The progress of one study of a plan.
 
     Attributes:
-        trials: finished ones that it is to have.
-        done: that it has already.
+        trials: the budget of finished ones.
+        done: those finished already.
     """
 
     trials: int
@@ -33,12 +33,12 @@ class Progress:
 
     @property
     def new(self) -> int:
-        """Trials that are still to be run."""
+        """The number of remaining trials."""
         return max(0, self.trials - self.done)
 
 
 def progress_of(plan: PlannedCampaign, storage: str | None = None) -> dict[str, Progress]:
-    """Return how far each study of a plan is, by name."""
+    """Return the progress of each study of a plan, by name."""
     storage = storage or plan.studies[0].spec.storage
     known = ledger_exists(storage)
     return {study.name: _progress(study, storage if known else None, known=known) for study in plan.studies}
@@ -54,9 +54,9 @@ def _progress(study: PlannedStudy, storage: str | None, *, known: bool) -> Progr
 
 
 def training_minutes(plan: PlannedCampaign, progress: Mapping[str, Progress]) -> float:
-    """Estimate how long the trainings take that are still to be run, on this machine, from an epoch that is timed here.
+    """Estimate the minutes of the remaining trainings on this machine, from one timed epoch.
 
-    Attacks, floors, and what a defense costs beyond none come on top: for tables about as much again.
+    Attacks, floors and a defense's overhead are not included: for tables they take about as long again.
     """
     prepare_process()
     pace: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""What a study or a campaign holds as pandas frames: a row a trial, a row a setting of the front, flat columns."""
+"""Trials and Pareto fronts of a study or a campaign as pandas frames with flat columns."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _TRIALS = ("dataset", "study", "number", "defense", "outcome", "reason", "utilit
 
 
 def front_frame(joints: Sequence[Joint]) -> pd.DataFrame:
-    """Return a row a setting on the joint front of each data set, by falling utility.
+    """Return the joint front of each data set, a row per setting, by falling utility.
 
-    Columns: which setting it is, ``utility`` and ``leakage`` with ``*_low`` and ``*_high`` (90% intervals, missing
+    Columns: the setting's identity, ``utility`` and ``leakage`` with ``*_low`` and ``*_high`` (90% intervals, missing
     where there are none), ``chance`` of being on the front, ``confirmed`` (then these are a confirmation's numbers),
     ``knee``, ``defense.PARAM``, and ``attack.NAME``, its success in the search.
     """
@@ -30,7 +30,7 @@ def front_frame(joints: Sequence[Joint]) -> pd.DataFrame:
 
 
 def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
-    """Return a row a finished trial, by number within a study; preempted and failed ones have a ``reason``."""
+    """Return the finished trials, a row each, by number within a study; preempted and failed ones have a ``reason``."""
     rows = [_trial_row(trial, record) for record in records for trial in sorted(record.trials, key=lambda t: t.number)]
     return _frame(rows, _TRIALS)
 

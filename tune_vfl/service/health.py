@@ -1,4 +1,4 @@
-"""What `doctor` looks at: each check answers with what it found and what to do about it."""
+"""The checks of ``tune-vfl doctor``: interpreter, packages, machine, disk, data, ledger, MLflow and Ray cluster."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "transformers")
 
 
 def examine(storage: str | None = None) -> list[Check]:
-    """Run every check; a check that breaks is itself a finding.
+    """Run every check; a check that raises is itself a finding.
 
     Args:
-        storage: the ledger, where it is not the one that the environment names.
+        storage: the ledger's database; None is the one that the environment names.
     """
 
     def its_ledger() -> Check:
@@ -53,7 +53,7 @@ def examine(storage: str | None = None) -> list[Check]:
     for check in checks:
         try:
             answer = check()
-        except Exception as error:  # the doctor must not die of what it finds
+        except Exception as error:  # one broken check must not hide the others
             answer = Check(
                 check.__name__, "finding", f"the check failed: {type(error).__name__}: {error}", "report this"
             )
@@ -62,20 +62,20 @@ def examine(storage: str | None = None) -> list[Check]:
 
 
 def exit_code(checks: list[Check]) -> int:
-    """Return 4 when something does not answer, 1 when something is to be mended, else 0."""
+    """Return 4 for an unreachable service, 1 for a finding, else 0."""
     statuses = {check.status for check in checks}
     return 4 if "unreachable" in statuses else 1 if "finding" in statuses else 0
 
 
 def python() -> Check:
-    """Python 3.11 or newer."""
+    """Check for Python 3.11 or newer."""
     good = sys.version_info >= (3, 11)
     advice = "" if good else "install Python 3.11 or newer and make a new virtual environment"
     return Check("python", "ok" if good else "finding", f"{platform.python_version()} at {sys.executable}", advice)
 
 
 def packages() -> Check:
-    """Installed versions against what this package asks for."""
+    """Check installed versions against this package's requirements."""
     from packaging.requirements import Requirement
 
     wrong = []
@@ -101,9 +101,9 @@ def _version(name: str) -> str | None:
 
 @cache
 def torchvision() -> Check:
-    """Torch and torchvision built for the same device: a CUDA torchvision beside a CPU torch breaks its import.
+    """Check torch and torchvision for the same device: a CUDA torchvision beside a CPU torch cannot be imported.
 
-    Asked once a process: both are imported in another one for it, which takes seconds.
+    The result is cached in the process: a subprocess imports both, which takes seconds.
     """
     code = (
         "from tune_vfl.machine.vision import import_torchvision, is_mended; import torch; tv = import_torchvision(); "
@@ -126,7 +126,7 @@ def torchvision() -> Check:
 
 
 def machine() -> Check:
-    """Cores and free memory."""
+    """Report cores and free memory."""
     cores = usable_cpus()
     free, total = _memory()
     if free is None or total is None:
@@ -138,7 +138,7 @@ def machine() -> Check:
 
 
 def _memory() -> tuple[int | None, int | None]:
-    """Return free (counting what can be reclaimed) and total bytes, as Linux tells them."""
+    """Return available and total bytes as Linux reports them."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -149,7 +149,7 @@ def _memory() -> tuple[int | None, int | None]:
 
 
 def machine_code() -> Check:
-    """Routines of the training in machine code: compiled on this machine, or why they are not."""
+    """Check the training's compiled routines: built on this machine, or why not."""
     from tune_vfl.kernels import build, compiled
 
     if not compiled.wanted():
@@ -163,7 +163,7 @@ def machine_code() -> Check:
 
 
 def disk() -> Check:
-    """``TUNE_VFL_HOME`` can be written and has room."""
+    """Check that ``TUNE_VFL_HOME`` is writable and has free space."""
     from tune_vfl.machine.places import home
 
     folder = home()
@@ -180,7 +180,7 @@ def disk() -> Check:
 
 
 def data() -> Check:
-    """Which data sets can be loaded from here; those that need files are looked for under the data root."""
+    """Check which data sets can be loaded; files are searched under the data root."""
     from tune_vfl.machine.places import data_root
 
     root = data_root()
@@ -192,12 +192,12 @@ def data() -> Check:
 
 
 def ledger(storage: str | None = None) -> Check:
-    """The ledger opens and answers, is of a known schema, and (sqlite) writes ahead."""
+    """Check that the ledger opens, has a known schema, and (sqlite) a write-ahead log."""
     return examine_ledger(storage)
 
 
 def tracking() -> Check:
-    """The tracking store answers; the embedded one is not made by looking at it."""
+    """Check that the tracking store answers, without creating an embedded one."""
     from tune_vfl.ledger.database import hide_password
     from tune_vfl.machine.places import embedded_uri, resolve_uri
     from tune_vfl.tracking.store import client, is_damaged
@@ -217,7 +217,7 @@ def tracking() -> Check:
 
 
 def cluster() -> Check | list[Check]:
-    """The cluster that ``RAY_ADDRESS`` names: does it answer, and does it ask for a token?"""
+    """Check that the cluster at ``RAY_ADDRESS`` answers and requires a token."""
     from tune_vfl.service.ray_cluster import examine_cluster
 
     address = os.environ.get("RAY_ADDRESS") or os.environ.get("RAY_API_SERVER_ADDRESS")

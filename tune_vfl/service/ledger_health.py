@@ -1,4 +1,4 @@
-"""What `doctor` says of a ledger, a file or a server, and bringing an older one up."""
+"""The ledger check of ``tune-vfl doctor``, for sqlite files and database servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def examine_ledger(storage: str | None = None) -> Check:
-    """Look whether the ledger opens and answers, which schema it has, who runs what, and how a file is written."""
+    """Check that the ledger opens and answers; report its schema, lease holders and a file's journal mode."""
     place = storage_at(storage)
     if isinstance(place, SqliteFile):
         if not place.exists():
@@ -35,7 +35,7 @@ def examine_ledger(storage: str | None = None) -> Check:
 
 
 def migrate(storage: str | None = None) -> Check:
-    """Bring an older ledger up to what this program writes, Optuna's tables included; a newer one is refused."""
+    """Upgrade an older ledger to this program's schema, Optuna's tables included; a newer one is refused."""
     place = storage_at(storage)
     try:
         if not place.exists():

@@ -1,4 +1,4 @@
-"""A study as a notebook asks it: frames, a figure, an answer, and what a cell shows of it."""
+"""The notebook API: ``search`` and ``load_study``, whose results give frames, figures and recommendations."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Recommendation(Decision):
     """A decision that shows itself in sentences."""
 
     def __str__(self) -> str:
-        """Say what to do, and why, a sentence a line."""
+        """Return the recommendation and its reasons, a sentence a line."""
         return "\n".join(sentences(self))
 
     def _repr_html_(self) -> str:
-        """Return the same for a notebook, the answer first."""
+        """Return the same as HTML, the recommendation first."""
         answer, *told = map(escape, sentences(self))
         return f"<p><b>{answer}</b></p>\n<p>{' '.join(told)}</p>"
 
 
 class Asked(ABC):
-    """What a study and a campaign are asked alike; whoever has a record of the whole answers all of it.
+    """Methods common to :class:`Study` and :class:`Campaign`.
 
     Attributes:
         name: the study's or the campaign's.
@@ -53,13 +53,14 @@ class Asked(ABC):
 
     @abstractmethod
     def whole(self) -> CampaignRecord:
-        """Return all studies as they stand in the ledger; a lone one is a campaign with one part."""
+        """Read all studies from the ledger; a single study is a campaign of one."""
 
     def front(self) -> pd.DataFrame:
-        """Return the Pareto front, of several defenses the joint one: a row a setting, by falling utility.
+        """Return the Pareto front, joint for several defenses, a row per setting, by falling utility.
 
-        With several data sets each has a front, told apart by ``dataset``. ``*_low`` and ``*_high`` are 90% intervals,
-        missing with a single seed; ``chance`` is that of being on the front; ``attack.NAME`` is an attack's success.
+        With several data sets each has a front, distinguished by the column ``dataset``. ``*_low`` and ``*_high`` are
+        90% intervals, missing with a single seed; ``chance`` is that of being on the front; ``attack.NAME`` is an
+        attack's success.
         """
         from tune_vfl.campaign.joint import joint_of
         from tune_vfl.service.frames import front_frame
@@ -68,7 +69,7 @@ class Asked(ABC):
         return front_frame([joint_of(campaign, dataset) for dataset in campaign.datasets])
 
     def trials(self) -> pd.DataFrame:
-        """Return a row a finished trial, those that failed among them, with a column a parameter and an attack."""
+        """Return the finished trials, failed ones included: a row per trial, a column per parameter and attack."""
         from tune_vfl.service.frames import trials_frame
 
         return trials_frame(self.whole().studies)
@@ -90,7 +91,7 @@ class Asked(ABC):
         return plotly_figure(frontier(found, decision, names_of(found)))
 
     def recommend(self, dataset: str | None = None, **constraints: float) -> Recommendation:
-        """Return what to deploy, or why nothing: ``recommend(leakage=0.2, utility_loss=0.01)``.
+        """Return the setting to deploy, or why there is none: ``recommend(leakage=0.2, utility_loss=0.01)``.
 
         Args:
             dataset: which of several data sets.
@@ -102,7 +103,7 @@ class Asked(ABC):
             ``runner_up``, ``nearest``.
 
         Raises:
-            SpecError: for a constraint that nobody knows.
+            SpecError: for an unknown constraint.
             UsageError: when there are several data sets and none of them is named.
         """
         campaign = _one_of(self.whole(), dataset)
@@ -111,25 +112,25 @@ class Asked(ABC):
         return Recommendation(**vars(_decided(campaign)[1]))
 
     def confirm(self, seeds: int = 10, adaptive: float = 0.0) -> Confirmed:
-        """Measure the front again, with fresh seeds and on rows that no search saw; front and figure then show it.
+        """Confirm the front: measure it again with fresh seeds and on rows that no search has used.
 
         Args:
-            seeds: how many fresh seeds a setting that stays has in the end.
-            adaptive: for how many minutes attackers are tuned against each of them.
+            seeds: the number of fresh seeds for a setting that stays on the front.
+            adaptive: the minutes for which attackers are tuned against each of these settings.
 
         Raises:
-            StudyError: when there is nothing to confirm, or another process runs it.
+            StudyError: without a trial to confirm, or while another process holds the lease.
         """
         from tune_vfl.service.confirming import confirm_named
 
         return confirm_named(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
 
     def __repr__(self) -> str:
-        """Say what it is of, and how far it is."""
+        """Return the data sets, the defenses and the progress in a line."""
         return f"<{_told(self.whole())}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: how far it is, what is recommended, and the front."""
+        """Return HTML with the progress, the recommendation and the front."""
         campaign = self.whole()
         answers = [self.recommend(dataset)._repr_html_() for dataset in campaign.datasets]
         front = self.front().to_html(index=False, na_rep="", float_format=_short)
@@ -140,7 +141,7 @@ class Study(Asked, HeldInLedger):
     """A study with the verbs of a notebook."""
 
     def whole(self) -> CampaignRecord:
-        """Return it as a campaign with one part."""
+        """Return the study as a campaign of one."""
         return CampaignRecord.of(self.record())
 
 
@@ -148,12 +149,12 @@ class Campaign(Asked, HeldCampaign):
     """A campaign with the verbs of a notebook."""
 
     def whole(self) -> CampaignRecord:
-        """Return it."""
+        """Return the campaign."""
         return self.record()
 
 
 def search(spec: CampaignLike, **how: Any) -> Study | Campaign:
-    """Run a search here, or go on with the one of this name and spec: :func:`tune_vfl.search.api.search`.
+    """Run a search in this process, or resume the one of this name and spec; see :func:`tune_vfl.search.api.search`.
 
     Args:
         spec: a mapping of the form of a spec, or the path of a YAML file.
@@ -172,7 +173,7 @@ def load_study(name: str, storage: str | None = None) -> Study | Campaign:
         storage: the ledger's database; None is the one that the environment names.
 
     Raises:
-        StudyError: when there is none of this name; the message names the nearest.
+        StudyError: when there is none of this name; the message suggests the nearest.
     """
     from tune_vfl.service.studies import open_named
 
@@ -186,7 +187,7 @@ def _asked(found: HeldInLedger | HeldCampaign) -> Study | Campaign:
 
 
 def _one_of(campaign: CampaignRecord, dataset: str | None) -> CampaignRecord:
-    """Return the part of a campaign on one data set, the only one where none is named."""
+    """Return a campaign's studies on one data set; the name may be left out where there is only one."""
     known = campaign.datasets
     if dataset is None and len(known) > 1:
         raise UsageError(
@@ -205,7 +206,7 @@ def _known(constraints: dict[str, float]) -> dict[str, float]:
 
 
 def _decided(campaign: CampaignRecord) -> tuple[Joint, Decision]:
-    """Return the studies on one data set side by side, and what to do."""
+    """Return the joint front of the studies on one data set, and the decision."""
     from tune_vfl.campaign.deciding import decide
     from tune_vfl.campaign.joint import joint_of
 

@@ -1,7 +1,6 @@
-"""What of this user's Ray and MLflow on this machine other machines can reach, and whether a stranger is answered.
+"""The exposure check of ``tune-vfl doctor``: ports of this user's Ray and MLflow that other machines can reach.
 
-Looked at from outside: the sockets that listen on more than the loopback are asked at the address that other machines
-see, and without a token.
+Each socket that listens beyond the loopback gets a request without a token, at the address that other machines see.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ class Listener(NamedTuple):
     """A socket that accepts connections.
 
     Attributes:
-        kind: of program that holds it.
-        pid: its process.
-        host: the address that it listens on, every one of the machine where that is unspecified.
-        port: its port.
+        kind: the kind of program.
+        pid: the process.
+        host: the bound address; an unspecified one is every address of the machine.
+        port: the bound port.
     """
 
     kind: Kind
@@ -41,13 +40,13 @@ class Listener(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether it listens on more than the loopback."""
+        """Whether the socket listens beyond the loopback."""
         address = ipaddress.ip_address(self.host)
         return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def examine_doors() -> list[Check]:
-    """Look at this user's Rays and MLflow servers on this machine."""
+    """Check this user's Ray processes and MLflow servers on this machine."""
     found = sorted(set(listeners()))
     outside = outward_address()
     if not found or outside is None:
@@ -63,7 +62,7 @@ def outward_address() -> str | None:
     """Return the address under which other machines see this one; None without a network. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address that is kept for documentation
+            probe.connect(("192.0.2.1", 9))  # an address reserved for documentation
         except OSError:
             return None
         return str(probe.getsockname()[0])
@@ -94,7 +93,7 @@ def _answers(host: str, door: Listener) -> bool:
 
 
 def _gcs(host: str, port: int) -> bool:
-    """Ask a Ray's head whether it is alive, without a token: a stranger's first question."""
+    """Send a health check without a token to a Ray head."""
     import grpc
 
     with grpc.insecure_channel(f"{host}:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
@@ -116,7 +115,7 @@ def _http(host: str, port: int, path: str, start: bytes = b"") -> bool:
 
 
 def listeners() -> Iterator[Listener]:
-    """Yield the listening sockets of this user's Rays and MLflow servers."""
+    """Yield the listening sockets of this user's Ray processes and MLflow servers."""
     import psutil
 
     for process in psutil.process_iter():
@@ -131,7 +130,7 @@ def listeners() -> Iterator[Listener]:
 
 
 def kind_of(arguments: list[str]) -> Kind | None:
-    """Return what a process is, by its command line; None for another program."""
+    """Return the kind of a process by its command line; None for another program."""
     line = " ".join(arguments)
     program = Path(line.split(" ")[0]).name
     if program == "gcs_server":

@@ -1,4 +1,4 @@
-"""Packing studies and campaigns by name, and putting packed ones into a ledger and into MLflow."""
+"""The verbs ``pack`` and ``unpack``: studies and campaigns as files, from one ledger to another."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def pack(name: str, storage: str | None = None) -> Packed:
-    """Pack a study or a campaign as it stands; one that is being run keeps running.
+    """Pack a snapshot of a study or a campaign, which may be running.
 
-    A part of a campaign is packed alone, as a lone study.
+    One study of a campaign is packed as an independent study.
 
     Raises:
-        StudyError: when there is nothing of this name.
-        ParcelError: when it holds what tune-vfl has not written.
+        StudyError: when the ledger has no such name.
+        ParcelError: when it contains data that tune-vfl has not written.
         UnreachableError: when the ledger does not answer.
     """
     refuse_no_ledger(name, storage)
@@ -42,10 +42,10 @@ def pack(name: str, storage: str | None = None) -> Packed:
 
 
 def unpack_here(packed: Packed, storage: str | None = None) -> tuple[Unpacked, Sequence[StudyRecord]]:
-    """Put a study or a campaign into the ledger, and show it in MLflow where it is new there.
+    """Import a packed study or campaign into the ledger, and into MLflow where it is new.
 
     Returns:
-        What was done (see :func:`tune_vfl.ledger.unpacking.unpack`, which says what it raises), and the studies.
+        The result of :func:`tune_vfl.ledger.unpacking.unpack`, which lists the errors, and the studies.
     """
     did = unpack(packed, storage)
     if did != "same":

@@ -1,4 +1,4 @@
-"""What attacks make of a campaign's images: under no defense, and under what is to be deployed."""
+"""Reconstructed images for a report: the attacks' output without a defense and under the recommended setting."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def pictures_of(campaign: CampaignRecord) -> dict[str, bytes]:
     """Return, by data set of images, a PNG of originals and reconstructions.
 
-    Two models are trained for each, with the studies' first seed: the undefended one, and that of the setting that is
-    recommended, else of the best compromise.
+    Two models are trained for each, with the studies' first seed: the undefended one, and one with the recommended
+    setting, else the best compromise.
 
     Raises:
-        StudyError: where no attack on features of images was asked for, or nothing was measured.
+        StudyError: without an attack on features of images, or without a measured trial.
     """
     from reports.gathered import gather
 
@@ -51,7 +51,7 @@ def _lines(data: Gathered) -> list[Lines]:
 
 
 def _chosen(data: Gathered) -> tuple[StudyRecord, int] | None:
-    """Return the setting that is recommended, else the best compromise of the joint front."""
+    """Return the recommended setting, else the best compromise of the joint front."""
     parts = {part.name: part for part in data.found.parts}
     setting = data.decision.setting
     if setting is not None:

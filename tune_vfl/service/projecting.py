@@ -1,4 +1,4 @@
-"""Showing in MLflow what the ledger holds."""
+"""Export of a study or a campaign from the ledger to MLflow."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def show_in_mlflow(found: Study | Campaign) -> None:
-    """Write a study, or a campaign, to MLflow: a part of a campaign with the whole of it.
+    """Write a study or a campaign to MLflow; a study of a campaign together with the whole campaign.
 
-    The ledger has all of it, whatever becomes of that.
+    A failure is reported and not raised: the ledger is complete without MLflow.
     """
     try:
         from tune_vfl.tracking.mlflow import Recorder

@@ -1,4 +1,4 @@
-"""Is the Ray cluster there, and does it answer to anybody? Both doors are tried: dashboard (HTTP) and GCS (gRPC)."""
+"""The cluster check of ``tune-vfl doctor``: whether a Ray dashboard (HTTP) and GCS (gRPC) answer without a token."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _port(address: str) -> Check:
 
 
 def listens(address: str, timeout: float = 3.0) -> bool:
-    """Say whether something accepts connections at ``HOST:PORT``."""
+    """Return whether a server accepts connections at ``HOST:PORT``."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout):
@@ -106,7 +106,7 @@ def _gcs(address: str) -> Check:
 
 
 def _seen(address: str, *, with_token: bool) -> dict[str, object]:
-    """Ask the GCS for its nodes; empty when it does not answer in time."""
+    """Return the GCS's nodes; empty after a timeout."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH_")}
     environment["RAY_AUTH_MODE"] = "token" if with_token and (token := find_token()) else "disabled"
     if with_token and token:

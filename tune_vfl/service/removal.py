@@ -1,4 +1,4 @@
-"""Removing studies and campaigns: from the ledger, which has the truth, then from what shows it."""
+"""The verb ``rm``: delete studies and campaigns from the ledger, then from MLflow and the reports."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Removed:
-    """What was removed of one name.
+    """The result of removing one study or campaign.
 
     Attributes:
-        of: what went from the ledger.
-        runs: how many runs of MLflow were marked as deleted.
-        reports: the folders that are gone.
-        left: what was not removed, a sentence each.
+        of: the records removed from the ledger.
+        runs: the number of MLflow runs marked as deleted.
+        reports: the deleted folders.
+        left: sentences on the items that remain.
     """
 
     of: Removal
@@ -36,10 +36,10 @@ class Removed:
 
 
 def look(names: Sequence[str], storage: str | None = None) -> list[Removal]:
-    """Say what :func:`remove` would remove from the ledger, each once; a part goes with its campaign.
+    """List what :func:`remove` would delete from the ledger, each once; a campaign includes its studies.
 
     Raises:
-        StudyError: when there is nothing of a name.
+        StudyError: when the ledger has no such name.
         UnreachableError: when the ledger does not answer.
     """
     for name in names:
@@ -56,7 +56,7 @@ def remove(removal: Removal) -> Removed:
     """Remove a study or a campaign from the ledger, its runs from MLflow, and its report.
 
     Raises:
-        StudyError: while somebody runs it, or when it is not there any more.
+        StudyError: while another process holds the lease, or when the ledger has no such name any more.
         UnreachableError: when the ledger does not answer or cannot be written.
     """
     gone = remove_from_ledger(removal.name, removal.storage)

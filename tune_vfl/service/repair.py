@@ -1,4 +1,4 @@
-"""Putting right what a crash left behind: orphaned trials in the ledger, and projections that lag behind it."""
+"""The option ``doctor --repair``: recover orphaned trials after a crash, and rebuild MLflow runs from the ledger."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def repair(say: Callable[[str], None], storage: str | None = None) -> list[Check
     """Recover the orphans of every study and rebuild its runs in MLflow.
 
     Args:
-        say: is told what is being done.
-        storage: the ledger, where it is not the one that the environment names.
+        say: a callback for progress messages.
+        storage: the ledger's database; None is the one that the environment names.
 
     Returns:
-        One check a study; a study that another process runs is left alone.
+        One check per study; a study with a live lease holder is skipped.
     """
     try:
         if not ledger_exists(storage):
@@ -46,7 +46,7 @@ def _mended_tracking() -> list[Check]:
 
 
 def _repair_one(name: str, storage: str | None) -> Check:
-    """Repair a lone study, or a campaign with all of its studies."""
+    """Repair a single study, or a campaign with all of its studies."""
     from tune_vfl.tracking.mlflow import Recorder
 
     title = f"repair {name}"

@@ -1,4 +1,4 @@
-"""Reports of studies and campaigns by name, in their usual place."""
+"""The verb ``report``: reports of studies and campaigns by name, below ``TUNE_VFL_HOME``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def report_studies(
     Args:
         names: their names.
         out: the folder; by default ``TUNE_VFL_HOME/reports/NAME`` (names joined by ``+``).
-        storage: the ledger, where it is not the one that the environment names.
-        pictures: show what attacks on features make of images, for which two models a data set are trained.
+        storage: the ledger's database; None is the one that the environment names.
+        pictures: include reconstructed images of attacks on features, for which two models a data set are trained.
 
     Returns:
         The page.
 
     Raises:
-        StudyError: when there is no such study, or nothing to picture.
+        StudyError: when there is no such study, or no attack on images.
         UnwritableError: when the folder cannot be written.
     """
     from reports.page import write_report

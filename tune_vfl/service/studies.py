@@ -1,4 +1,4 @@
-"""Reading studies without leaving anything behind: looking at a ledger that is not there must not make one."""
+"""Read-only access to studies and campaigns by name, which never creates a ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def ledger_exists(storage: str | None = None) -> bool:
-    """Say whether there is a ledger to read.
+    """Return whether there is a ledger to read.
 
     Raises:
         UnreachableError: when its database does not answer.
@@ -32,7 +32,7 @@ def open_study(name: str, storage: str | None = None) -> Study:
 
     Args:
         name: its name.
-        storage: the ledger, where it is not the one that the environment names.
+        storage: the ledger's database; None is the one that the environment names.
 
     Raises:
         StudyError: when there is none of this name.
@@ -49,7 +49,7 @@ def open_named(name: str, storage: str | None = None) -> Study | Campaign:
 
 
 def campaign_record(name: str, storage: str | None = None) -> CampaignRecord:
-    """Return a campaign, or a lone study as one; errors are those of :func:`open_study`."""
+    """Return a campaign, or a single study as one; errors are those of :func:`open_study`."""
     return CampaignRecord.of(open_named(name, storage).record())
 
 
@@ -59,10 +59,10 @@ def records_of(name: str, storage: str | None = None) -> tuple[StudyRecord, ...]
 
 
 def refuse_no_ledger(name: str, storage: str | None = None) -> None:
-    """Refuse to look for a study where there is no ledger.
+    """Raise where there is no ledger.
 
     Raises:
-        StudyError: saying where it was looked for.
+        StudyError: with the address of the missing ledger.
         UnreachableError: when the ledger does not answer.
     """
     if not ledger_exists(storage):
@@ -81,7 +81,7 @@ def all_studies(storage: str | None = None) -> list[Study]:
 
 
 def everything(storage: str | None = None) -> list[str]:
-    """Return the names of all campaigns and lone studies of a ledger, sorted."""
+    """Return the names of all campaigns and single studies of a ledger, sorted."""
     found = {study.campaign or study.name for study in all_studies(storage)}
     return sorted(found)
 
@@ -90,7 +90,7 @@ def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
     """Return the attack's name.
 
     Raises:
-        UnknownNameError: when none of the studies ran it; names those that they ran.
+        UnknownNameError: when none of the studies ran it; the message lists the attacks that they ran.
     """
     known = list(dict.fromkeys(a.name for record in records for a in record.cell.attacks))
     if attack not in known:
@@ -99,7 +99,7 @@ def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
 
 
 def status_of(found: Study | Campaign) -> tuple[dict[str, Any], int]:
-    """Return the summary of a study or a campaign with the time that is left, and how many trials are still owed."""
+    """Return the summary of a study or a campaign with the remaining time and number of trials."""
     if isinstance(found, Campaign):
         whole = found.record()
         summary = found.summary(whole)
@@ -115,7 +115,7 @@ def status_of(found: Study | Campaign) -> tuple[dict[str, Any], int]:
 
 
 def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
-    """Say whether all studies of a plan exist and owe nothing, even where more trials are asked of them than before."""
+    """Return whether all studies of a plan exist and are complete, by the plan's number of trials."""
     from tune_vfl.ledger.reading import study_names
 
     if not ledger_exists(storage) or not {s.name for s in plan.studies} <= set(study_names(storage)):
@@ -130,14 +130,14 @@ def _owes_nothing(record: StudyRecord, trials: int) -> bool:
 
 
 def eta_seconds(records: Sequence[StudyRecord], last: int = 20) -> float | None:
-    """Estimate how long what is running still takes, from the pace of its last trials.
+    """Estimate the remaining seconds of running studies from the pace of their last trials.
 
     Args:
         records: the study, or all those of a campaign.
         last: how many finished trials the pace is taken from.
 
     Returns:
-        Seconds; None when nothing is running, or fewer than two trials have finished.
+        Seconds; None without a running study, or with fewer than two finished trials.
     """
     ends = sorted(t.finished for record in records for t in record.counted)[-last:]
     if not any(record.running for record in records) or len(ends) < 2:

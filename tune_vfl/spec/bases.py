@@ -1,4 +1,4 @@
-"""Bases of everything that a spec is parsed to."""
+"""Base classes of all parsed specs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell: everything that decides a trial's outcome except the parameters that are searched. Plain data."""
+"""A cell: everything that decides a trial's outcome except the searched parameters. Plain data."""
 
 from __future__ import annotations
 

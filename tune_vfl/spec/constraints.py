@@ -1,4 +1,4 @@
-"""``constraints`` of a spec: what a setting must keep to be an answer: ``{utility_loss: 0.01, leakage: 0.2}``."""
+"""``constraints`` of a spec: limits that an answer must satisfy: ``{utility_loss: 0.01, leakage: 0.2}``."""
 
 from __future__ import annotations
 

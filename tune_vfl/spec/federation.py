@@ -1,4 +1,4 @@
-"""How the data lie: columns of the same people at different parties, or people of the same columns."""
+"""Federation of the data: vertical (columns of the same rows by party) or horizontal (rows by client)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that stand at the top of a spec and belong into one of its parts."""
+"""Errors for fields at the top of a spec that belong into one of its sections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From noisy successes to numbers that one may rely on: floors, advantages, intervals, leakage, fronts, confirmation.
+"""Statistics of noisy successes: floors, advantages, intervals, leakage, fronts, confirmation.
 
 numpy, and scipy's special functions once an interval is asked for. Functions can be imported from here:
 ``from tune_vfl.statistics import levels``. docs/statistics.md tells in plain words what the numbers mean.

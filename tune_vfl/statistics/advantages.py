@@ -1,4 +1,4 @@
-"""From successes and floors of the seeds to one advantage, and to numbers by seed that intervals can work on.
+"""Advantages of attacks over their floors, by seed and as one number.
 
 Advantages are signed here; they are clipped where they are shown, because a clipped mean is too large.
 """

@@ -1,4 +1,4 @@
-"""What every estimate asks of its numbers: an array of the right shape, and nothing missing in it."""
+"""Validation of the estimates' inputs: arrays of the right shape without missing values."""
 
 from __future__ import annotations
 

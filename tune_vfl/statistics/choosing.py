@@ -1,4 +1,4 @@
-"""Which setting of a front to take: the knee on a study's fixed scale, or the most useful one below a cap of leakage.
+"""Choose a setting of a front: the knee on a study's fixed scale, or the most useful one below a cap of leakage.
 
 Blocks are ``(N, S)`` utilities and ``(K, N, S)`` signed advantages of N settings with the same S seeds.
 """

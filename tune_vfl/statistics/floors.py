@@ -1,4 +1,4 @@
-"""Success against true labels without the flattery of having seen them: folds, and what is fitted on the others.
+"""Cross-fitted success against true labels: each fold is scored with choices that were fitted on the others.
 
 An oracle whose class centers contain the row that it judges, and an AUC that is turned to the larger side afterwards,
 succeed on pure noise. Here whatever needs labels is fitted on the other folds; the floor is then 1/2 exactly, because

@@ -1,4 +1,4 @@
-"""Fronts of noisy points: who is on them.
+"""Pareto fronts of noisy points, with the probability that each point is on the front.
 
 A point is a setting with its utility, larger is better, and its leakage, smaller is better. Blocks are
 ``(N, S)`` utilities and ``(K, N, S)`` signed advantages of N settings with the same S seeds.

@@ -1,4 +1,4 @@
-"""AUCs of the same scores on many labelings of their rows: the true one, or all permutations of it at once.
+"""AUCs of the same scores under many labelings of their rows: the true one, or all permutations at once.
 
 Ranks do not depend on the labels, so they are computed once, and what is left are sums of them over the positives: one
 product of matrices. They are halves of whole numbers, so these sums are exact, in whatever order they are taken.

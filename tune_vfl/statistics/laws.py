@@ -1,4 +1,4 @@
-"""The few functions of the normal and of Student's law that intervals need.
+"""Functions of the normal and of Student's t distribution that intervals need.
 
 scipy is imported when one of them is called: whoever only wants a fold or an advantage does not wait for it.
 """

@@ -1,4 +1,4 @@
-"""One number for the worst of several attacks, and bounds on it.
+"""Leakage: the largest advantage of several attacks, and bounds on it.
 
 Advantages are signed. ``x`` is ``(K, S)``: K attacks (or variants) on one setting, S seeds. Larger leaks more.
 

@@ -1,4 +1,4 @@
-"""Which settings of a front cannot be told apart by their seeds."""
+"""Settings of a front that their seeds cannot tell apart."""
 
 from __future__ import annotations
 

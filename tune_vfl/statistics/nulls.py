@@ -1,4 +1,4 @@
-"""What an attack reaches on pure noise: closed forms for success in sample, and a test by permuted labels.
+"""Null distributions of attacks: closed forms for success in sample, and a test by permuted labels.
 
 They explain and test. None of them is a floor: the flattery of a maximum fades as the signal grows and a floor does
 not, so that subtracting it understates leakage. Floors come from cross-fitting (:mod:`tune_vfl.statistics.floors`).

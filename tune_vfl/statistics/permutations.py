@@ -1,4 +1,4 @@
-"""A test by permuted labels, all permutations at once: how often would answers that say nothing score as well?
+"""A permutation test on labels, all permutations at once: how often uninformative answers score as well.
 
 It says whether anything leaks, not how much, and is no floor (:mod:`tune_vfl.statistics.nulls` has the test of a single
 statistic, which this one is held to).

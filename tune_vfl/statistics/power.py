@@ -1,4 +1,4 @@
-"""How many seeds it takes to tell two settings apart."""
+"""Power analysis: the number of seeds that it takes to tell two settings apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of somebody who sends noisy numbers again and again: the budget of Gaussian noise, exactly.
+"""An accountant of differential privacy: the exact budget of the Gaussian mechanism under composition.
 
 scipy is imported when it is asked for.
 """

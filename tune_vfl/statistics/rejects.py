@@ -1,4 +1,4 @@
-"""Which points of a front deserve more seeds: successive rejects, as a plan that is made anew from the values so far.
+"""Successive rejects: allocate more seeds to the points of a front that are hardest to tell apart.
 
 Every point starts with a few fresh seeds. After each phase those are settled whose place, on the front or off it, is
 clearest; the others, each with its strongest challenger, go on to the next total. The plan holds no state: it replays

@@ -1,4 +1,4 @@
-"""How far a utility would move on other test rows of the same source: its variance from the rows alone.
+"""Variance of a utility over other test rows of the same source, estimated from the rows alone.
 
 Store it with every seed's utility, because scores are not kept; an interval then adds it
 (:class:`tune_vfl.statistics.intervals.Estimate`).

@@ -1,1 +1,1 @@
-"""MLflow as a projection of the ledger: all that it shows can be rebuilt from there."""
+"""Export of the ledger's studies to MLflow; every run can be rebuilt from the ledger."""

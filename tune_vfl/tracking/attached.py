@@ -1,4 +1,4 @@
-"""Files beside runs: specs, filters, page and tables at the summary, the exported setting at each run of a front."""
+"""MLflow artifacts: report, specs and filters at the summary run, and the exported setting at each run of a front."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _log = logging.getLogger("tune_vfl.tracking")
 
 
 def attach_settings(runs: Runs, whole: Whole) -> None:
-    """Attach to each run of its study's front the setting that ``tune_vfl.load_config`` reads.
+    """Attach to each run of a study's front its setting as a file that ``tune_vfl.load_config`` reads.
 
-    Of a run that has it already, a tag says of what state it is.
+    A tag holds the fingerprint of the attached file, so that no run is written twice.
     """
     for key, text in _settings(whole):
         digest = _digest(text)
@@ -60,12 +60,12 @@ def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
 
 
 def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, bytes]] | None = None) -> None:
-    """Attach page, tables, specs and filters to the summary run, unless its tag says that it has them.
+    """Attach report, tables, specs and filters to the summary run, unless its tag holds their fingerprint.
 
     Args:
-        runs: of the experiment.
+        runs: the experiment's runs.
         whole: its studies.
-        report: returns the report's files by their place in its folder; None draws it.
+        report: returns the report's files by their relative path; None draws the report.
     """
     from reports.page import place_report, report_files, spec_text
 
@@ -86,7 +86,7 @@ def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, b
 
 
 def _state(campaign: CampaignRecord) -> str:
-    """Return a digest of all that a page shows of a campaign; the order of studies does not count."""
+    """Return a fingerprint of a report's content, independent of the order of studies."""
     return _digest(repr(replace(campaign, studies=tuple(sorted(campaign.studies, key=lambda s: s.name)))))
 
 

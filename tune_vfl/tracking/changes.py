@@ -1,4 +1,4 @@
-"""What MLflow holds of a run, and what is still to be written of it."""
+"""Data classes of an MLflow run: its recorded content, and the changes to write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Measurement(NamedTuple):
 
 @dataclass
 class Held:
-    """What MLflow holds of one run, or will once its change is written; a run without an id is not there yet."""
+    """The content of one MLflow run, pending changes included; a run without an id is not created yet."""
 
     run_id: str = ""
     params: dict[str, str] = field(default_factory=dict)
@@ -29,15 +29,15 @@ class Held:
 
 @dataclass
 class Change:
-    """What is to be written of one run.
+    """The pending changes of one run.
 
     Attributes:
-        run: which; a new one gets its id as it is written.
-        name: of a new run.
-        started: of a new run, in milliseconds since 1970; None where the run exists.
+        run: its content; a new one gets an id when it is written.
+        name: that of a new run.
+        started: a new run's start, in milliseconds since 1970; None where the run exists.
         params, tags: by name.
-        measurements: in their order.
-        ended: status and moment, where they change.
+        measurements: in the order of writing.
+        ended: status and time, where they change.
     """
 
     run: Held

@@ -1,9 +1,9 @@
-"""The recorder: shows a campaign or a lone study in MLflow while it runs, and writes there whatever is missing.
+"""The recorder: writes a campaign or a study to MLflow while it runs, and completes earlier recordings.
 
-The ledger is the truth. MLflow may not answer, may hold half a run after a crash, or may have lost runs. None of that
-stops a search: what could not be sent is sent with the next trials, at the latest at the end, and where that fails too,
-or the search is killed, the next run and :meth:`Recorder.sync` find in the ledger what MLflow lacks. An experiment must
-have only one recorder at a time.
+The ledger is the source of truth. MLflow may not answer, may have half a run after a crash, or may have lost runs. None
+of that stops a search: a failed call is retried with the next trials, at the latest at the end. After that, or after a
+kill, the next run and :meth:`Recorder.sync` write the missing runs from the ledger. An experiment must have only one
+recorder at a time.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _SHARE = 20
 class Recorder:
     """Writes a campaign, or one study, to MLflow.
 
-    It knows the studies that ``on_study`` told it of: joint front, figures and page are of these. ``on_trials``,
-    ``on_study`` and ``on_end`` never raise: what cannot be sent is tried again later. ``sync`` raises.
+    Joint front, figures and report cover the studies passed to ``on_study``. ``on_trials``, ``on_study`` and ``on_end``
+    never raise: a failed call is retried later. ``sync`` raises.
 
     Args:
-        experiment: its name: that of the campaign, or of a lone study.
+        experiment: its name: that of the campaign or of the single study.
         uri: the spec's ``tracking``; None for ``MLFLOW_TRACKING_URI`` or the embedded MLflow.
-        look: returns the campaign as the ledger tells it at the end of a search; a lone study needs none.
-        report: draws the report of a search's end, as for :func:`tune_vfl.tracking.attached.attach_summary`.
+        look: reads the campaign from the ledger at the end of a search; not needed for a single study.
+        report: draws the final report, as for :func:`tune_vfl.tracking.attached.attach_summary`.
 
     Attributes:
         experiment: the experiment's name.
@@ -65,50 +65,50 @@ class Recorder:
         self.uri = resolve_uri(uri)
         self._parts: dict[str, Part] = {}
         self._runs: Runs | None = None
-        # Studies of which MLflow may hold runs that the ledger does not have.
+        # Studies whose MLflow runs have not been compared with the ledger.
         self._unchecked: set[str] = set()
-        # Studies of which MLflow held runs; of one that nobody told of yet the whole cannot be told.
+        # Studies with runs in MLflow. While one of them is not loaded, the summary of all studies would be incomplete.
         self._held: set[str] = set()
-        # The hypervolume by trial: what follows it, and what MLflow holds, by the name of its metric.
+        # The hypervolume by trial, computed and recorded, by the name of its metric.
         self._growth: dict[str, Growth] = {}
         self._steps: dict[str, dict[int, float]] = {}
         self._next_update_at = self._retry_at = 0.0
         self._attaching = False
 
     def __reduce__(self) -> tuple[type[Recorder], tuple[str, str]]:
-        """Pickle the names only: the copy connects anew, and is told the studies again by ``on_study``."""
+        """Pickle the names only: the copy opens a connection of its own and needs ``on_study`` again."""
         return Recorder, (self.experiment, self.uri)
 
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
-        """Record finished trials. Before the first ``on_study`` of their study they are only remembered."""
+        """Record finished trials. Before the first ``on_study`` of their study they are only queued."""
         self._parts.setdefault(study, Part()).add(records)
         if time.monotonic() >= self._retry_at:
             self._send(front=True)
 
     def on_study(self, record: StudyRecord) -> None:
-        """Record what is new in a study."""
+        """Record a study's new trials and answers."""
         self._learn(record)
         if time.monotonic() >= self._retry_at:
             self._send()
 
     def on_end(self) -> None:
-        """Update all tags, and attach files: what was told is all that there is for now."""
+        """Finish the recording: update all tags and attach files."""
         self._send(ended=True)
 
     def left(self) -> str:
-        """Say what is still to be written; empty for nothing. Another thread may ask."""
+        """Describe the pending writes, empty for none; safe to call from another thread."""
         runs = self._runs
         if runs is not None and runs.waiting:
             return f"MLflow: {runs.waiting:,} runs are still to be written"
         return "MLflow: the report is still to be attached" if self._attaching else ""
 
     def sync(self, campaign: CampaignRecord) -> None:
-        """Make MLflow hold exactly this campaign, or lone study.
+        """Rewrite the experiment to match exactly this campaign or single study.
 
-        A second call changes nothing, and what others added stays.
+        A second call changes nothing; tags and runs of other programs stay.
 
         Raises:
-            UnreachableError: when MLflow does not answer, or stops answering halfway; call it again.
+            UnreachableError: when MLflow does not answer, or stops answering halfway; a second call completes the work.
         """
         self._runs, self._parts, self._known = None, {}, campaign
         for record in campaign.studies:
@@ -142,7 +142,7 @@ class Recorder:
         return self._runs
 
     def _send(self, *, front: bool = False, ended: bool = False) -> None:
-        """Write what is not written yet. No failure of MLflow may stop a search, so none is raised."""
+        """Write pending trials. No failure of MLflow may stop a search, so none is raised."""
         if not any(part.told for part in self._parts.values()):
             return
         try:
@@ -170,7 +170,7 @@ class Recorder:
         try:
             attached.attach_settings(runs, whole)
             if untold := self._untold():
-                # A study of a campaign was run alone. A joint front without the others would be wrong.
+                # One study of a campaign was run by itself. A joint front without the others would be wrong.
                 _log.warning(
                     "MLflow's experiment %s has studies that this run did not know (%s): its summary and joint front "
                     "stay as they were; 'tune-vfl doctor --repair' updates them",
@@ -186,11 +186,11 @@ class Recorder:
         return Whole.of(self.experiment, self._parts.values(), self._known)
 
     def _untold(self) -> set[str]:
-        """Return of which studies MLflow holds runs that nobody told of."""
+        """Return the studies with runs in MLflow that were not passed to this recorder."""
         return self._held - {name for name, part in self._parts.items() if part.told}
 
     def _write(self, runs: Runs) -> None:
-        """Write the trials that are not written yet, which then are."""
+        """Write the pending trials and mark them as written."""
         self._retire(runs, self._unchecked)
         if SUMMARY_KEY not in runs.held:
             runs.put(SUMMARY_KEY, summary.summary_content(self._whole()))
@@ -210,7 +210,7 @@ class Recorder:
             part.unsent.clear()
 
     def _retire(self, runs: Runs, studies: set[str]) -> None:
-        """Set aside runs of these studies that are of no trial of theirs, as of an earlier study of the same name."""
+        """Retire runs of these studies without a matching trial, such as those of an earlier study of the same name."""
         ours: set[Key] = {SUMMARY_KEY}
         for name in studies & set(self._parts):
             ours |= {_key(name, trial) for trial in self._parts[name].trials}
@@ -247,7 +247,7 @@ class Recorder:
             runs.put(SUMMARY_KEY, summary.summary_content(whole))
             runs.describe(summary.description(whole, runs.experiment_id, runs.summary(), runs.tags))
         runs.flush()
-        for found in ranked:  # whoever does not wait for the ranks has the fronts at least
+        for found in ranked:  # the fronts first, for a user who interrupts the ranks
             runs.add(*found)
         runs.flush()
         spent = time.monotonic() - begun

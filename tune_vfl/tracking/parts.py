@@ -1,4 +1,4 @@
-"""The studies of one experiment as the recorder knows them: a lone study, or the parts of a campaign."""
+"""State of one MLflow experiment during recording: its studies, pending trials, joint fronts and hypervolumes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Place = tuple[str, int]
 
 
 class Part:
-    """One study, with the trials that were told since it was last told whole.
+    """One study: its last snapshot, and the trials received since.
 
     Attributes:
-        unsent: its trials that are still to be written, by number.
+        unsent: its pending trials, by number.
     """
 
     def __init__(self) -> None:
@@ -37,21 +37,21 @@ class Part:
 
     @property
     def told(self) -> bool:
-        """Whether it was ever told whole; until then its trials are only remembered."""
+        """Whether there is a snapshot; until then trials are only queued."""
         return self._study.known
 
     @property
     def cell(self) -> Cell:
-        """How it is evaluated; only once it was told whole."""
+        """The evaluation settings; needs a snapshot."""
         return self._study.whole.cell
 
     @property
     def trials(self) -> Collection[TrialRecord]:
-        """All its trials, preempted ones included."""
+        """All trials, preempted ones included."""
         return self._study.trials
 
     def learn(self, record: StudyRecord) -> None:
-        """Learn the study as it stands; trials that it does not have yet were finished since."""
+        """Take a snapshot of the study; received trials that it lacks stay, as finished after it."""
         self._study.learn(record)
         self._now = None
         self.send_anew()
@@ -63,12 +63,12 @@ class Part:
         self.unsent |= {t.number: t for t in trials}
 
     def send_anew(self) -> None:
-        """Let every trial be looked at again."""
+        """Mark every trial as pending."""
         self.unsent = {t.number: t for t in self._study.trials}
 
     @property
     def now(self) -> tuple[StudyRecord, Standing]:
-        """The study with all its trials, and where they stand; only once it was told whole."""
+        """The study with all its trials, and their ranks; needs a snapshot."""
         if self._now is None:
             study = self._study.now
             self._now = study, standing(study)
@@ -81,9 +81,9 @@ class Whole:
 
     Attributes:
         name: the experiment's.
-        studies: those told whole, in the order in which they were.
-        standings: where each one's trials stand, by the study's name.
-        known: the campaign as the ledger tells it, with what belongs to no study of it; None where nobody has looked.
+        studies: those with a snapshot, in the order of arrival.
+        standings: the ranks of each one's trials, by the study's name.
+        known: the campaign as read from the ledger, with its joint confirmation; None where it was not read.
     """
 
     name: str
@@ -93,18 +93,18 @@ class Whole:
 
     @classmethod
     def of(cls, name: str, parts: Iterable[Part], known: CampaignRecord | None = None) -> Whole:
-        """Return those of the parts that were told whole."""
+        """Return the state of the studies that have a snapshot."""
         now = [part.now for part in parts if part.told]
         return cls(name, tuple(study for study, _ in now), {study.name: stands for study, stands in now}, known)
 
     @property
     def lone(self) -> bool:
-        """Whether it is one study that belongs to no campaign."""
+        """Whether the experiment is a single study outside any campaign."""
         return is_lone(self.name, self.standings)
 
     @property
     def trials(self) -> int:
-        """How many trials count."""
+        """The number of trials that count."""
         return sum(len(s.counted) for s in self.studies)
 
     @cached_property
@@ -125,10 +125,10 @@ class Whole:
 
     @cached_property
     def joint(self) -> dict[str, list[Place]]:
-        """The joint front of each data set; of a lone study its own."""
+        """The joint front of each data set; for a single study its own front."""
         found: dict[str, list[Place]] = {}
         for dataset, studies in self.datasets.items():
-            # What is not on its own study's front is on no joint one.
+            # A point behind its own study's front is on no joint front.
             ok = [(s.name, t) for s in studies for t in s.ok if self.standings[s.name].ranks[t.number] == 0]
             kept = pareto.front([t.outcome.objectives for _, t in ok])
             found[dataset] = [(name, t.number) for (name, t), stays in zip(ok, kept, strict=True) if stays]
@@ -149,18 +149,18 @@ class Whole:
         return frozenset(found)
 
     def hypervolume(self, dataset: str) -> float:
-        """Return that of the joint front of a data set."""
+        """Return the hypervolume of a data set's joint front."""
         studies, on = self.datasets[dataset], set(self.joint[dataset])
         points = [t.outcome.objectives for s in studies for t in s.ok if (s.name, t.number) in on]
         return pareto.hypervolume(points, reference_of(studies))
 
 
 def is_lone(experiment: str, studies: Iterable[str]) -> bool:
-    """Return whether an experiment is of one study that belongs to no campaign, whose parts have names of their own."""
+    """Return whether the experiment is a single study outside any campaign, recognized by equal names."""
     return set(studies) == {experiment}
 
 
 def reference_of(studies: Iterable[StudyRecord]) -> tuple[float, float]:
-    """Return from which point the hypervolume of studies on one data set counts: the worst of theirs."""
+    """Return the hypervolume's reference point for studies on one data set: the worst of theirs."""
     utilities, leakages = zip(*(s.reference_point for s in studies), strict=True)
     return min(utilities), max(leakages)

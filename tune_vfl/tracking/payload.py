@@ -1,4 +1,4 @@
-"""What a trial looks like in MLflow: names and values, computed before anything is sent."""
+"""Mapping of trials to MLflow runs: names, params, metrics and tags, computed before any call."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _LONGEST_NAME = 250
 
 
 class RunContent(NamedTuple):
-    """What one run must hold.
+    """The complete content of one run.
 
     Attributes:
         name: shown in the UI.
         params: by name, as text.
         metrics: by name, finite only.
-        tags: by name, without those of the front, which change as a search goes on: see :func:`front_tags`.
+        tags: by name, without the changing ones of the front: see :func:`front_tags`.
         status: ``FINISHED`` or ``FAILED``.
         started, finished: milliseconds since 1970, UTC.
     """
@@ -56,23 +56,23 @@ class RunContent(NamedTuple):
 
 
 def milliseconds(moment: datetime) -> int:
-    """Return a moment as MLflow counts time; one without a time zone is UTC, as the ledger writes it."""
+    """Return a time in milliseconds since 1970; one without a time zone is UTC, as in the ledger."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1000)
 
 
 def text(value: Any) -> str:
-    """Return a parameter's value as MLflow shows it: words as they are, everything else as JSON."""
+    """Return a parameter's value as text: strings unchanged, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def finite(metrics: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the metrics without those that are missing, NaN or infinite, which MLflow must never hold."""
+    """Drop metrics that are missing, NaN or infinite, which MLflow must never get."""
     return {name: float(v) for name, v in metrics.items() if v is not None and math.isfinite(v)}
 
 
 def measured(outcome: Outcome) -> dict[str, float]:
-    """Return an ok outcome's metrics; nothing for another outcome, which has no objectives to compare."""
+    """Return an ok outcome's metrics; empty for another outcome, which has no objectives."""
     if outcome.outcome != "ok" or outcome.utility is None:
         return {}
     listed: dict[str, float | None] = {
@@ -98,7 +98,7 @@ def common_params(cell: Cell) -> dict[str, str]:
 
 
 def run_name(cell: Cell, trial: TrialRecord) -> str:
-    """Return what a trial is in a line: ``laplace scale=0.01 · AUC .726 · leak .03``; how it ended where it failed."""
+    """Return a run's name: ``laplace scale=0.01 · AUC .726 · leak .03``, or the outcome of a failed trial."""
     setting = f"{cell.defense} {phrases.setting(trial.params)}" if trial.params else cell.defense
     outcome = trial.outcome
     if outcome.outcome != "ok" or outcome.utility is None:
@@ -131,9 +131,9 @@ def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
 
 
 def confirmed_contents(record: StudyRecord) -> dict[int, tuple[dict[str, str], dict[str, float]]]:
-    """Return what a confirmation adds to the runs: by trial, its tag, and metrics of what was measured again.
+    """Return a confirmation's additions to the runs, by trial: a tag, and the metrics of fresh seeds.
 
-    Empty where the study was not confirmed; a trial that took no part, or did not stay, is tagged as not confirmed.
+    Empty for a study without a confirmation; a trial that took no part or left the front is tagged as not confirmed.
     """
     if record.confirmation is None:
         return {}
@@ -161,12 +161,12 @@ def _confirmed(point: ConfirmedPoint | None) -> tuple[dict[str, str], dict[str, 
 
 
 def front_tags(rank: int | None, *, knee: bool, joint: bool | None) -> dict[str, str]:
-    """Return a trial's tags of fronts, knee and rank.
+    """Return a trial's tags for front, knee and rank.
 
     Args:
-        rank: in its study; None for a trial without objectives, which has none.
-        knee: whether it is the best compromise of all that is laid side by side with it.
-        joint: whether it is on the joint front; None for a study that belongs to no campaign.
+        rank: in its study; None for a trial without objectives.
+        knee: whether it is the best compromise of its data set.
+        joint: whether it is on the joint front; None for a study outside any campaign.
     """
     tags = {PARETO: _word(rank == 0), KNEE: _word(knee)}
     if joint is not None:
@@ -175,7 +175,7 @@ def front_tags(rank: int | None, *, knee: bool, joint: bool | None) -> dict[str,
 
 
 def fresh_tags(*, lone: bool) -> dict[str, str]:
-    """Return the tags of a new run: on no front, until an update of the fronts finds it there."""
+    """Return the tags of a new run: on no front until the next update of the fronts."""
     return dict.fromkeys((PARETO, KNEE, *(() if lone else (CAMPAIGN_PARETO,))), "false")
 
 

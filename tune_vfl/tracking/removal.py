@@ -1,4 +1,4 @@
-"""Taking the runs of what the ledger has no more out of MLflow: marked as deleted, as MLflow deletes."""
+"""Deletion of MLflow runs after their study is removed from the ledger."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _PAGE = 1000
 def remove_runs(experiment: str, study: str | None = None, uri: str | None = None) -> int:
     """Mark the runs of an experiment as deleted; MLflow keeps them until ``mlflow gc``. Runs of others stay.
 
-    An experiment that holds nothing else goes with them, under another name, so that a study of its name begins anew.
+    An experiment without other runs is renamed and deleted too, so that a new study may use the name.
 
     Args:
-        experiment: that of a campaign or of a lone study.
-        study: the runs of this one alone, and the experiment stays.
+        experiment: that of a campaign or of a single study.
+        study: delete the runs of this study alone; the experiment stays.
         uri: the spec's ``tracking``; None for ``MLFLOW_TRACKING_URI`` or the embedded MLflow.
 
     Returns:
-        How many runs were marked.
+        The number of marked runs.
 
     Raises:
         UnreachableError: when MLflow does not answer, or stops answering halfway.

@@ -1,6 +1,6 @@
-"""The runs of one experiment in MLflow: what they hold, and writing only what is missing.
+"""The runs of one MLflow experiment: read their content and write only differences.
 
-All reading and writing of runs is done here. What a run should hold is decided in :mod:`tune_vfl.tracking.payload`.
+All reading and writing of runs is done here; :mod:`tune_vfl.tracking.payload` computes their content.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ _TOGETHER = 32
 class Runs:
     """The runs of one experiment.
 
-    What is put, added and logged is held at once and sent by :meth:`flush`. When that fails, make another one of these:
-    it reads what is there.
+    Changes are queued until :meth:`flush`. After a failed flush, create a new object, which reads the runs again.
 
     Args:
-        name: the experiment's: that of a campaign or of a lone study.
+        name: the experiment's: that of a campaign or of a single study.
         uri: the tracking URI.
 
     Attributes:
-        held: by key, what MLflow holds of each run, and will once everything is flushed.
+        held: the content of each run, pending changes included, by key.
         tags: those of the experiment.
 
     Raises:
@@ -70,7 +69,7 @@ class Runs:
         return found
 
     def load(self) -> None:
-        """Read every run of the experiment anew. Runs without tags of ours are ignored."""
+        """Read every run of the experiment again. Runs without this package's tags are ignored."""
         self.held, self._doubles, self._changes = {}, [], {}
         token: str | None = None
         while True:
@@ -92,19 +91,18 @@ class Runs:
         if other is None:
             self.held[key] = held
             return
-        # Two recorders once wrote this trial at the same time. The run that holds more stays, in whatever order MLflow
-        # lists them.
+        # Two recorders wrote this trial at the same time. The more complete run stays, independent of MLflow's order.
         fuller, poorer = sorted((other, held), key=lambda h: (-len(h.params), -len(h.metrics), h.run_id))
         self.held[key] = fuller
         self._doubles.append(poorer)
 
     @property
     def waiting(self) -> int:
-        """How many runs have changes that are still to be sent."""
+        """The number of runs with pending changes."""
         return len(self._changes)
 
     def flush(self) -> None:
-        """Send everything that was put, added and logged."""
+        """Send all pending changes."""
         while self._changes:
             some = dict(islice(self._changes.items(), _TOGETHER))
             self._writer.write(list(some.values()))
@@ -112,7 +110,7 @@ class Runs:
                 del self._changes[place]
 
     def put(self, key: Key, content: RunContent, extra_tags: Mapping[str, str] | None = None) -> None:
-        """Make a run hold ``content``: create it, or add what it lacks.
+        """Create a run with ``content``, or add the missing parts to an existing one.
 
         A run under this key with other parameters belongs to an earlier study of the same name and is retired.
         """
@@ -151,7 +149,7 @@ class Runs:
         held.tags.update(new_tags)
 
     def add(self, key: Key, tags: Mapping[str, str], metrics: Mapping[str, float] | None = None) -> None:
-        """Add tags and metrics to a run, those that differ from what it holds."""
+        """Add tags and metrics that differ from the run's."""
         self._complete(self.held[key], {}, metrics or {}, tags)
 
     def log_steps(self, name: str, steps: Iterable[tuple[int, float, int]]) -> None:
@@ -175,7 +173,7 @@ class Runs:
         self._client.log_artifacts(self.summary(), folder, name)
 
     def summary(self) -> str:
-        """Return the id of the summary run, which is there then."""
+        """Return the id of the summary run, created if necessary."""
         self.flush()
         return self.held[SUMMARY_KEY].run_id
 
@@ -186,12 +184,12 @@ class Runs:
             self.tags[name] = value
 
     def retire(self, key: Key) -> None:
-        """Take a run out of the experiment without deleting it: our tags are removed, and it is marked stale."""
+        """Mark a run as stale and remove this package's tags, without deleting it."""
         self.flush()
         self._retire(self.held.pop(key))
 
     def retire_doubles(self) -> None:
-        """Take out every run whose trial has another, fuller run."""
+        """Retire every run whose trial has another, more complete run."""
         while self._doubles:
             self._retire(self._doubles.pop())
 

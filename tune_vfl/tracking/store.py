@@ -1,4 +1,4 @@
-"""The MLflow to write to: connect to it, create the embedded database, and move a damaged one away."""
+"""The MLflow tracking store: connect, create the embedded sqlite database, and move a damaged one away."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def artifact_folder(uri: str, study: str) -> str | None:
-    """Return where a study's artifacts go; None leaves it to the tracking server."""
+    """Return a study's artifact folder; None leaves the choice to the tracking server."""
     return (home() / "artifacts" / study).as_uri() if uri == embedded_uri() else None
 
 
 def quiet() -> None:
-    """Keep MLflow from logging routine work, sending telemetry, and retrying a dead server for minutes.
+    """Turn off MLflow's routine logging, its telemetry, its links on stdout, and retries of a dead server for minutes.
 
-    Nor may it write a link to every run to stdout, where nothing but data belongs.
+    Stdout is for data only.
     """
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -69,7 +69,7 @@ def _advice(uri: str) -> str:
 
 
 def is_begun(uri: str) -> bool:
-    """Return whether there is anything to look at: a sqlite file may not have been made yet."""
+    """Return whether the store exists: a sqlite file may not have been created yet."""
     path = _sqlite_path(uri)
     return path is None or path.is_file()
 
@@ -90,7 +90,7 @@ def is_damaged(uri: str) -> bool:
 
 
 def move_damaged_away(uri: str) -> Path | None:
-    """Rename a damaged embedded database, so that it can be rebuilt. The ledger has all that it held.
+    """Rename a damaged embedded database, so that it can be rebuilt from the ledger.
 
     Returns:
         Its new path; None when it is not damaged, or is not the embedded one.
@@ -123,7 +123,7 @@ def _create_sqlite(uri: str) -> None:
 
 
 def _make_tables(path: Path) -> None:
-    """Let MLflow make its tables, in a file with a write-ahead log: readers (the UI) do not block the writer."""
+    """Create MLflow's tables in a file with a write-ahead log: readers (the UI) do not block the writer."""
     import mlflow
 
     mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments(max_results=1)

@@ -1,4 +1,4 @@
-"""What MLflow shows of the whole: the summary run, the filters, and the description of the experiment."""
+"""The MLflow experiment's summary run, saved filters, and description."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ALL = {
 
 
 def filters(whole: Whole) -> dict[str, str]:
-    """Return filters to paste into the search field of the runs table, by what they find."""
+    """Return filters for the search field of MLflow's runs table, by their purpose."""
     if whole.lone:
         return dict(_ALL)
     joint = f"tags.`{CAMPAIGN_PARETO}` = 'true'"
@@ -62,7 +62,7 @@ def filters(whole: Whole) -> dict[str, str]:
 
 
 def series(whole: Whole, name: str, dataset: str) -> str:
-    """Return what a metric of the summary run is called, of which there is one a data set."""
+    """Return a summary metric's name, with the data set's where there are several."""
     return name if len(whole.datasets) == 1 else f"{name}/{dataset}"
 
 
@@ -81,7 +81,7 @@ def summary_content(whole: Whole) -> RunContent:
     times = [m for t in trials for m in (milliseconds(t.started), milliseconds(t.finished))] or [0]
     return RunContent(
         name="summary",
-        params=common_params(whole.studies[0].cell) if whole.lone else {},  # what a campaign's studies are may change
+        params=common_params(whole.studies[0].cell) if whole.lone else {},  # a campaign's studies may change
         metrics=finite(metrics),
         tags={STUDY: whole.name, SUMMARY: "true", NOTE: _note(whole)},
         status="FINISHED",
@@ -131,28 +131,28 @@ def _counts(study: StudyRecord) -> str:
 
 
 def _shown(whole: Whole) -> Mapping[str, str]:
-    """Return the filters without that for confirmed points where nothing was confirmed."""
+    """Return the filters, without the one for confirmed points where there is no confirmation."""
     confirmed = any(s.confirmation for s in whole.studies)
     return {what: query for what, query in filters(whole).items() if confirmed or CONFIRMED not in query}
 
 
 def description(whole: Whole, experiment_id: str, summary_run: str, tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the experiment's tags that are to be set: its kind, its views, and a description with links to them.
+    """Return the experiment's tags to set: its kind, its views, and a description with links to them.
 
-    What a person chose or wrote in their place stays.
+    Tags that a user has edited stay.
 
     Args:
         whole: the studies.
-        experiment_id: where the links lead.
-        summary_run: its id, for the first of them.
-        tags: those that the experiment has.
+        experiment_id: the target of the links.
+        summary_run: the id of the summary run, for the first link.
+        tags: the experiment's current tags.
     """
     place, first = f"#/experiments/{experiment_id}/runs", f"{'Study' if whole.lone else 'Campaign'} of tune-vfl: "
     views = {what: query for what, query in _shown(whole).items() if SUMMARY not in query}
     links = [f"[{what}]({place}?viewStateShareKey={_key(what)}&{_TRAINING_RUNS})" for what in views]
     page = f"[the page]({place}/{summary_run}/artifacts/report/index.html?{_TRAINING_RUNS})"
     about = f"[the summary]({place}/{summary_run}?{_TRAINING_RUNS})"
-    # What is folded away shows its first line alone.
+    # A folded description shows its first line alone.
     text = "\n".join([f"{first}{links[0]}, {page}, {about}", "", *(f"- {link}" for link in links)])
     wanted = {f"{_VIEW}{_key(what)}": _view(query) for what, query in views.items()}
     held = tags.get(KIND, "")
@@ -168,7 +168,7 @@ def _key(what: str) -> str:
 
 
 def _view(query: str) -> str:
-    """Return the state of MLflow's table of runs that a link opens: what a filter finds, the least leakage first."""
+    """Return the state of MLflow's runs table for a link: a filter, sorted by rising leakage."""
     return json.dumps(
         {"searchFilter": query, "orderByKey": _COLUMNS[1], "orderByAsc": True, "selectedColumns": _COLUMNS}
     )

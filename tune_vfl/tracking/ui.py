@@ -1,4 +1,4 @@
-"""The MLflow UI on loopback."""
+"""Start the MLflow UI on the loopback address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tune_vfl.tracking import store
 
 
 def command(uri: str, port: int) -> list[str]:
-    """Return the command that shows a tracking store on 127.0.0.1.
+    """Return the command line that serves a tracking store on 127.0.0.1.
 
     Raises:
         UsageError: when ``uri`` is a server, which has a UI of its own.
@@ -28,11 +28,11 @@ def command(uri: str, port: int) -> list[str]:
 
 
 def serve(uri: str | None = None, port: int = 5000) -> int:
-    """Show the MLflow UI on loopback until it is interrupted.
+    """Serve the MLflow UI on loopback until it is interrupted.
 
     Args:
         uri: the tracking URI; None for ``MLFLOW_TRACKING_URI`` or the embedded MLflow.
-        port: where to listen.
+        port: the port.
 
     Returns:
         The UI's exit code; 0 when it was interrupted.
@@ -50,9 +50,9 @@ def serve(uri: str | None = None, port: int = 5000) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run a server until it ends or this process is stopped. Its children, which MLflow leaves behind, end with it."""
+    """Run a server until it ends or this process is stopped; end its children too, which MLflow would leave behind."""
     # In a session of its own the server and its children are one group, which can be ended as a whole.
-    # Nor does one person need MLflow's six processes for jobs, of a quarter of a gigabyte each.
+    # MLflow's six job processes, a quarter of a gigabyte each, are not needed for one user.
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     server = subprocess.Popen(arguments, start_new_session=True, env=environment)  # noqa: S603 - the arguments are ours
     before = signal.signal(signal.SIGTERM, _interrupt)

@@ -1,4 +1,4 @@
-"""Write runs through MLflow's client, which takes one run a call: over HTTP several calls are under way at a time."""
+"""Write runs through ``MlflowClient``, several calls in parallel over HTTP."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class RunWriter:
     """Writes runs of one experiment.
 
     Args:
-        client: of the tracking store.
-        experiment_id: where new runs are made.
-        at_once: calls at a time; a sqlite file takes one.
+        client: that of the tracking store.
+        experiment_id: the experiment of new runs.
+        at_once: the number of parallel calls; a sqlite file takes one.
     """
 
     def __init__(self, client: MlflowClient, experiment_id: str, at_once: int = _AT_ONCE) -> None:
         self._client, self._experiment_id, self._at_once = client, experiment_id, at_once
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Write them, each run in a few calls: a run may be half written when one fails."""
+        """Write the changes of each run in a few calls: a run may be half written when one fails."""
         in_parallel(self._write_one, changes, self._at_once)
 
     def _write_one(self, change: Change) -> None:
@@ -61,9 +61,9 @@ class RunWriter:
 
 
 def in_parallel(work: Callable[[T], None], items: Iterable[T], at_once: int = _AT_ONCE) -> None:
-    """Do something with each item, several at a time; after an error no further one is begun, and it is raised.
+    """Call a function with each item, several in parallel; the first error stops new calls and is raised.
 
-    The threads end with the process, whatever they are doing: Ctrl-C does not wait for a server.
+    The threads are daemons: Ctrl-C does not wait for a server.
     """
     waiting: SimpleQueue[T] = SimpleQueue()
     for item in items:

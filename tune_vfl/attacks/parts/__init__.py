@@ -1,1 +1,1 @@
-"""What several attacks are made of."""
+"""Shared parts of attacks."""

@@ -1,4 +1,4 @@
-"""Blocks of columns that linear heads read: an attacker's own columns, and what it makes of gradients it received."""
+"""Blocks of columns for linear heads: an attacker's own columns, and columns derived from received gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the mean and the median attack share: the nearer of two class centers, decided for all rows at once."""
+"""Shared part of the mean and median attacks: the nearer of two class centers, for all rows at once."""
 
 from __future__ import annotations
 

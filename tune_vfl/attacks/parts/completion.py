@@ -1,4 +1,4 @@
-"""One attacker's material for model completion, and how each variant is trained on it."""
+"""One attacker's material for model completion, and the training of each variant on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an embedding says beyond the columns that a defense had the attacker add: those it knows, and discounts."""
+"""Information of an embedding beyond the extension columns that a defense had the attacker add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that an attacker holds of a row: its features, the input of its bottom's last layer, the embedding."""
+"""An attacker's coordinates of a row: features, the input of the bottom model's last layer, the embedding."""
 
 from __future__ import annotations
 

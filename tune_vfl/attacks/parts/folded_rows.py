@@ -1,4 +1,4 @@
-"""Rows dealt into folds that lie side by side, so that each fold can be judged by a model of the others."""
+"""Rows dealt into folds that lie side by side, each scored by a model that was fitted on the others."""
 
 from __future__ import annotations
 

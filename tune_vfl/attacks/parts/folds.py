@@ -1,4 +1,4 @@
-"""Labeled rows, the folds that they are held out in, and how well rows that are held out are said."""
+"""Labeled rows, their folds of cross-validation, and the score of the rows held out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads that say classes of rows from blocks of columns, fitted to a few labeled rows and compared on those alone.
+"""Linear heads that predict classes from blocks of columns, fitted and compared on a few labeled rows alone.
 
 The comparison is the attacker's own: the mean log loss of labeled rows that were held out, five folds, three times
 over. Accuracy would tie on twenty rows. Least squares, whose folds have a closed form, say which strength suits a head

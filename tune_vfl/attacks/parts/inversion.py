@@ -1,4 +1,4 @@
-"""Inverting a model by gradient descent on its input: what white-box and black-box inversion have in common."""
+"""Model inversion by gradient descent on the input: the shared part of white-box and black-box inversion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L-BFGS on many problems at once, each of which goes its own way."""
+"""L-BFGS on many independent problems at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimizer of an attacker who makes the joint training lean on its own bottom model."""
+"""The malicious optimizer of an attacker whose bottom model should dominate the joint training."""
 
 from __future__ import annotations
 
@@ -45,18 +45,15 @@ class MaliciousOptimizer(Optimizer):
         gamma: float = 1.0,
         alpha: float = 10.0,
     ) -> None:
-        super().__init__(parameters, {"lr": training.lr})
+        super().__init__(parameters, lr=training.lr)
         self._training, self._mode, self._gamma, self._alpha = training, mode, gamma, alpha
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # no closure is evaluated
-        """Take one step; without gradient a parameter stays as it is."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    p.sub_(group["lr"] * self._taken(p, p.grad + self._training.weight_decay * p))
+    def change(self, trained: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
+        """Take one step."""
+        for p, gradient in zip(trained, gradients, strict=True):
+            p.sub_(group["lr"] * self._taken(p, gradient + self._training.weight_decay * p))
 
-    def _taken(self, p: nn.Parameter, gradient: Tensor) -> Tensor:
+    def _taken(self, p: Tensor, gradient: Tensor) -> Tensor:
         """Return the step for one parameter, before the learning rate."""
         state = self.state[p]
         wanted = _adam(state, gradient) if self._training.optimizer == "adam" else self._momentum(state, gradient)

@@ -1,4 +1,4 @@
-"""What a step of MixMatch draws, gathered for many steps at once: none of it depends on the model."""
+"""Random draws of MixMatch, gathered for many steps at once, since none of them depends on the model."""
 
 from __future__ import annotations
 

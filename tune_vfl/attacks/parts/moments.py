@@ -1,4 +1,4 @@
-"""What attacks share that read received gradients: each moment of the training that was recorded is read by itself."""
+"""Shared part of attacks on received gradients: one answer for each recorded moment of the training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a defense keeps secret of a model, fitted to rows that the attacker knows with their embeddings."""
+"""Secret parameters of a defended model, fitted to rows that the attacker knows with their embeddings."""
 
 from __future__ import annotations
 

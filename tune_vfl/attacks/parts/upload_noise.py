@@ -1,4 +1,4 @@
-"""Noise on uploaded gradients: how much there is, and how far it draws a search towards what rows usually look like."""
+"""Noise on uploaded gradients: its amount, and the weight that a search gives to the prior of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server's attacks on uploaded gradients have in common: methods, restarts, and what is said of rows."""
+"""Shared part of the server's attacks on uploaded gradients: optimizers, restarts, and the choice of an answer."""
 
 from __future__ import annotations
 

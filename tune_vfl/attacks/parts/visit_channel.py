@@ -1,4 +1,4 @@
-"""Labels behind a known channel: the gradients show the class that was taught, which may be another than the true one.
+"""Labels behind a known channel: gradients show the class that was taught, which may differ from the true one.
 
 Two things are used beyond a plain fit. The own columns speak of the true class, the gradients of the taught one, and
 the channel leads from one to the other. And a gradient's size along the difference of the classes says how far the

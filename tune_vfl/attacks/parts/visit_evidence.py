@@ -1,4 +1,4 @@
-"""Evidence of many epochs made one: epochs repeat each other, so their sum would be far too sure of itself."""
+"""Combined evidence of many epochs, tempered because epochs repeat each other."""
 
 from __future__ import annotations
 

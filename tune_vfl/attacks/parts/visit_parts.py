@@ -1,4 +1,4 @@
-"""Labels where the model is taught a number for each part of a class, and a row's part hangs on random numbers.
+"""Labels under a defense that trains on sub-class targets chosen by random numbers of all parties.
 
 A gradient is a fixed direction of its epoch times how far the model's output is from the number taught, plus noise. The
 attacker knows its own random number and by it the odds of each part: these alone show the direction, before any label

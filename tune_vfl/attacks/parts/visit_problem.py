@@ -1,4 +1,4 @@
-"""The problem that EM over visits solves: rows, what an attacker holds of each, and the labels that it knows."""
+"""The problem that EM over visits solves: rows, the attacker's data of each row, and the known labels."""
 
 from __future__ import annotations
 

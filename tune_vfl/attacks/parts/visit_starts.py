@@ -1,4 +1,4 @@
-"""Where the labels of all rows may start from: regressions of a few labels on an attacker's columns and gradients."""
+"""Starting points of EM for the labels: regressions of a few labels on an attacker's columns and gradients."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reading files: formats, text, pictures, and what loaders of one kind share."""
+"""Readers of files: formats, text, pictures, and the shared parts of loaders."""

@@ -1,4 +1,4 @@
-"""What the data sets that come with scikit-learn share."""
+"""Shared parts of the data sets that scikit-learn bundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where data files are, and a record of which ones a data set was read from."""
+"""Locations of data files, and a record of the files that a data set was read from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn a column that names a client for each row into whose each row is."""
+"""Turn a column that names a client for each row into the client index of each row."""
 
 from __future__ import annotations
 

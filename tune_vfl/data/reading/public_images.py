@@ -1,4 +1,4 @@
-"""What the public image sets share: arrays of known shape and classes, with or without official test rows."""
+"""Shared parts of the public image sets: arrays of known shape and classes, with or without official test rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts as columns: which of the most frequent words each text holds."""
+"""Texts as binary columns: the presence of each of the most frequent words."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What several defenses are made of."""
+"""Shared parts of defenses."""

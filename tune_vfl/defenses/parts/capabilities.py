@@ -1,4 +1,4 @@
-"""What a defense declares of itself before anything runs: where it fits, what it changes, what it needs."""
+"""Declared capabilities of a defense: supported settings, changed values, and requirements."""
 
 from __future__ import annotations
 

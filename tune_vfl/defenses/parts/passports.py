@@ -1,4 +1,4 @@
-"""Passport layers: scale and shift come from the layer's own weights and from inputs that only its owner knows."""
+"""Passport layers: scale and shift come from the layer's own weights and from a secret input of the owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defenses one after the other, as one defense: the base of those that papers put together from others."""
+"""Defenses applied one after the other as one defense: the base of composite defenses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which numbers stand out among those of the last steps: a threshold from their median and median deviation."""
+"""Outlier detection over recent steps: a threshold from the median and the median absolute deviation."""
 
 from __future__ import annotations
 

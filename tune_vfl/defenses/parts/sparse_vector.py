@@ -1,4 +1,4 @@
-"""The sparse vector technique: which entries are accepted when each acceptance moves the threshold.
+"""The sparse vector technique: select entries above a noisy threshold that moves with each acceptance.
 
 Entries are visited in order, and whether one is accepted depends on where the last acceptance before it was. Where
 there is a compiler a loop over them does it. Elsewhere two steps without a loop: the threshold that would hold from a

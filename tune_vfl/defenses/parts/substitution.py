@@ -1,4 +1,4 @@
-"""Random numbers in the place of a gradient, in the gradient's own order: what SGSub and FLSG share."""
+"""Random numbers in the place of a gradient, in the gradient's own order: the shared part of SGSub and FLSG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training labels softened over the k classes that a teacher finds likeliest: what KDk and LADistill share."""
+"""Training labels softened over the k classes that a teacher finds likeliest: shared part of KDk and LADistill."""
 
 from __future__ import annotations
 

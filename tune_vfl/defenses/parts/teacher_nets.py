@@ -1,4 +1,4 @@
-"""Which network a teacher is: the papers' nets for images and texts, the parties' own net, or linear layers."""
+"""Networks of teachers: the papers' nets for images and texts, the parties' own net, or linear layers."""
 
 from __future__ import annotations
 

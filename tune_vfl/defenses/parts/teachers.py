@@ -1,4 +1,4 @@
-"""Teachers: networks on the label party's own features; what they believe changes the labels of training.
+"""Teachers: networks on the label party's own features; their predictions soften the training labels.
 
 Members of a pack with the same data, seed and recipe share one teacher. Teachers are kept in the process, under a key
 made from those three, so that the next pack of a study does not train them again.

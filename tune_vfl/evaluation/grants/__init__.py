@@ -1,1 +1,1 @@
-"""What an attack's threat model may grant it: one grant, one file."""
+"""Grants: the kinds of knowledge that a threat model may give an attack. One grant, one file."""

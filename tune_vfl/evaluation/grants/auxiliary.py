@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @grant("auxiliary")
 class AuxiliaryLabels(Grant):
-    """As many labeled rows as the attack requests, drawn from each seed's own stream."""
+    """The number of labeled rows that the attack requests, drawn from each seed's own stream."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Auxiliary | None:
-        """Return the rows, and the smaller sets that it requests of them; None where it requests none."""
+        """Return the rows and their requested subsets; None if the attack requests none."""
         request = attack.auxiliary_request()
         if request is None:
             return None

@@ -1,4 +1,4 @@
-"""What a grant is: what must be kept of a training for it, and how it is handed out.
+"""The interface of a grant: the keepers that it needs during a training, and the value that an attack receives.
 
 Add one by putting a class into a file of its own here, decorated with ``@grant("name")``. An attack that lists the
 name under ``sees`` reads it with ``view.granted("name")``.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Grant(ABC):
-    """One thing that may be granted.
+    """One kind of knowledge that a threat model may grant.
 
     Attributes:
         keeps: what must be kept of the training for it; it cannot be handed out where that was not kept.
@@ -33,7 +33,7 @@ class Grant(ABC):
 
     @abstractmethod
     def hand_out(self, attack: Attack[Strict], run: Run) -> object:
-        """Return what the attack finds in its view under this name: tensors with leading axes, copies of models.
+        """Return the value of this grant in an attack's view: tensors with leading axes, copies of models.
 
         Args:
             attack: what is granted may depend on how much it asks for.
@@ -46,7 +46,7 @@ grant = GRANTS.register
 
 
 def keepers_for(attacks: Iterable[Attack[Strict]]) -> list[type[Keeper]]:
-    """Return what must be kept of a training that these attacks share.
+    """Return the keepers that attacks on a shared training need.
 
     Raises:
         UnknownNameError: when an attack asks for a grant that nobody knows.
@@ -56,7 +56,7 @@ def keepers_for(attacks: Iterable[Attack[Strict]]) -> list[type[Keeper]]:
 
 
 def view_of(attack: Attack[Strict], run: Run) -> View:
-    """Return the view of an attack: what it :meth:`~tune_vfl.attacks.base.Attack.sees`, and nothing more.
+    """Return the view of an attack: the grants under :meth:`~tune_vfl.attacks.base.Attack.sees`, and nothing more.
 
     Before a training, and where nothing was trained, there is nothing that must be kept of one.
     """

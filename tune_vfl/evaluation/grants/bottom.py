@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @grant("bottom")
 class OwnBottom(Grant):
-    """The bottom model as it is: trained, or, before a training, as it starts."""
+    """The bottom model, trained; or untrained for views before a training."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[], nn.Module]:
-        """Return what makes a fresh copy."""
+        """Return a factory of fresh copies."""
         return run.bottom

@@ -1,4 +1,4 @@
-"""Per-class statistics that only the label party could compute: what makes an attack an upper bound."""
+"""An oracle of per-class statistics computed with true labels; it makes an attack's success an upper bound."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @grant("class_oracle")
 class ClassStatistics(Grant):
-    """Means or medians of each class, of whatever the attacker puts in."""
+    """Means or medians by class of any values that the attacker passes in."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> ClassOracle:
         """Return the oracle."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @grant("class_prior")
 class ClassPrior(Grant):
-    """How many rows of each class there are, and not which."""
+    """Shares of the classes, without any row's label."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Tensor:
         """Return ``(*trials, K)`` shares."""

@@ -35,7 +35,7 @@ StepBy = Literal["sgd", "adam"]
 
 
 class SingleSteps(Keeper):
-    """Has the client make a step on each batch under attack, from the weights before the training and after it.
+    """Records single steps of the client on each batch under attack, before the training and after it.
 
     One by SGD, of which the update is the gradient times minus the learning rate, and, for who sees all that a client
     uploads, one by its recipe's optimizer where that is another. It passes through what the defense does while the
@@ -44,12 +44,12 @@ class SingleSteps(Keeper):
     """
 
     def begin(self, loop: SplitTraining) -> None:
-        """Upload what the untrained network's steps come to."""
+        """Record the steps of the untrained network."""
         self._kept: dict[tuple[UploadedAt, TargetRequest, StepBy], Tensor] = {}
         self._keep("first", loop, 0)
 
     def end(self, loop: SplitTraining) -> None:
-        """Upload what the trained network's steps come to."""
+        """Record the steps of the trained network."""
         self._keep("last", loop, loop.training.epochs - 1)
 
     def _keep(self, moment: UploadedAt, loop: SplitTraining, epoch: int) -> None:
@@ -63,7 +63,7 @@ class SingleSteps(Keeper):
                 self._kept[moment, request, "adam"] = client.uploads(gradients, "adam")
 
     def _requests(self) -> dict[TargetRequest, frozenset[str]]:
-        """Return the rows that attacks ask for, and what of their gradients those see."""
+        """Return the rows that attacks request, and the parts of the gradients that each attack sees."""
         found: dict[TargetRequest, frozenset[str]] = {}
         for attack in self.attacks:
             request, sees = attack.target_request(), _GRADIENTS & attack.sees()
@@ -72,34 +72,34 @@ class SingleSteps(Keeper):
         return found
 
     def of(self, request: TargetRequest, by: StepBy = "sgd") -> dict[UploadedAt, Tensor]:
-        """Return what was uploaded ``(*trials, G, n)`` by moment; none where no client trained, or not so."""
+        """Return uploads ``(*trials, G, n)`` by moment; none if no client trained, or none on this request."""
         return {moment: kept for (moment, asked, how), kept in self._kept.items() if (asked, how) == (request, by)}
 
     @property
     def uploads(self) -> int:
-        """How often the client uploaded: a step at each moment, by each optimizer, on each batch under attack."""
+        """The number of uploads: one step at each moment, by each optimizer, on each batch under attack."""
         return sum(kept.shape[-2] for kept in self._kept.values())
 
     def member(self, index: int) -> Self:
-        """Return one member's."""
+        """Return one member's uploads."""
         alone = type(self)(self.attacks, self.training, self.rows)
         alone._kept = {key: kept[index] for key, kept in self._kept.items()}
         return alone
 
 
 def is_clients(network: VflNetwork) -> bool:
-    """Whether a network is one party's that holds all columns."""
+    """Whether a network belongs to one party that has all columns."""
     return network.own_bottom is None and len(network.bottoms) == 1
 
 
 def uploaded(network: VflNetwork, defense: Defense) -> list[nn.Parameter]:
-    """Return the parameters that a client of a defense uploads, in the order of its update."""
+    """Return the parameters that a client uploads under a defense, in the order of its update."""
     shared = defense.capabilities.client_bottom == "shared"
     return list((network if shared or network.top is None else network.top).parameters())
 
 
 class _Client:
-    """A client that makes single steps; its network is left as it is."""
+    """A client that computes single steps without changing its network."""
 
     def __init__(self, loop: SplitTraining, epoch: int) -> None:
         self._network = copy.deepcopy(loop.network).train()
@@ -109,7 +109,7 @@ class _Client:
         self._uploaded = uploaded(self._network, self._defense)
 
     def gradients(self, request: TargetRequest) -> list[list[Tensor]]:
-        """Return those of each batch that an attack asks for, ``(*trials, ...)`` as the parameters that are uploaded.
+        """Return the gradients of each requested batch, ``(*trials, ...)``, in the order of the uploaded parameters.
 
         Raises:
             SpecError: where the client holds too few rows for one batch.
@@ -125,7 +125,7 @@ class _Client:
         return [self._gradient(at) for at in torch.split(ids, request.batch, -1)]
 
     def uploads(self, gradients: Sequence[Sequence[Tensor]], by: StepBy) -> Tensor:
-        """Return what is uploaded of a step by each gradient, over minus the learning rate: ``(*trials, G, n)``.
+        """Return the upload that each gradient leads to, divided by minus the learning rate: ``(*trials, G, n)``.
 
         Args:
             gradients: of each batch.
@@ -152,7 +152,7 @@ class _Client:
 
 
 def _first_steps(parameters: Sequence[Tensor], gradients: Sequence[Tensor], training: Training) -> list[Tensor]:
-    """Return how far a recipe's optimizer moves parameters at its first step, over minus the learning rate."""
+    """Return the first step of a recipe's optimizer, divided by minus the learning rate."""
     # From zero, where what is small beside a weight is not rounded away; weights count where they decay alone.
     at = [p.detach() if training.weight_decay else torch.zeros_like(p) for p in parameters]
     moved = [nn.Parameter(start.clone()) for start in at]
@@ -163,7 +163,7 @@ def _first_steps(parameters: Sequence[Tensor], gradients: Sequence[Tensor], trai
 
 
 def uploads_of(attack: Attack[Strict], run: Run, most: int | None = None) -> Uploads | None:
-    """Return what a server has for an attack; None for one on labels, or where no client trained.
+    """Return the uploads that an attack receives; None for attacks on labels, or if no client trained.
 
     Args:
         attack: the rows that it asks for.
@@ -182,10 +182,10 @@ def uploads_of(attack: Attack[Strict], run: Run, most: int | None = None) -> Upl
 
 @grant("client_gradients")
 class ClientGradients(Grant):
-    """All that a client uploads."""
+    """All gradients that a client uploads."""
 
     keeps = (SingleSteps,)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Uploads | None:
-        """Return it; None for an attack on labels, or where no client trained."""
+        """Return the uploads; None for attacks on labels, or if no client trained."""
         return uploads_of(attack, run)

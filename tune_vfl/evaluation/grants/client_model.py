@@ -25,42 +25,42 @@ if TYPE_CHECKING:
 
 
 class ClientNetwork(Keeper):
-    """Keeps the network at both moments, and the defense, which knows what of it only the client knows."""
+    """Stores the network at both moments, with the defense, which can redraw the client's secrets."""
 
     _defense: Defense
     _seeds: int | list[int]
     _member: int | None = None
 
     def begin(self, loop: SplitTraining) -> None:
-        """Keep the untrained network."""
+        """Store the untrained network."""
         self._networks: dict[UploadedAt, VflNetwork] = {"first": copy.deepcopy(loop.network)}
 
     def end(self, loop: SplitTraining) -> None:
-        """Keep the trained one."""
+        """Store the trained network."""
         self._networks["last"] = copy.deepcopy(loop.network)
         self._defense = next(h for h in loop.hooks if isinstance(h, Defense))
         self._seeds = loop.rows.pack.member_seeds
 
     @property
     def of_a_client(self) -> bool:
-        """Whether a client trained it."""
+        """Whether a client trained the network."""
         return is_clients(self._networks["last"])
 
     @property
     def shared_from(self) -> int:
-        """The first of the network's parameters that is uploaded, with all that follow it."""
+        """Index of the first uploaded parameter of the network; all later ones are uploaded too."""
         network = self._networks["last"]
         return len(list(network.parameters())) - len(uploaded(network, self._defense))
 
     def guessed(self, moment: UploadedAt, name: str) -> nn.Sequential:
-        """Return the bottom model, what is secret of it drawn from the stream ``name``, and the top model on it."""
+        """Return the bottom model with secrets redrawn from the stream ``name``, and the top model on it."""
         network = self._networks[moment]
         bottom = self._defense.disguised(network.bottoms[0], stream=Stream(self._seeds, name))
         parts = {"bottom": self._own(bottom)} | ({} if network.top is None else {"top": self.top(moment)})
         return nn.Sequential(OrderedDict(parts))
 
     def top(self, moment: UploadedAt) -> nn.Module:
-        """Return a copy of the top model, which there is."""
+        """Return a copy of the top model."""
         top = self._networks[moment].top
         assert top is not None  # noqa: S101 - an attack on it is refused where there is none
         return self._own(copy.deepcopy(top))
@@ -69,7 +69,7 @@ class ClientNetwork(Keeper):
         return found if self._member is None else select_member(found, self._member)
 
     def member(self, index: int) -> Self:
-        """Return one member's."""
+        """Return one member's networks."""
         alone = type(self)(self.attacks, self.training, self.rows)
         alone._networks, alone._defense, alone._seeds = self._networks, self._defense, self._seeds
         alone._member = index
@@ -78,7 +78,7 @@ class ClientNetwork(Keeper):
 
 @grant("client_model")
 class ClientModel(Grant):
-    """The server's knowledge of the network, by the threat model also where a defense keeps the bottom model private.
+    """The server's knowledge of the network; includes the bottom model even if the defense keeps it private.
 
     Gu et al. (FedAdOb), table I: the adversary of WGI and WMI knows the model but not the passports.
     """
@@ -86,7 +86,7 @@ class ClientModel(Grant):
     keeps = (ClientNetwork,)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> KnownClient | None:
-        """Return what makes copies; None where no client trained."""
+        """Return a factory of copies; None if no client trained."""
         kept = run.kept(ClientNetwork)
         if not kept.of_a_client:
             return None

@@ -1,4 +1,4 @@
-"""What a passive party sent for each row and what came back for it, at the same moment."""
+"""Pairs of sent embedding and received gradient of each row, from the same steps of the first epochs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPOCHS = 3
 
 
 class FirstExchanges(Keeper):
-    """Keeps, of the first epochs, embeddings as passive parties sent them and the gradients received for them."""
+    """Records embeddings as sent and the gradients received for them, in the first epochs."""
 
     _step: tuple[Tensor, int] | None = None
     _member: int | None = None
@@ -40,19 +40,19 @@ class FirstExchanges(Keeper):
         return 2 * EPOCHS * members * rows * width * 4
 
     def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
-        """Note which rows are about to be sent; what is sent outside of a step, such as test rows, is not kept."""
+        """Note the rows of this step; rows sent outside of a step, such as test rows, are not recorded."""
         self._step = (batch.ids, epoch) if epoch < self._epochs else None
         return batch
 
     def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
-        """Keep what is sent, after everybody who changes it."""
+        """Record the embedding after every hook that changes it."""
         if self._step is not None:
             ids, epoch = self._step
             self._put(("sent", party, epoch), ids, embedding)
         return embedding
 
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
-        """Keep the gradient of each row's own loss: the received one times the rows of its batch."""
+        """Record the gradient of each row's own loss: the received one times the rows of its batch."""
         self._step = None
         if epoch < self._epochs:
             self._put(("received", party, epoch), ids, gradient * ids.shape[-1])
@@ -64,7 +64,7 @@ class FirstExchanges(Keeper):
         self._kept[key].scatter_(-2, ids.unsqueeze(-1).expand(values.shape), values)
 
     def of(self, party: int) -> Exchange:
-        """Return what a passive party sent and received."""
+        """Return a passive party's sent embeddings and received gradients."""
         sent, received = (
             torch.stack([self._kept[what, party, epoch] for epoch in range(self._epochs)], -3)
             for what in ("sent", "received")
@@ -87,5 +87,5 @@ class Exchanged(Grant):
     keeps = (FirstExchanges,)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Exchange:
-        """Return them."""
+        """Return the exchanges."""
         return run.kept(FirstExchanges).of(run.parties[0])

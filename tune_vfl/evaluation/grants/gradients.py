@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def moments_of(attacks: Sequence[Attack[Strict]]) -> set[Moment]:
-    """Return the moments that any of these attacks wants recorded."""
+    """Return the union of moments that these attacks request."""
     return {moment for attack in attacks for moment in attack.moments()}
 
 
 class ReceivedGradients(Keeper):
-    """Records what each passive party receives at the moments that attacks ask for."""
+    """Records the gradients that each passive party receives at the requested moments."""
 
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
         super().__init__(attacks, training, rows)
@@ -48,11 +48,11 @@ class ReceivedGradients(Keeper):
         ]
 
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
-        """Record it if it is wanted."""
+        """Record the gradient if an attack requests this moment."""
         self._recorders[party].gradient_received(gradient, party=party, ids=ids, epoch=epoch, step=step)
 
     def keep_noise(self, width: int, streams: Streams) -> None:
-        """Keep N(0, 1) as the gradient of each row's own loss, by itself at each moment, in the recipe's batches."""
+        """Record N(0, 1) as the gradient of each row's own loss, independently at each moment."""
         self._noise = width, streams
 
     def _of_noise(self, moment: Moment, party: int, width: int, streams: Streams) -> Recording:
@@ -65,7 +65,7 @@ class ReceivedGradients(Keeper):
         return Recording(torch.arange(count).expand(gradients.shape[:-1]), gradients / sizes, batches)
 
     def recordings(self, parties: Sequence[int] = (0,)) -> Mapping[Moment, Recording]:
-        """Return what passive parties received, by moment; of several parties side by side."""
+        """Return received gradients by moment; several parties' side by side."""
         found = [self._of(party) for party in parties]
         whole = {moment: Recording.joined([of[moment] for of in found]) for moment in found[0]}
         return whole if self._member is None else {m: r.member(self._member) for m, r in whole.items()}

@@ -1,4 +1,4 @@
-"""A passive party's trained bottom model as the label party knows it."""
+"""A white-box label party's knowledge of a passive party's trained bottom model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DisguisedBottom(Keeper):
-    """Keeps the defense, which knows what of the model only the passive party knows, and the model."""
+    """Stores the trained model, with the defense, which can redraw the passive party's secrets."""
 
     _defense: Defense
     _bottom: nn.Module
@@ -30,16 +30,16 @@ class DisguisedBottom(Keeper):
     _member: int | None = None
 
     def end(self, loop: SplitTraining) -> None:
-        """Keep both; the model moves to the CPU with its network."""
+        """Store the model and the defense; the model moves to the CPU with its network."""
         self._defense = next(h for h in loop.hooks if isinstance(h, Defense))
         self._bottom, self._seeds = loop.network.bottoms[0], loop.rows.pack.member_seeds
 
     def guessed(self, name: str) -> nn.Module:
-        """Return a copy of the model, with what is secret drawn anew from the stream ``name``."""
+        """Return a copy of the model with secrets redrawn from the stream ``name``."""
         return self._own(self._defense.disguised(self._bottom, stream=Stream(self._seeds, name)))
 
     def opened(self, name: str) -> nn.Module:
-        """Return a copy of the model whose secrets alone are parameters that want a gradient, starting at a guess."""
+        """Return a copy of the model whose secrets are its only trainable parameters, starting at a guess."""
         frozen = copy.deepcopy(self._bottom).requires_grad_(False)
         return self._own(self._defense.open_bottom(frozen, stream=Stream(self._seeds, name)))
 
@@ -55,11 +55,11 @@ class DisguisedBottom(Keeper):
 
 @grant("known_bottom")
 class KnownBottom(Grant):
-    """The white-box label party's knowledge of the model."""
+    """A white-box label party's knowledge of the model."""
 
     keeps = (DisguisedBottom,)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[str], nn.Module]:
-        """Return what makes a copy; what a defense keeps secret is guessed from the stream of the given name."""
+        """Return a factory of copies with secrets redrawn from the stream of a given name."""
         known = run.kept(DisguisedBottom)
         return lambda name: known.guessed(f"attack/{attack.name}/{name}")

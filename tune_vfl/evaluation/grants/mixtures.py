@@ -1,4 +1,4 @@
-"""Of which rows a passive party's mixtures consisted, and what it received for them."""
+"""Partners and shares of a passive party's mixed rows, and the gradients received for the mixtures."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SPANS = ("epoch0", "early", "late", "mean")
 
 
 def spans_of(epochs: int) -> Mapping[str, range]:
-    """Return the epochs that are added up: the first one, the first quarter, the last quarter, all of them."""
+    """Return the epochs of each sum: the first one, the first quarter, the last quarter, all of them."""
     quarter = max(1, epochs // 4)
     of_each = (range(1), range(quarter), range(epochs - quarter, epochs), range(epochs))
     return dict(zip(SPANS, of_each, strict=True))
 
 
 class ReceivedForMixtures(Keeper):
-    """Adds up, for each training row, what came back for the mixtures that held it, by its share in them.
+    """Sums, for each training row, the gradients received for its mixtures, weighted by its share in them.
 
     Least squares for the gradients of single rows need no more of what was received than these sums: a few matrices of
     N rows in the place of one for each epoch. Partners and shares are not kept either: the defense draws those of an
@@ -54,11 +54,11 @@ class ReceivedForMixtures(Keeper):
         return len(SPANS) * members * rows * width * 4
 
     def begin(self, loop: SplitTraining) -> None:
-        """Remember the defense, which knows the mixtures."""
+        """Store the defense, which knows the mixtures."""
         self._defense = next(h for h in loop.hooks if isinstance(h, Defense))
 
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
-        """Add it to the sums of the rows in its mixtures."""
+        """Add the gradient to the sums of the rows in its mixtures."""
         assert self._defense is not None  # noqa: S101 - remembered before the first step
         if self._now[0] != epoch:
             self._now = epoch, self._defense.mixtures(epoch)
@@ -76,11 +76,11 @@ class ReceivedForMixtures(Keeper):
                 sums.scatter_add_(-2, at.unsqueeze(-1).expand(parts.shape), parts)
 
     def keep_noise(self, width: int, streams: Streams) -> None:
-        """Keep N(0, 1) as the gradient of each row's own loss, the same in each epoch of a span; nothing is mixed."""
+        """Record N(0, 1) as the gradient of each row's own loss, the same in each epoch of a span, without mixing."""
         self._noise = width, streams
 
     def of(self, parties: Sequence[int]) -> Mapping[str, MixedGradients]:
-        """Return what passive parties received, by span; of several parties side by side."""
+        """Return the sums of passive parties by span; several parties' side by side."""
         totals = {span: torch.cat([self._total(party, span) for party in parties], -1) for span in self._spans}
         rows = next(iter(totals.values())).shape[:-1]
         alone = Mixtures(torch.arange(rows[-1]).expand(rows).unsqueeze(-1), torch.ones(*rows, 1))
@@ -120,5 +120,5 @@ class RowMixtures(Grant):
     keeps = (ReceivedForMixtures,)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Mapping[str, MixedGradients]:
-        """Return what was received over the first epoch, the first quarter, the last one, and all epochs."""
+        """Return the sums over the first epoch, the first quarter, the last one, and all epochs."""
         return run.kept(ReceivedForMixtures).of(run.parties)

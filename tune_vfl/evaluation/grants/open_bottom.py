@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @grant("open_bottom")
 class OpenBottom(Grant):
-    """The white-box label party's knowledge of the model, with what it does not know as free parameters."""
+    """A white-box label party's model with the unknown secrets as free parameters."""
 
     keeps = (DisguisedBottom,)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[str], nn.Module]:
-        """Return what makes a copy, whose free parameters start at a guess from the stream of the given name."""
+        """Return a factory of copies whose free parameters start at a guess from the stream of the given name."""
         known = run.kept(DisguisedBottom)
         return lambda name: known.opened(f"attack/{attack.name}/{name}")

@@ -1,4 +1,4 @@
-"""The label party's own columns, where it holds any beside the labels: side information on the rows under attack."""
+"""The label party's own columns, if it has any beside the labels: side information on the rows under attack."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @grant("own_features")
 class LabelPartyColumns(Grant):
-    """What the label party brought into the training of the very rows that it attacks, and of those it knows."""
+    """The label party's columns of the rows under attack and of the rows that it knows."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> OwnColumns | None:
-        """Return its columns; None for an attack on labels, and where it has labels only."""
+        """Return the columns; None for attacks on labels, and if the label party has labels only."""
         targets, own = targets_of(attack, run), run.split.active_train
         if targets is None or own is None:
             return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class UntrainedBottom(Keeper):
-    """Keeps the first passive party's bottom model as it was before the first step.
+    """Stores the first passive party's bottom model before the first step.
 
     Attributes:
         bottom: a copy, on the CPU.
@@ -33,7 +33,7 @@ class UntrainedBottom(Keeper):
     bottom: nn.Module
 
     def begin(self, loop: SplitTraining) -> None:
-        """Copy it."""
+        """Store a copy of the model."""
         self.bottom = copy.deepcopy(loop.network.bottoms[0]).cpu()
 
     def member(self, index: int) -> Self:
@@ -44,7 +44,7 @@ class UntrainedBottom(Keeper):
 
 
 class FirstRowsFed(Keeper):
-    """Keeps the rows that the first passive party fed to its bottom model in the first step, mixed ones where it mixes.
+    """Stores the rows, mixed or not, that the first passive party feeds to its bottom model in the first step.
 
     Attributes:
         fed: ``(*trials, B, ...)``, on the CPU.
@@ -53,7 +53,7 @@ class FirstRowsFed(Keeper):
     fed: Tensor
 
     def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
-        """Look at the first batch, after everybody who changes what is fed."""
+        """Store the first batch, after every hook that changes it."""
         if not hasattr(self, "fed"):
             self.fed = batch.passive[0].detach().cpu().clone()
         return batch
@@ -66,7 +66,7 @@ class FirstRowsFed(Keeper):
 
 
 def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tensor, ...]:
-    """Return what a received gradient ``(*trials, B, d)`` for fed rows ``x`` adds up to in each parameter of a model.
+    """Return the parameter gradients of a model on rows ``x`` for a received gradient ``(*trials, B, d)``.
 
     The model is used as in training; embeddings count as sent as they are.
     """
@@ -76,7 +76,7 @@ def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tenso
 
 @grant("parameter_gradient")
 class ParameterGradient(Grant):
-    """What is left where gradients of single rows are hidden: their sum in the attacker's own parameters."""
+    """Sums of the hidden gradients of single rows in the attacker's own parameters."""
 
     keeps = (ReceivedGradients, UntrainedBottom, FirstRowsFed)
 

@@ -26,7 +26,7 @@ class PositiveHints(Grant):
     """Positions of positives, drawn afresh for each batch from the attack's own stream of the seed."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[Recording, int | None], Tensor]:
-        """Return what draws them, see :meth:`tune_vfl.protocol.view.View.positive_hints`."""
+        """Return a function that draws the hints, see :meth:`tune_vfl.protocol.view.View.positive_hints`."""
         usual = run.task.cell.threat.hints
         return lambda recording, count: drawn(recording, count or usual, run, stream=f"attack/{attack.name}/hints")
 

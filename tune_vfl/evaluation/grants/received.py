@@ -26,7 +26,7 @@ _CHUNK = 4096
 
 
 class SentEmbeddings(Keeper):
-    """Has the first passive party send its training rows once more when the training is over.
+    """Records the first passive party's embeddings of its training rows, sent once more after the training.
 
     Attributes:
         sent: ``(*trials, N, d)``.
@@ -36,7 +36,7 @@ class SentEmbeddings(Keeper):
 
     @torch.no_grad()
     def end(self, loop: SplitTraining) -> None:
-        """Send them (H3), in evaluation mode."""
+        """Send the embeddings (H3), in evaluation mode."""
         axis = len(loop.lead)
         parts = torch.split(loop.rows.features()[0], _CHUNK, axis)
         embedding = torch.cat([loop.network.bottoms[0](part) for part in parts], axis)
@@ -45,7 +45,7 @@ class SentEmbeddings(Keeper):
         self.sent = embedding.cpu()
 
     def keep_noise(self, width: int, streams: Streams) -> None:
-        """Keep the same embedding for every row: where none was trained, what is sent is to say nothing of a row."""
+        """Record one embedding for every row, so that it carries no information on any row."""
         lead = () if isinstance(streams.seeds, int) else (len(streams.seeds),)
         self.sent = torch.zeros(*lead, self.rows, width)
 
@@ -91,7 +91,7 @@ def targets_of(attack: Attack[Strict], run: Run) -> tuple[Tensor, Tensor] | None
 
 @grant("received")
 class ReceivedEmbeddings(Grant):
-    """What was sent for the rows under attack."""
+    """Embeddings received for the rows under attack."""
 
     keeps = (SentEmbeddings,)
 

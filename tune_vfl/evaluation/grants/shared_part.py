@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @grant("shared_part")
 class PublicPart(Grant):
-    """What a server knows that is told no bottom model."""
+    """Knowledge of a server that has no access to bottom models."""
 
     keeps = (ClientNetwork,)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> SharedPart | None:
-        """Return it; None where no client trained."""
+        """Return the shared part; None if no client trained."""
         kept = run.kept(ClientNetwork)
         if not kept.of_a_client:
             return None

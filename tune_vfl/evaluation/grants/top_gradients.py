@@ -1,4 +1,4 @@
-"""The part of a client's gradients that is the top model's, which every client uploads, whatever its defense."""
+"""The top model's part of a client's gradients, which every client uploads, whatever its defense."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @grant("top_gradients")
 class TopGradients(Grant):
-    """What a server reads to which bottom models are private, or which takes them for private."""
+    """Gradients that a server reads if bottom models are private, or are assumed to be."""
 
     keeps = (SingleSteps,)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Uploads | None:
-        """Return it; None for an attack on labels, or where no client trained; empty without a top model."""
+        """Return the gradients; None for attacks on labels, or if no client trained; empty without a top model."""
         top, members = run.network.top, max(1, len(run.pack.seed_of_each) if run.pack.lead else 1)
         width = 0 if top is None else sum(p.numel() for p in top.parameters()) // members
         return uploads_of(attack, run, width)

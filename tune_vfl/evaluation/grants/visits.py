@@ -33,7 +33,7 @@ _NAMES = ("sent", "received", "sent_means", "received_means", "direction_means")
 
 
 def kept_epochs(epochs: int, *, rows: int, width: int) -> tuple[int, ...]:
-    """Return the epochs whose visits are kept, in order: the first four, and others evenly up to the last one.
+    """Return the recorded epochs in order: the first four, and others evenly spaced up to the last one.
 
     Args:
         epochs: of the training.
@@ -48,7 +48,7 @@ def kept_epochs(epochs: int, *, rows: int, width: int) -> tuple[int, ...]:
 
 
 class KeptVisits(Keeper):
-    """Keeps embeddings as passive parties sent them and the gradients that they received for them."""
+    """Records embeddings as passive parties sent them, and the gradients received for them."""
 
     _step: tuple[Tensor, int] | None = None
     _noise: tuple[int, Streams] | None = None
@@ -66,7 +66,7 @@ class KeptVisits(Keeper):
         return members * (min(MEMBER_BYTES, 2 * MOST * rows * width * 4) + 3 * SPANS * rows * width * 4)
 
     def begin(self, loop: SplitTraining) -> None:
-        """Ask the defense how it works: the attacker knows which one runs, at which setting."""
+        """Store the defense's mechanism, which the attacker knows from its name and setting."""
         self._mechanism = next((h.mechanism() for h in loop.hooks if isinstance(h, Defense)), None)
 
     @property
@@ -74,12 +74,12 @@ class KeptVisits(Keeper):
         return min(SPANS, self.training.epochs)
 
     def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
-        """Note the rows that are about to be sent; rows that are sent outside of a step are not kept."""
+        """Note the rows of this step; rows that are sent outside of a step are not recorded."""
         self._step = (batch.ids, epoch)
         return batch
 
     def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
-        """Keep the embedding as it is sent, after every hook that changes it."""
+        """Record the embedding after every hook that changes it."""
         if self._step is not None:
             ids, epoch = self._step
             values = embedding.detach().flatten(ids.dim()).cpu()
@@ -88,7 +88,7 @@ class KeptVisits(Keeper):
         return embedding
 
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
-        """Keep the gradient of each row's own loss: the received one times the rows of its batch.
+        """Record the gradient of each row's own loss: the received one times the rows of its batch.
 
         What is known of the defense's noise is taken away before it enters any mean.
         """
@@ -126,11 +126,11 @@ class KeptVisits(Keeper):
         room.scatter_add_(-2, ids.cpu().unsqueeze(-1).expand(values.shape), values.to(room.dtype) / (end - begin))
 
     def keep_noise(self, width: int, streams: Streams) -> None:
-        """Keep N(0, 1) in the place of every embedding and every gradient."""
+        """Record N(0, 1) in the place of every embedding and every gradient."""
         self._noise = width, streams
 
     def of(self, parties: Sequence[int] = (0,)) -> Visits:
-        """Return the visits of passive parties, of several side by side."""
+        """Return the visits of passive parties; several parties' side by side."""
         mechanism = self._mechanism
         if mechanism is not None and self._member is not None:
             mechanism = mechanism.member(self._member)
@@ -162,5 +162,5 @@ class RowVisits(Grant):
     keeps = (KeptVisits,)
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Visits:
-        """Return them."""
+        """Return the visits."""
         return run.kept(KeptVisits).of(run.parties)
