@@ -1,4 +1,4 @@
-"""What a patient attacker would try by hand on everything that it sent and received: one attack of many variants."""
+"""Attacks by hand on everything that a passive party sent and received, as variants of one attack."""
 
 from __future__ import annotations
 

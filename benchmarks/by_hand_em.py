@@ -167,7 +167,7 @@ def said(x: Array, beta: Array) -> Array:
 
 
 class Gate:
-    """What the attacker's own columns say of a label, learned from R without the row's fold, a little more each time.
+    """A warm-started logistic regression of the label on the own columns, fitted to R without the row's fold.
 
     Args:
         own: ``(N, p)`` standardized.

@@ -1,4 +1,4 @@
-"""What every registered defense adds to a training without one: CPU seconds over those of ``none`` in the same run.
+"""Cost of every registered defense: CPU seconds of a training over those of ``none`` in the same run.
 
 Run: python -m benchmarks.defenses [--dims 16 128] [--classes 2] [--defenses laplace ppdl] [--repeats 7]
      python -m benchmarks.defenses --recipes spambase spambase:split=0.5 digits --repeats 3 (with TUNE_VFL_DATA)
@@ -41,7 +41,7 @@ NETWORKS: list[dict[str, Any]] = [{}, {"name": "gafm"}]
 
 
 class Problem(NamedTuple):
-    """What is trained.
+    """A problem to train on.
 
     Attributes:
         label: what it is called.

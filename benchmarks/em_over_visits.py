@@ -1,4 +1,4 @@
-"""What `gradient_em` adds to `attacks: default`: leakage without it and with it on the same trainings, and its cost.
+"""Leakage by `attacks: default` without `gradient_em` and with it, on the same trainings, and its cost.
 
 Run: python -m benchmarks.em_over_visits spambase digits [--seeds 10] [--defenses gaussian,mid]
 

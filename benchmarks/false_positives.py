@@ -1,4 +1,4 @@
-"""How often is noise called a leak? Trainings whose gradients are noise, read by every attack of ``default``.
+"""False positives of ``default``: attacks on trainings with gradients that are noise.
 
 Run: python -m benchmarks.false_positives [--seeds 60] [--tables 2] [--rows 300 1000 5000] [--in-a-study 3 10]
 

@@ -64,7 +64,7 @@ KNOWING = {"auxiliary", "positive_hints"}
 
 
 class Design(NamedTuple):
-    """How many levels each factor has."""
+    """Numbers of levels of each factor."""
 
     splits: int
     trainings: int
@@ -127,7 +127,7 @@ def attacked(attack: Attack[Strict], run: Run, design: Design) -> Cells:
 
 
 class Measured(NamedTuple):
-    """What one attack reached in the whole design.
+    """Successes of one attack over the whole design.
 
     Attributes:
         success: of each setting by variant and column ``(S, T, A, B)``.

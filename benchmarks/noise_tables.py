@@ -30,7 +30,7 @@ ONCE_MORE = (
 
 
 class Noise(NamedTuple):
-    """What was measured on a data set.
+    """Measurements on one data set.
 
     Attributes:
         settings: their names.

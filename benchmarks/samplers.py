@@ -49,7 +49,7 @@ Key = tuple[str, str, str, str, int, int]
 
 
 class Ledger:
-    """What :class:`Proposals` needs of a ledger, in memory."""
+    """A ledger in memory, as far as :class:`Proposals` needs one."""
 
     baseline = None
 

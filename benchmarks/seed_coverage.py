@@ -28,7 +28,7 @@ from tune_vfl.statistics import leakage_bounds
 
 
 class Held(NamedTuple):
-    """What became of intervals: the truth (a mean over settings), shares of the studies, half of the mean width."""
+    """Coverage of intervals: the truth (a mean over settings), shares of the studies, half of the mean width."""
 
     truth: float
     held: float

@@ -1,4 +1,4 @@
-"""What beats `attacks: default`: the best of many ways by hand, on all that a passive party sent and received.
+"""Attacks by hand beside `attacks: default`, on all that a passive party sent and received.
 
 Run: python -m benchmarks.strongest run OUT.jsonl [--seeds 0 1 2] [--tables bank] [--defenses laplace] [--beaten]
      python -m benchmarks.strongest floors OUT.jsonl [--seeds 0] [--tables bank]
@@ -92,7 +92,7 @@ def measured(task: Task, table: str, setting: Mapping[str, Any], lower: Referenc
 
 
 def floors(task: Task) -> dict[str, list[float]]:
-    """Return each way's success on models that nobody trained, with noise for gradients: a mean over starts."""
+    """Return each way's success on untrained models with noise for gradients, a mean over starts."""
     hand, pack = ByHand(), Pack(task.cell.seeds, 1)
     found = [successes(hand, score_attack(hand, untrained(task, pack, [hand], start))) for start in range(STARTS)]
     return {v: np.mean([of[v] for of in found], 0).tolist() for v in found[0]}

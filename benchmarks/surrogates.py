@@ -1,4 +1,4 @@
-"""What a defense answers at settings that its table does not hold: guesses from its rows, to replay searches by.
+"""Guessed outcomes of a defense at settings that its table does not hold, for replays of searches.
 
 Two guesses, because neither is the truth: ``nearest`` answers as the nearest row in the unit cube of the space, a
 landscape of steps; ``linear`` goes through all rows and between them straight (a linear radial basis; in one dimension

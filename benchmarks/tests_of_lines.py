@@ -27,7 +27,7 @@ HEAVY = ("hypothesis", "pandas", "pydantic", "pytest", "ray", "scipy.special", "
 
 
 class Learned:
-    """What is known of a test file.
+    """Measurements of one test file.
 
     Args:
         seconds: the CPU seconds of each test.

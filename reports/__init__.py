@@ -1,1 +1,1 @@
-"""What a person looks at: figures, tables and pages, each computed first and drawn second."""
+"""Reports: HTML pages, figures and tables of studies and campaigns, computed first and drawn second."""

@@ -1,4 +1,4 @@
-"""The tables that lay the defenses of a data set side by side: the texts of the page, and frames for files."""
+"""Comparison tables of all defenses on a data set, as texts for the page and as frames for files."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """Texts by column; ``kind`` is how the row looks: ``chosen``, ``reference`` or nothing special."""
+    """Texts by column; ``kind`` is the style: ``chosen``, ``reference`` or empty."""
 
     cells: tuple[str, ...]
     kind: str = ""
 
 
 class Table(NamedTuple):
-    """A table of the page, and the frame that its files hold.
+    """A table of the page, and the frame of its files.
 
     Attributes:
-        name: of its files.
-        head: titles of the columns; one that ends in a space holds texts, the others numbers.
-        rows: texts; ``heat``: by row and column how strongly a cell is shaded, 0 to 1; empty without shades.
-        note: how to read it.
+        name: the files' name.
+        head: titles of the columns; a trailing space marks a column of texts, the others are numbers.
+        rows: texts; ``heat``: the shade of each cell by row and column, 0 to 1; empty without shades.
+        note: a reading aid.
         frame: the same in full precision.
     """
 
@@ -80,7 +80,7 @@ def front_table(data: Gathered) -> Table:
         f"{who} reaches alone. Leakage: the largest advantage of all attacks over the best guess that needs no "
         "federation. On the front: the chance that nothing else is better in both."
     )
-    if not any(row.cells[6] for row in rows):  # nothing is recommended, nothing confirmed
+    if not any(row.cells[6] for row in rows):  # no recommended and no confirmed setting
         head, rows = head[:6] + head[7:], [Row(row.cells[:6] + row.cells[7:], row.kind) for row in rows]
     return Table("front", head, tuple(rows), note, frame_of(records))
 
@@ -96,7 +96,7 @@ def _reference_rows(data: Gathered) -> Iterator[Row]:
 
 
 def _texts(data: Gathered, outcome: Outcome, sure: Certainty | None) -> tuple[str, str, str]:
-    """Return utility and leakage with their intervals, and the share of the gain that is kept."""
+    """Return utility and leakage with their intervals, and the retained share of the federation's gain."""
     utility, leakage = outcome.objectives
     intervals = (sure.utility_interval, sure.leakage_interval) if sure else (None, None)
     kept = data.found.alone.kept(utility) if data.found.alone else None
@@ -135,7 +135,7 @@ def _front_record(point: JointPoint, *, recommended: bool) -> dict[str, Any]:
 
 
 class Ranked(NamedTuple):
-    """Defenses below a cap of leakage: those with a setting there, and in a sentence those without one."""
+    """A ranking below a cap of leakage: a table of the defenses with a setting there, a sentence on those without."""
 
     cap: float
     table: Table
@@ -181,7 +181,7 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
 
 
 def attack_table(data: Gathered) -> Table:
-    """Return what each attack finds in each defense's best setting; shades follow the advantage."""
+    """Return the table of every attack's success in every defense's best setting, shaded by advantage."""
     found = data.attacks
     rows, heat, records = [], [], []
     for defense in found.defenses:
@@ -213,7 +213,7 @@ def attack_table(data: Gathered) -> Table:
 
 
 def cost_table(data: Gathered) -> Table:
-    """Return what each study took: CPU of its training over the undefended one's, and seconds."""
+    """Return each study's cost: its training's CPU over the undefended one's, and seconds."""
     rows, records = [], []
     for part in data.campaign.studies:
         ended = [t.outcome.seconds for t in part.ok]
@@ -248,7 +248,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def failure_table(data: Gathered) -> Table:
-    """Return trials that ended without a result, by reason, the most frequent first."""
+    """Return failed trials by reason, the most frequent first."""
     rows, records = [], []
     for failure in data.failures:
         where = ", ".join(f"{data.names.called.get(s, s)} {n}" for s, n in failure.where.items())
@@ -267,7 +267,7 @@ def failure_table(data: Gathered) -> Table:
 
 
 def history_frame(data: Gathered) -> pd.DataFrame:
-    """Return the joint hypervolume after each trial that counts."""
+    """Return the joint hypervolume after each valid trial."""
     steps = [
         {"dataset": data.found.dataset, "trial": k, "study": s.study, "number": s.number, "hypervolume": s.hypervolume}
         for k, s in enumerate(data.found.history, start=1)

@@ -1,4 +1,4 @@
-"""What a report says of a confirmation: what the search saw, what fresh seeds and rows say, and what stays."""
+"""The confirmation section of a report: the search's numbers beside those of fresh seeds, and the confirmed front."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class Section(NamedTuple):
-    """The words about one study's confirmation.
+    """The texts on one study's confirmation.
 
     Attributes:
         study: its name.
-        says: what came of it, in a sentence or two.
-        rows: a mapping a setting, texts by column, by falling utility; ``goes`` says that it did not stay.
+        says: the result in a sentence or two.
+        rows: a mapping per setting, texts by column, by falling utility; ``goes`` marks one that left the front.
         undefended: the row of the undefended model; None without numbers.
-        lines: settings that cannot be told apart, a sentence each.
-        cautions: what a reader must know.
+        lines: sentences on groups of settings without a significant difference.
+        cautions: limits of the result.
     """
 
     study: str
@@ -38,7 +38,7 @@ class Section(NamedTuple):
 
 
 def sections(records: Sequence[StudyRecord]) -> list[Section]:
-    """Return a section for each study that was confirmed."""
+    """Return a section for each confirmed study."""
     return [_section(record, record.confirmation) for record in records if record.confirmation is not None]
 
 
@@ -55,7 +55,7 @@ def _section(record: StudyRecord, found: Confirmation) -> Section:
 
 
 def again(record: StudyRecord, number: int) -> str:
-    """Say in a sentence what a confirmation found of one setting; empty where it was not part of one."""
+    """Return a sentence on one setting's confirmation; empty where it took part in none."""
     points = record.confirmation.points if record.confirmation else ()
     point = next((p for p in points if p.number == number), None)
     if point is None:
@@ -111,7 +111,7 @@ def _row(point: ConfirmedPoint, moved: Sequence[str]) -> dict[str, Any]:
 
 
 def _attack(point: ConfirmedPoint) -> str:
-    """Name the attack that does best, and what the others reach where it was tuned."""
+    """Name the strongest attack, and if it was tuned, the advantage of the others."""
     found, untuned = point.tuned, point.leakage_untuned
     if found is None or point.leakage == untuned or untuned is None:
         return point.attack

@@ -1,4 +1,4 @@
-"""The figures of a campaign on one data set, described: its joint frontier, and how the hypervolume grew."""
+"""Builder of two figures for a data set, the joint frontier and the growth of its hypervolume, before any drawing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MOST_LABELS = 20
 
 
 def frontier(found: Joint, decision: Decision, names: Names, title: str = "") -> Figure:
-    """Describe the joint frontier of a data set.
+    """Build the figure of a data set's joint frontier.
 
     Args:
         found: its studies.
-        decision: what is recommended.
-        names: of the studies.
-        title: above the printed figure; by default the defense, or how many there are, and the data set.
+        decision: the decision, with the recommended setting.
+        names: the names of the studies.
+        title: the printed figure's title; by default the defense, or the number of defenses, and the data set.
     """
     metric, front = words.metric(found.metric), sorted(found.front, key=lambda p: (p.objectives[1], p.name))
     chosen = _chosen(found, decision)
@@ -52,7 +52,7 @@ def frontier(found: Joint, decision: Decision, names: Names, title: str = "") ->
 
 
 def bars_of(found: Joint) -> str:
-    """What the bars around points are."""
+    """Return the meaning of the error bars around points."""
     if any(p.sure.utility_interval is not None for p in found.points):
         return "90% intervals"
     return f"std of {words.count(len(found.parts[0].cell.seeds), 'seed')}"
@@ -64,7 +64,7 @@ def _chosen(found: Joint, decision: Decision) -> JointPoint | None:
 
 
 def spans(outcome: Outcome, sure: Certainty | None) -> tuple[Span, Span]:
-    """Return the ends of the bars of utility and leakage: 90% intervals, else one standard deviation to either side."""
+    """Return the ends of the error bars: 90% intervals, else one standard deviation to either side."""
     utility, leakage = outcome.objectives
     wide, high = outcome.utility.std if outcome.utility else 0.0, outcome.leakage_std or 0.0
     known = (sure.utility_interval, sure.leakage_interval) if sure else (None, None)
@@ -75,10 +75,10 @@ def spans(outcome: Outcome, sure: Certainty | None) -> tuple[Span, Span]:
 
 
 def _view(found: Joint, metric: str) -> tuple[Span, Span, tuple[str, ...]]:
-    """Return the limits of leakage and utility, and what lies below them.
+    """Return the initial limits of leakage and utility, and sentences on points below them.
 
-    All points are in view, unless those that matter would be left less than half of the height; then the view ends
-    below the front, the undefended model and, where it is near, the label party's own one.
+    All points are in view, unless the important ones would get less than half of the height; then the view ends below
+    the front, the undefended model and, if it is near, the label party's own model.
     """
     matter = [spans(p.trial.outcome, p.sure) for p in found.front]
     if found.undefended is not None:
@@ -114,7 +114,7 @@ def _references(found: Joint, y: Span) -> Iterator[Line]:
 
 
 def _groups(found: Joint, metric: str, chosen: JointPoint | None, names: Names) -> Iterator[Marks]:
-    """Yield the marks, the most important last: what is drawn later lies above."""
+    """Yield the marks, the most important last, so that they are drawn on top."""
     rest: dict[str, list[Mark]] = {part.name: [] for part in found.parts}
     best: dict[str, list[Mark]] = {part.name: [] for part in found.parts}
     for point in found.points:
@@ -150,7 +150,7 @@ def _undefended(found: Joint, outcome: Outcome, metric: str) -> Mark:
 
 
 def _tip(point: JointPoint, metric: str, names: Names) -> tuple[str, ...]:
-    """Return the lines shown under the pointer."""
+    """Return the lines of the tooltip."""
     outcome = point.trial.outcome
     (utility, leakage), (up, across) = outcome.objectives, spans(outcome, point.sure)
     found = outcome.attacks
@@ -193,7 +193,7 @@ def _labels(
 
 
 def _ends_first(front: Sequence[JointPoint]) -> list[JointPoint]:
-    """Return the front's two ends, then points between them, evenly spread, as many as a figure has room for."""
+    """Return the front's two ends, then evenly spread points between them, up to the number of labels in a figure."""
     if len(front) < 3:
         return list(front)
     stride = math.ceil((len(front) - 2) / _MOST_LABELS)
@@ -201,7 +201,7 @@ def _ends_first(front: Sequence[JointPoint]) -> list[JointPoint]:
 
 
 def _alt(found: Joint, front: Sequence[JointPoint], chosen: JointPoint | None, names: Names, *, title: str) -> str:
-    """Say in words what the figure shows."""
+    """Return the alternative text of the figure."""
     metric = words.metric(found.metric)
     if not front:
         return f"{title}: no setting has come to a result yet."
@@ -218,7 +218,7 @@ def _alt(found: Joint, front: Sequence[JointPoint], chosen: JointPoint | None, n
 
 
 def growth(found: Joint) -> Figure:
-    """Describe how the hypervolume of the joint front grew, trial by trial in the order in which they finished."""
+    """Build the figure of the joint front's hypervolume over finished trials."""
     areas = [step.hypervolume for step in found.history]
     corners: list[tuple[float, float]] = []
     for k, area in enumerate(areas, start=1):

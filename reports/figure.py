@@ -1,6 +1,6 @@
-"""What a figure shows, as plain data: it is described once, and drawn for the page and for print.
+"""Data classes of a figure, drawn by ``plotted`` for the page and by ``printed`` for files.
 
-A coordinate is that of the metric; what lies where on the paper is left to who draws.
+Coordinates are values of the metric; the drawing modules compute positions on paper.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ if TYPE_CHECKING:
 Span = tuple[float, float]
 
 Rank = Literal["front", "behind", "muted", "chosen", "undefended"]
-"""What marks stand for: points of the joint front, other points of a defense that stands out, points of one that does
-not, the ring around what is recommended, and the undefended model."""
+"""Kinds of marks: points of the joint front, other points of a colored defense, points of a muted one, the ring around
+the recommended setting, and the undefended model."""
 
 Weight = Literal["strong", "line", "plain"]
-"""What a label is: one that every drawing has room for, the name of a line, and one that is left out where it is
-crowded."""
+"""Kinds of labels: one shown in every drawing, the name of a line, and one dropped for lack of space."""
 
 
 class Axis(NamedTuple):
-    """An axis: its title, the part that is shown at first, and what its metric can reach; nothing lies beyond that."""
+    """An axis: its title, its initial limits, and the range of its metric."""
 
     title: str
     limits: Span
@@ -36,10 +35,10 @@ class Mark(NamedTuple):
     """One point.
 
     Attributes:
-        x, y: where it is.
-        x_bar, y_bar: the ends of its bars, within reach; None without.
-        says: what is shown under the pointer, by line.
-        key: by which it is exported, ``STUDY#21``; empty where it cannot be.
+        x, y: the coordinates.
+        x_bar, y_bar: the ends of its error bars, within the metric's range; None without.
+        says: the lines of its tooltip.
+        key: the name for an export, ``STUDY#21``; empty for a point without one.
     """
 
     x: float
@@ -51,7 +50,7 @@ class Mark(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """Points that look alike; ``name`` is that of their defense or study, by which a reader hides and shows them."""
+    """Points of one style; ``name`` is their defense or study in the legend, where a click hides them."""
 
     name: str
     rank: Rank
@@ -60,7 +59,7 @@ class Marks(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line through corners; ``kind`` says what it stands for."""
+    """A line through corners; ``kind`` is its meaning."""
 
     name: str
     kind: Literal["front", "alone", "guess", "growth"]
@@ -77,17 +76,17 @@ class Label(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A figure.
+    """A figure, independent of the drawing library.
 
     Attributes:
-        name: of its files.
-        title, note: above it in print; the page has headings of its own.
-        alt: what it shows, for those who cannot see it.
+        name: the files' name.
+        title, note: printed above it; the page has headings of its own.
+        alt: the alternative text.
         x, y: the axes.
-        groups: marks, in the order in which they are drawn.
-        lines: under the marks.
+        groups: marks, in the order of drawing.
+        lines: drawn under the marks.
         labels: the most important first.
-        beyond: what lies outside of the part that is shown at first, a sentence each.
+        beyond: sentences on points outside of the initial limits.
     """
 
     name: str
@@ -103,28 +102,28 @@ class Figure(NamedTuple):
 
     @property
     def keys(self) -> tuple[tuple[str, Look], ...]:
-        """Names and looks of the defenses in it: those on the front first, then those near it, then the rest."""
+        """Names and styles of the figure's defenses: those on the front first, then those near it, then the rest."""
         looks = {g.name: g.look for rank in ("front", "behind", "muted") for g in self.groups if g.rank == rank}
         return tuple(looks.items())
 
 
 SHARE = (0.0, 1.0)
-"""What a leakage, an AUC, an accuracy or an F1 can reach."""
+"""The range of a leakage, an AUC, an accuracy or an F1."""
 
 
 def within(span: Span, reach: Span = SHARE) -> Span:
-    """Return a span without what lies out of reach."""
+    """Clip a span to the range of the metric."""
     return min(max(span[0], reach[0]), reach[1]), max(min(span[1], reach[1]), reach[0])
 
 
 def room(values: Iterable[float], reach: Span, *, below: float = 0.06, above: float = 0.06) -> Span:
-    """Return limits around values, never out of reach, with some room for marks.
+    """Return axis limits around values, with a margin for marks, within the range of the metric.
 
     Args:
         values: at least one.
-        reach: what the metric can reach.
-        below: the room under them, as a share of what they span.
-        above: the room over them.
+        reach: the range of the metric.
+        below: the margin below, as a share of the values' span.
+        above: the margin above.
     """
     found = list(values)
     low, high = min(found), max(found)
@@ -133,7 +132,7 @@ def room(values: Iterable[float], reach: Span, *, below: float = 0.06, above: fl
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Return round numbers between two limits, about so many."""
+    """Return about this many round numbers between two limits."""
     raw = (high - low) / max(1, about)
     magnitude = 10.0 ** math.floor(math.log10(raw))
     step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= raw * 0.999)
@@ -143,7 +142,7 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
 
 
 def staircase(points: Iterable[tuple[float, float]], right: float) -> tuple[tuple[float, float], ...]:
-    """Return the corners ``(leakage, utility)`` of the line that bounds what a front attains.
+    """Return the corners ``(leakage, utility)`` of a front's attainment line.
 
     The line is a staircase: between the leakages of two points, the best utility is that of the point to the left.
 

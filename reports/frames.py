@@ -1,4 +1,4 @@
-"""Tables of numbers for files. Pandas comes with the first of them: a report that stays as it is needs none."""
+"""Construction of pandas frames with a lazy import: pandas is loaded with the first table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def frame_of(rows: Iterable[Any], columns: list[str] | None = None) -> pd.DataFrame:
-    """Return the table of rows, each a mapping, or a sequence of as many values as there are columns."""
+    """Return a frame of rows, each a mapping or a sequence of one value per column."""
     import pandas as pd
 
     return pd.DataFrame(rows, columns=columns)

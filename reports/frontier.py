@@ -1,4 +1,4 @@
-"""The frontier of one study: its points, its front, and what they are compared with, computed before it is drawn."""
+"""The Pareto front of one study as data for figures and texts: points, front, knee and baselines."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Point(NamedTuple):
 
     Attributes:
         number: its number; ``params``: its parameters.
-        label: the parameters that the search varies, in short; where it varies only one, the value without a name.
+        label: the searched parameters in short; of a single one the value without its name.
         utility, leakage: means over the seeds; ``*_std``: their standard deviations; ``*_span``: the ends of their
             bars, 90% intervals where there are any, else one standard deviation to either side.
         on_front, is_knee: whether it is on the front, and whether it is the front's knee.
         worst: the attack of the largest advantage; empty without attacks.
-        weak: the attacks that did worse on it than on an untrained model, and so say nothing about the defense.
+        weak: the attacks with less success than on an untrained model, which are no evidence for the defense.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Point(NamedTuple):
 
 
 class Undefended(NamedTuple):
-    """The undefended model, under the same attacks; fields as those of :class:`Point`."""
+    """The undefended model under the same attacks, with the fields of :class:`Point`."""
 
     utility: float
     leakage: float
@@ -57,19 +57,19 @@ class Undefended(NamedTuple):
 
 
 class FrontierInfo(NamedTuple):
-    """What a figure of one study shows.
+    """The content of one study's figure.
 
     Attributes:
-        study: its name; ``title``: what it asked, in short; ``metric``: the utility's name in words.
+        study: its name; ``title``: defense and data set in short; ``metric``: the utility's name in words.
         points: ok trials by number.
         front: the front's points by rising leakage, then by number.
         knee: the front's best compromise; None without ok trials.
         undefended: the undefended model; None before it was measured.
-        guess_utility: the utility of answering without any features, by the class shares alone.
+        guess_utility: the utility of a guess by the class shares alone.
         hypervolume: the area that the front dominates, bounded by (guess_utility, leakage 1).
-        seeds: how many seeds a point is the mean of.
-        moved: the parameters that the search varies.
-        trust: intervals, checks, and what the label party reaches alone.
+        seeds: the number of seeds behind a point's means.
+        moved: the searched parameters.
+        trust: intervals, checks, and the label party's own model.
     """
 
     study: str
@@ -87,12 +87,12 @@ class FrontierInfo(NamedTuple):
 
     @property
     def bars(self) -> str:
-        """What the bars of its points are."""
+        """The meaning of the error bars of its points."""
         return "90% intervals" if self.trust.trials else f"std of {words.count(self.seeds, 'seed')}"
 
 
 def frontier_info(record: StudyRecord) -> FrontierInfo:
-    """Compute the frontier of a study; an empty or unfinished study gives an empty or partial one."""
+    """Compute a study's frontier, which is empty or partial for an unfinished study."""
     now, trust = standing(record), trust_of(record)
     moved = moving_params(record)
     points = tuple(

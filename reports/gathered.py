@@ -1,4 +1,4 @@
-"""All that a report says of a campaign on one data set, gathered before anything is written or drawn."""
+"""The results that a report needs for each data set of a campaign, computed once for texts, tables and figures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Gathered(NamedTuple):
-    """One data set of a campaign.
+    """The results on one data set of a campaign.
 
     Attributes:
-        campaign: the part of it that is on this data set.
-        found: its studies laid side by side; ``decision``: what to do; ``names``: what its studies are called.
-        rankings: defenses below caps of leakage; ``attacks``: what attacks find in them.
-        failures: trials without a result, by reason.
+        campaign: its studies on this data set.
+        found: their joint front; ``decision``: the recommendation; ``names``: the studies' names in figures.
+        rankings: defenses below caps of leakage; ``attacks``: the attacks' advantages against them.
+        failures: failed trials, by reason.
     """
 
     campaign: CampaignRecord
@@ -35,7 +35,7 @@ class Gathered(NamedTuple):
 
 
 def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
-    """Yield the data sets of a campaign, in its order."""
+    """Compute the results on each data set of a campaign, in its order."""
     from tune_vfl.campaign.deciding import decide
     from tune_vfl.campaign.joint import joint_of
     from tune_vfl.campaign.rankings import attack_table, rankings

@@ -1,4 +1,4 @@
-"""What of a defense's parameters matters, by Optuna's own means, on a study in memory that is made from the records."""
+"""Parameter importances and parallel coordinates by Optuna, from an in-memory study made of the records."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
 FEWEST = 12
-"""Settings below which importances are chance."""
+"""The smallest number of settings for meaningful importances."""
 MOST = 60
-"""Settings that are drawn and weighed, those of the best ranks: more are a thicket, and take time."""
+"""The largest number of settings used, those of the best ranks: more are slow and unreadable."""
 _TREES = 16
 
 
 class Importance(NamedTuple):
-    """The share of a parameter in what utility and leakage vary by, of all that its study searched; 0 to 1."""
+    """A parameter's share of the variance in utility and in leakage, 0 to 1."""
 
     study: str
     param: str
@@ -40,14 +40,14 @@ class Importance(NamedTuple):
 
 
 def enough(record: StudyRecord) -> bool:
-    """Return whether a study has enough settings, and at least two parameters that vary among them."""
+    """Return whether a study has enough settings, with at least two varying parameters."""
     return len(record.ok) >= FEWEST and len(_varied(record)) >= 2
 
 
 def importances(record: StudyRecord) -> list[Importance]:
-    """Return how much each parameter matters (fANOVA), the one that matters most to leakage first.
+    """Return the parameters' importances (fANOVA), by falling importance for leakage.
 
-    Empty where there are not :func:`enough` settings.
+    Empty without :func:`enough` settings.
     """
     if not enough(record):
         return []
@@ -62,14 +62,14 @@ def importances(record: StudyRecord) -> list[Importance]:
             continue
         try:
             shares.append(get_param_importances(study, evaluator=weigh, target=partial(_value, objective)))
-        except RuntimeError:  # no tree finds a difference: nothing that was varied matters to it
+        except RuntimeError:  # no tree splits: no parameter has an effect
             shares.append(none)
     names = sorted(shares[1], key=lambda name: (-shares[1][name], name))
     return [Importance(record.name, n, float(shares[0][n]), float(shares[1][n])) for n in names]
 
 
 def parallel(record: StudyRecord) -> dict[str, Any] | None:
-    """Return Optuna's parallel coordinates of a study as plotly's data; None where there are not enough settings."""
+    """Return Optuna's parallel coordinates of a study as plotly data; None without enough settings."""
     if not enough(record):
         return None
     from optuna.visualization import plot_parallel_coordinate
@@ -86,13 +86,13 @@ def parallel(record: StudyRecord) -> dict[str, Any] | None:
 
 
 def _varied(record: StudyRecord) -> list[str]:
-    """Return the parameters that take at least two values, among the settings that have one."""
+    """Return the parameters with at least two values."""
     found = {n: {json.dumps(t.params[n]) for t in record.ok if n in t.params} for n in moving_params(record)}
     return [name for name, values in found.items() if len(values) > 1]
 
 
 def _study(record: StudyRecord) -> Study:
-    """Return the best ranks of a study as a study of Optuna's that is nowhere but in memory."""
+    """Return an in-memory Optuna study of the record's best ranks."""
     import optuna
 
     names = _varied(record)
@@ -101,7 +101,7 @@ def _study(record: StudyRecord) -> Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     domains = {name: _domain([t.params[name] for t in trials if name in t.params]) for name in names}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that metric names are new
+        warnings.simplefilter("ignore")  # Optuna's warning on experimental metric names
         study = optuna.create_study(directions=["maximize", "minimize"], storage=optuna.storages.InMemoryStorage())
         study.set_metric_names([words.metric(record.cell.metric), "leakage"])
         for trial in sorted(trials, key=lambda t: t.number):
@@ -119,7 +119,7 @@ def _trial(trial: TrialRecord, domains: dict[str, BaseDistribution]) -> Any:
 
 
 def _domain(values: Sequence[Any]) -> BaseDistribution:
-    """Return a domain that holds these values, by decades where they span more than one."""
+    """Return an Optuna distribution around these values, logarithmic where they span more than a decade."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)]

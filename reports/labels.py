@@ -1,4 +1,4 @@
-"""Where to write labels so that none covers another, a point, or the edge. Units are those of the drawing (pixels)."""
+"""Placement of labels in a figure without overlaps of labels, points and edges, in pixels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Box(NamedTuple):
         return max(0.0, across) * max(0.0, down)
 
     def inside(self, other: Box) -> bool:
-        """Whether this box lies within another."""
+        """Return whether this box lies within another."""
         return (
             self.x >= other.x
             and self.y >= other.y
@@ -37,7 +37,7 @@ class Box(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """A label that should stand beside a point; wishes come in order of importance."""
+    """A label to place beside a point; wishes come in order of importance."""
 
     x: float
     y: float
@@ -47,25 +47,25 @@ class Wish(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A label and its box; ``anchor`` is the point that it belongs to."""
+    """A placed label and its box; ``anchor`` is its point."""
 
     text: str
     box: Box
     anchor: tuple[float, float]
 
 
-# Nothing lies above a front, so labels are tried there first.
+# The space above a front is free, so labels are tried there first.
 _DIRECTIONS = ((0.0, -1.0), (-1.0, -1.0), (-1.0, 0.0), (1.0, -1.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (-1.0, 1.0))
 _DISTANCES = (9.0, 18.0, 30.0, 44.0)
 
 
 def place(wishes: Sequence[Wish], bounds: Box, obstacles: Sequence[Box] = ()) -> list[Placed]:
-    """Place each label at the nearest free spot around its point; a label without a free spot is left out.
+    """Place each label at the nearest free position around its point; drop a label without one.
 
     Args:
         wishes: the labels, most important first.
-        bounds: nothing is written outside.
-        obstacles: what must not be covered (points, lines of text).
+        bounds: the drawing area.
+        obstacles: boxes that labels must not cover (points, lines of text).
     """
     crowd = _edges(obstacles)
     placed: list[Placed] = []
@@ -99,14 +99,14 @@ def _edges(boxes: Sequence[Box]) -> NDArray[np.float64]:
 
 
 def _covers(box: Box, others: NDArray[np.float64]) -> bool:
-    """Whether a box shares some area with any of the others, given by their edges; there may be thousands."""
+    """Return whether a box overlaps any of the others, given by their edges; there may be thousands."""
     left, top, right, bottom = others
     across = np.minimum(right, box.x + box.width) > np.maximum(left, box.x)
     return bool((across & (np.minimum(bottom, box.y + box.height) > np.maximum(top, box.y))).any())
 
 
 def _is_crossed(box: Box, wish: Wish, placed: Sequence[Placed]) -> bool:
-    """Whether the line from the point to its label would run through another label."""
+    """Return whether the line from a point to its label would cross another label."""
     to_x = min(max(wish.x, box.x), box.x + box.width)
     to_y = min(max(wish.y, box.y), box.y + box.height)
     steps = [k / 8 for k in range(1, 8)]

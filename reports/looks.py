@@ -1,4 +1,4 @@
-"""How defenses look in every figure: a color and a shape each, which the color-blind and a print without color keep."""
+"""Color and marker shape of each defense in figures, distinct in color-blind vision and in gray print."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255")
-"""Okabe and Ito's (2008) six that are seen on white, and Tol's wine."""
+"""Six colors of Okabe and Ito (2008) that are visible on white, and Tol's wine."""
 
 DARK = (*COLORS[:-1], "#f0e442")
-"""The same on a dark page, where wine would not be seen and Okabe and Ito's yellow is."""
+"""The same for a dark page, with Okabe and Ito's yellow in the place of wine."""
 
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "star", "plus")
 SIGNS = {
@@ -23,10 +23,10 @@ SIGNS = {
     "star": "★",
     "plus": "✚",
 }
-"""The shapes as letters, for keys in a text."""
+"""The shapes as characters, for keys in a text."""
 
 MANY = len(COLORS) * 4
-"""So many defenses have a look that no other one has."""
+"""The number of distinct styles."""
 
 
 class Look(NamedTuple):
@@ -40,11 +40,11 @@ PLAIN = Look(None, "circle")
 
 
 def looks(names: Sequence[str], standing_out: Sequence[str]) -> dict[str, Look]:
-    """Return a look for each name; those that stand out come first, so that up to seven share no color and no shape.
+    """Return a style for each name; the first seven prominent ones share no color and no shape.
 
     Args:
-        names: all of them, each once.
-        standing_out: those of them that are drawn in color; the rest are muted.
+        names: distinct names.
+        standing_out: the prominent names, drawn in color; the rest are muted.
     """
     ordered = [*(n for n in names if n in standing_out), *(n for n in names if n not in standing_out)]
     found = {name: _look(place) for place, name in enumerate(ordered)}
@@ -52,6 +52,6 @@ def looks(names: Sequence[str], standing_out: Sequence[str]) -> dict[str, Look]:
 
 
 def _look(place: int) -> Look:
-    # Each round goes through all colors and meets every one with the next shape.
+    # Each round pairs every color with the next shape.
     around = place // len(COLORS)
     return Look(place % len(COLORS), SHAPES[(place + around) % len(SHAPES)])

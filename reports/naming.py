@@ -1,4 +1,4 @@
-"""What the studies of a data set are called in figures and tables, and which of them stand out."""
+"""Names of studies and settings in figures and tables, and the choice of defenses drawn in color."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from tune_vfl.statistics.arrays import Floats
 
 NEAR = (0.01, 0.05)
-"""A defense is near the front where it lacks no more utility, and no more leakage, than this."""
+"""The largest deficits in utility and leakage of a defense near the front."""
 
 
 class Names(NamedTuple):
-    """What studies are called in figures and tables of a data set, and how they look.
+    """The studies' names and styles in the figures and tables of a data set.
 
     Attributes:
-        called: by study: its defense, where no other study has it, else the study's own name.
-        moved: by study, the parameters that its search varies.
-        looks: by what a study is called; one that stands out has a color.
+        called: by study: its defense, or the study's own name where several share the defense.
+        moved: by study, the searched parameters.
+        looks: the style by displayed name; a prominent one has a color.
     """
 
     called: Mapping[str, str]
@@ -35,17 +35,17 @@ class Names(NamedTuple):
     looks: Mapping[str, Look]
 
     def setting(self, point: JointPoint) -> str:
-        """Return ``laplace scale=0.01``."""
+        """Return a setting with its defense: ``laplace scale=0.01``."""
         return f"{self.called[point.study]} {words.setting(point.params, self.moved[point.study])}"
 
     def short(self, point: JointPoint) -> str:
-        """Return a setting without the defense, and where only one parameter varies without its name."""
+        """Return a setting without the defense; of a single searched parameter the value alone."""
         moved = [n for n in self.moved[point.study] if n in point.params]
         return words.number(point.params[moved[0]]) if len(moved) == 1 else words.setting(point.params, moved)
 
 
 def names_of(found: Joint) -> Names:
-    """Name the studies of a data set; those on its joint front stand out, then those near it while colors last."""
+    """Name the studies of a data set; those on its joint front get colors first, then those near it."""
     defenses = [part.cell.defense for part in found.parts]
     called = {p.name: d if defenses.count(d) == 1 else p.name for p, d in zip(found.parts, defenses, strict=True)}
     outstanding = [called[study] for study in _standing_out(found)]
@@ -54,7 +54,7 @@ def names_of(found: Joint) -> Names:
 
 
 def moving_params(record: StudyRecord) -> list[str]:
-    """Return the parameters that the spec does not fix, in the order in which the trials list them."""
+    """Return the parameters that the spec does not fix, in the order of the trials."""
     names = dict.fromkeys(n for t in record.trials for n in t.params)
     return [n for n in names if n not in record.cell.fixed]
 
@@ -72,7 +72,7 @@ def _standing_out(found: Joint) -> list[str]:
 
 
 def _gaps(points: Floats, front: Floats) -> Floats:
-    """Return how far ``(N, 2)`` points are from being on a front, in units of :data:`NEAR`; 1 is still near."""
+    """Return the distances of ``(N, 2)`` points from a front, in units of :data:`NEAR`; 1 is still near."""
     if not len(front):
         return np.full(len(points), math.inf)
     ahead = (front - points[:, None]) * (1 / NEAR[0], -1 / NEAR[1])

@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing but itself, figures and tables, of a campaign or of studies side by side."""
+"""The report of a campaign or of several studies: one self-contained HTML page, with figures and tables as files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
 
 REFRESH_SECONDS = 20
-"""After so many seconds the page of a running search reloads itself."""
+"""Seconds between two reloads of a running search's page."""
 
 
 def write_report(
@@ -56,27 +56,25 @@ def report_files(
     refreshing: bool = False,
     pictures: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
-    """Return a report: ``index.html``, ``figures/``, ``tables/`` and a spec per study, by their place in its folder.
+    """Return a report's files by relative path: ``index.html``, ``figures/``, ``tables/`` and a spec per study.
 
     Args:
-        given: a campaign, several, or one or more studies to lay side by side; finished or not, with a front or
-            without.
-        refreshing: for the page of a search that runs: it reloads itself while trials are owed, and leaves out what
-            takes long to compute.
-        pictures: by data set, a PNG of what attacks make of its images.
+        given: campaigns or studies to compare, finished or not, with or without a front.
+        refreshing: for the page of a running search: reload it while trials are pending, and leave out slow parts.
+        pictures: by data set, a PNG of images that attacks reconstruct.
 
     Raises:
-        StudyError: without a study, when two have one name, or when they are not measured alike.
+        StudyError: without a study, for two of one name, or for studies of different measures.
     """
     campaign, owners = _laid(given)
     return _files(campaign, owners, pictures or {}, refreshing=refreshing)
 
 
 def place_report(report: Mapping[str, bytes], out: Path) -> Path:
-    """Put a report into a folder, and return the page.
+    """Write a report's files into a folder and return the page.
 
-    Everything is written into a folder of its own first, so that a failure leaves what was there as it was. Files of an
-    earlier report are replaced; files that are not part of a report stay.
+    A temporary folder comes first, so that a failure does not damage an earlier report. The earlier report's files are
+    replaced; files that are not part of a report stay.
     """
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +93,7 @@ def place_report(report: Mapping[str, bytes], out: Path) -> Path:
 def _laid(
     given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
 ) -> tuple[CampaignRecord, dict[str, str]]:
-    """Return what a report is of as one campaign, and by study the name under which its verbs find it."""
+    """Return the given studies as one campaign, and by study the name for commands."""
     several: Sequence[StudyRecord | CampaignRecord] = [given] if isinstance(given, CampaignRecord) else list(given)
     campaigns = [c if isinstance(c, CampaignRecord) else CampaignRecord.of(c) for c in several]
     names = [s.name for c in campaigns for s in c.studies]
@@ -135,7 +133,7 @@ def _files(
 
 
 def _move(draft: Path, out: Path) -> None:
-    """Put a finished draft in place: in one step where there is nothing yet, else file by file, the page last."""
+    """Move a finished draft to its folder: in one step if the folder is new, else file by file, the page last."""
     draft.chmod(0o755)
     if not out.exists():
         draft.rename(out)
@@ -157,12 +155,12 @@ def spec_text(record: StudyRecord) -> str:
 
 
 def _exporting(owners: Mapping[str, str]) -> Callable[[str], str]:
-    """Return what says how a point is exported, by its key."""
+    """Return a function from a point's key to the command that exports it."""
     return lambda key: f"tune-vfl export {owners[key.rpartition('#')[0]]} --select {key} -o best.json"
 
 
 def owed(campaign: CampaignRecord) -> int:
-    """Return how many trials of a campaign are still to be run, or run now."""
+    """Return the number of pending and running trials of a campaign."""
     finished = sum(len(s.counted) for s in campaign.studies)
     return max(campaign.trials - finished, sum(s.running + s.waiting for s in campaign.studies))
 
@@ -188,7 +186,7 @@ def render(
     *,
     refreshing: bool = False,
 ) -> str:
-    """Return the page as text; nothing in it is fetched from elsewhere."""
+    """Return the page as text, without external resources."""
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
@@ -226,19 +224,19 @@ def render(
 
 
 def _figures(found: Sequence[Section]) -> dict[str, Any]:
-    """Return plotly's data of every figure, by its place in the page."""
+    """Return the plotly data of every figure, by its element in the page."""
     drawn = {f"{s.key}-{d.figure.name}": d.data for s in found for d in (s.frontier, s.growth)}
     return drawn | {f"{p.key}-parallel": p.parallel for s in found for p in s.parts if p.parallel is not None}
 
 
 def _embedded(data: Any) -> str:
-    """Return data as JSON that cannot end the script that holds it."""
+    """Return data as JSON that is safe inside a script element."""
     text = json.dumps(_short(data), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _short(value: Any) -> Any:
-    """Return data with six digits a number: what a figure can show, in half of the bytes."""
+    """Round numbers to six digits, the resolution of a figure, in half of the bytes."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
@@ -247,7 +245,7 @@ def _short(value: Any) -> Any:
 
 
 def _coded(text: str) -> Any:
-    """Return a sentence for the page, with what stands between backticks as code."""
+    """Return a sentence as HTML, with text between backticks as code."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before

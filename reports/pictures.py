@@ -1,4 +1,4 @@
-"""What attacks make of images, drawn: the originals, and below them a line for each model and attack."""
+"""The picture of reconstructed images: the originals, and below them a line for each model and attack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Lines(NamedTuple):
-    """A model's lines: what it is called, and what each attack found under it."""
+    """A model's lines: its name, and the images that each attack reconstructs."""
 
     called: str
     found: Sequence[Pictured]
@@ -24,10 +24,10 @@ class Lines(NamedTuple):
 def drawn(models: Sequence[Lines]) -> bytes:
     """Draw the images as a PNG.
 
-    Attacks that look at the same images share their line of originals.
+    Attacks on the same images share their line of originals.
 
     Args:
-        models: the undefended one first; at least one entry with something found.
+        models: the undefended one first; at least one with reconstructed images.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def drawn(models: Sequence[Lines]) -> bytes:
 
 
 def _lines(models: Sequence[Lines]) -> list[tuple[str, NDArray[Any]]]:
-    """Return each line's name and images, originals above what was found of them."""
+    """Return each line's name and images, originals above their reconstructions."""
     lines: list[tuple[str, NDArray[Any]]] = []
     attacks = list(dict.fromkeys(p.attack for model in models for p in model.found))
     shown = None

@@ -1,4 +1,4 @@
-"""A described figure for the page and for notebooks (plotly): hover, zoom, and defenses that can be hidden."""
+"""Drawing of a :class:`reports.figure.Figure` with plotly, for the page and for notebooks."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
 
     from reports.figure import Axis, Figure, Label, Line, Mark, Marks, Span
 
-# A color that begins with a dollar is a variable of the page's style, which is another one in the dark.
+# A color that begins with a dollar is a CSS variable of the page, with another value in the dark theme.
 INK, SOFT, LINE, MUTED, CARD = "$ink", "$soft", "$line", "$muted", "$card"
 LIGHT = {INK: "#1d2733", SOFT: "#5b6773", LINE: "#e1e5e9", MUTED: "#9aa5b1", CARD: "#ffffff"} | {
     f"$c{k}": color for k, color in enumerate(COLORS)
 }
-"""The variables in light, for where there is no page around a figure."""
+"""The light theme's values of the variables, for figures outside of a page."""
 
 _SYMBOLS = {"triangle": "triangle-up", "down": "triangle-down", "plus": "cross"}
 _SIZES = {"front": 10, "behind": 6, "muted": 5, "chosen": 20, "undefended": 10}
-_WIDEST = 46  # letters of a line under the pointer: a phone shows about so many
+_WIDEST = 46  # characters in a line of the tooltip, about the width of a phone
 
 
 def plotly_dict(figure: Figure, command: Callable[[str], str] | None = None) -> dict[str, Any]:
-    """Return a figure as plotly's ``{"data", "layout"}``, with the page's variables for colors.
+    """Return a figure as plotly's ``{"data", "layout"}``, with the page's CSS variables for colors.
 
     Args:
-        figure: as described.
-        command: returns what exports a point, by its key; shown under the pointer.
+        figure: the figure to draw.
+        command: returns the command that exports a point, by its key, for the tooltip.
     """
     data = [_line(line) for line in figure.lines]
     for group in figure.groups:
@@ -61,7 +61,7 @@ def plotly_figure(figure: Figure) -> Any:
 
 
 def in_light(value: Any) -> Any:
-    """Return plotly's data with the light page's colors in the place of its variables."""
+    """Replace CSS variables in plotly data by the light theme's colors."""
     if isinstance(value, str):
         return LIGHT.get(value, "sans-serif" if value == "inherit" else value)
     if isinstance(value, dict):
@@ -70,7 +70,7 @@ def in_light(value: Any) -> Any:
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
-    # Nobody zooms out to where the metric cannot be.
+    # No zoom beyond the range of the metric.
     low, high = axis.reach
     return {
         "title": {"text": axis.title, "standoff": 8},
@@ -153,7 +153,7 @@ def _wrapped(mark: Mark, command: Callable[[str], str] | None) -> Iterator[str]:
 
 
 def wrapped(line: str) -> list[str]:
-    """Return a line in parts that a phone shows, as ``textwrap`` does, which takes ten times as long."""
+    """Wrap a line to the width of a phone, ten times as fast as ``textwrap``."""
     words = line.split(" ")
     if not all(0 < len(word) <= _WIDEST and word.isprintable() for word in words):
         return textwrap.wrap(line, _WIDEST, break_on_hyphens=False) or [""]
@@ -168,12 +168,12 @@ def wrapped(line: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    # plotly reads some tags in its texts.
+    # plotly interprets some tags in texts.
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _bars(group: Marks) -> list[dict[str, Any]]:
-    """Draw bars as lines: those of plotly begin at the mark, which may lie beyond an end of its interval."""
+    """Draw error bars as lines: plotly's own begin at the mark, which may lie outside its interval."""
     xs: list[float | None] = []
     ys: list[float | None] = []
     for mark in group.marks:
@@ -188,13 +188,13 @@ def _bars(group: Marks) -> list[dict[str, Any]]:
 
 
 def _label(label: Label, across: Span) -> dict[str, Any]:
-    """Return the note beside a point or on a line."""
+    """Return a label beside a point or on a line as a plotly annotation."""
     here = {"x": label.x, "y": label.y, "text": _escaped(label.text), "font": {"size": 13, "color": INK}}
     if label.weight == "line":
         return {**here, "showarrow": False, "xanchor": "right", "yanchor": "top", "font": {"size": 12, "color": SOFT}}
-    # Nothing lies above a front; what stands far to the right has its text on the left.
+    # The space above a front is free; a point far to the right has its text on the left.
     right = label.x > (across[0] + across[1]) / 2
-    name = label.text.partition(":")[0]  # what a narrow drawing has room for
+    name = label.text.partition(":")[0]  # fits a narrow drawing
     up = label.text != name
     away = {"ax": -16 if right else 20, "ay": -40 if up else 34, "xanchor": "right" if right else "left"}
     text = f"<b>{here['text']}</b>" if label.text != name else here["text"]

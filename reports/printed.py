@@ -1,4 +1,4 @@
-"""A described figure as PNG and SVG files, for papers and slides (matplotlib)."""
+"""Drawing of a :class:`reports.figure.Figure` with matplotlib, as PNG and SVG files for papers and slides."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _PLOT = Box(_FONT * 5.0, _FONT * 1.2, _WIDTH - _FONT * 6.4, _HEIGHT - _FONT * 5.
 _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "star": "*", "plus": "P"}
 _DASHES: dict[str, Any] = {"front": "-", "alone": (0, (6, 3)), "guess": (0, (2, 3)), "growth": "-"}
 _MOST_SHAPES = 1000
-"""So many marks of a group are shapes in an SVG file; more are one picture in it, which is drawn in no time."""
+"""The largest number of marks in a group that an SVG file has as shapes; more are one raster image."""
 _SIZES = {"front": 50.0, "behind": 17.0, "muted": 12.0, "chosen": 210.0, "undefended": 60.0}
 
 
 class _Scale(NamedTuple):
-    """Where the coordinates of a figure lie, in pixels; y grows downward."""
+    """Conversion of a figure's coordinates to pixels; y grows downward."""
 
     x: Span
     y: Span
@@ -85,7 +85,7 @@ def files_of(figure: Figure) -> dict[str, bytes]:
     drawing, made = drawn(figure), {}
     kinds: tuple[tuple[str, dict[str, Any]], ...] = (
         ("png", {"dpi": 200, "metadata": {"Software": None}, "pil_kwargs": {"compress_level": 2}}),
-        # The dots are those of what is a picture in it.
+        # The resolution of raster images in it.
         ("svg", {"dpi": 120, "metadata": {"Date": None, "Title": figure.title}}),
     )
     with mpl.rc_context({"svg.hashsalt": "tune-vfl", "svg.fonttype": "none"}):
@@ -155,7 +155,7 @@ def _group(axes: Axes, group: Marks, scale: _Scale) -> None:
 
 
 def _bars(axes: Axes, marks: Sequence[Mark], color: str) -> None:
-    """Draw bars as lines: those of matplotlib begin at the mark, which may lie beyond an end of its interval."""
+    """Draw error bars as lines: matplotlib's own begin at the mark, which may lie outside its interval."""
     from matplotlib.collections import LineCollection
 
     ends = [b for m in marks for b in ((m.x_bar, (m.y, m.y)), ((m.x, m.x), m.y_bar))]
@@ -198,7 +198,7 @@ def _labels(axes: Axes, figure: Figure, scale: _Scale) -> None:
 
 
 def _placed(figure: Figure, scale: _Scale) -> list[tuple[Placed, bool]]:
-    """Return the labels beside points, each with whether it is the recommended one's; no label covers another."""
+    """Return labels beside points without overlaps, each with a flag for the recommended setting."""
     wishes = []
     for label in figure.labels:
         if label.weight != "line" and scale.holds(label.x, label.y):
@@ -214,7 +214,7 @@ def text_width(text: str, font: float) -> float:
 
 
 def _obstacles(figure: Figure, scale: _Scale) -> Iterator[Box]:
-    """Yield what labels must not cover: marks, the steps of the front, the names of lines."""
+    """Yield boxes that labels must not cover: marks, the steps of the front, the names of lines."""
     sizes = {"front": 0.45, "undefended": 0.55, "chosen": 0.8}
     for group in figure.groups:
         shown = [scale.at(m.x, m.y) for m in group.marks if scale.holds(m.x, m.y)]

@@ -1,4 +1,4 @@
-"""The front of one study as texts, attack by attack."""
+"""The table of one study's Pareto front in a report, with a column for each attack."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class StudyRows(NamedTuple):
-    """A study's front.
+    """The texts of a study's front.
 
     Attributes:
-        undefended: the texts of the undefended model; None before it was measured.
-        front: a mapping a point, texts by column.
-        attacks: the names of the columns of attacks; ``measures``: what they are measured in.
-        bounded: whether an attack is an upper bound.
+        undefended: the row of the undefended model; None before it was measured.
+        front: a mapping per point, texts by column.
+        attacks: the titles of the columns of attacks; ``measures``: their metrics.
+        bounded: whether any attack is an upper bound.
     """
 
     undefended: dict[str, Any] | None

@@ -1,4 +1,4 @@
-"""What a page says of each data set and each study, ready for the template."""
+"""Input of the page's template: a section for each data set, with its figures, tables, texts and studies."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 class Drawn(NamedTuple):
-    """A figure, drawn both ways.
+    """A figure drawn with plotly and with matplotlib.
 
     Attributes:
-        name: of its files, and of its place in the page.
-        figure: as described.
-        data: for plotly; ``image``: the printed one, as an address that holds the picture itself.
+        name: the name of its files and of its element in the page.
+        figure: the figure before drawing.
+        data: plotly's; ``image``: the printed figure as a data URL.
         files: by name.
     """
 
@@ -52,12 +52,12 @@ class Drawn(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One study.
+    """One study in the page.
 
     Attributes:
-        record, story: the study and the words about it.
-        called: its name in figures; ``key``: of its place in the page.
-        weights: how much its parameters matter; None without enough settings.
+        record, story: the study and its texts.
+        called: its name in figures; ``key``: its element in the page.
+        weights: the importances of its parameters; None without enough settings.
         parallel: its parallel coordinates for plotly; None without enough settings.
     """
 
@@ -70,7 +70,7 @@ class Part(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One data set."""
+    """One data set in the page."""
 
     data: Gathered
     key: str
@@ -86,14 +86,14 @@ class Section(NamedTuple):
 
 
 def section(data: Gathered, key: str, command: Callable[[str], str], *, alone: bool, quick: bool) -> Section:
-    """Gather one data set's part of a page.
+    """Build the page's section on one data set.
 
     Args:
-        data: the data set.
-        key: of its place in the page.
-        command: what exports a point, by its key.
+        data: the results on the data set.
+        key: the section's element in the page.
+        command: returns the command that exports a point, by its key.
         alone: whether it is the report's only data set; else its files are named after it.
-        quick: leave out what takes long and is rather looked at in the end: importances and parallel coordinates.
+        quick: leave out the slow parts: importances and parallel coordinates.
     """
     name = "" if alone else f"-{data.found.dataset}"
     return Section(
@@ -129,7 +129,7 @@ def _drawn(figure: Figure, suffix: str, command: Callable[[str], str] | None = N
 
 
 def _weights(record: StudyRecord) -> Table | None:
-    """Return a table of importances, shaded by them."""
+    """Return a shaded table of importances."""
     found = importances(record)
     if not found:
         return None
@@ -141,7 +141,7 @@ def _weights(record: StudyRecord) -> Table | None:
 
 
 def frames(sections: list[Section]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the tables of all data sets by name, those of one name in one frame."""
+    """Yield the frames of all data sets by name, those of one name joined."""
     import pandas as pd
 
     for name in ("front", "ranking", "worst_attacks", "cost", "failures", "importances", "hypervolume"):

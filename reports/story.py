@@ -1,4 +1,4 @@
-"""What a report says in words: the question, the answer, and what a reader must be warned of."""
+"""Sentences of a report on one study: the question, the answer, warnings, remarks and commands."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class Story(NamedTuple):
-    """The words about one study.
+    """The texts on one study.
 
     Attributes:
         info: its frontier.
-        asked: what was asked; ``answer``: the answer in a sentence or two.
-        failing: the checks that do not hold, a sentence each; while there are any, nothing is recommended.
-        warnings: facts without which a reader would be misled.
-        remarks: how to read the numbers, and what the methods noted.
-        commands: ``(what it does, command line)``.
+        asked: the question; ``answer``: the answer in a sentence or two.
+        failing: the failed checks, a sentence each; any of them prevents a recommendation.
+        warnings: limits of the numbers that a reader must know.
+        remarks: reading aids, and notes of the methods.
+        commands: ``(purpose, command line)``.
     """
 
     info: FrontierInfo
@@ -42,7 +42,7 @@ class Story(NamedTuple):
 
 
 def story(record: StudyRecord) -> Story:
-    """Put a study into words."""
+    """Write the texts on a study."""
     info = frontier_info(record)
     failing = [check.says[:1].upper() + check.says[1:] + "." for check in info.trust.failing] + _not_tried(record)
     return Story(
@@ -68,7 +68,7 @@ def _asked(record: StudyRecord) -> str:
 
 
 def secrets(records: Iterable[StudyRecord]) -> str:
-    """What the attacks of some studies are after, in words."""
+    """Return the targets of the studies' attacks, in words."""
     return words.listed(sorted({goal for record in records for goal in aims(record).goals}, reverse=True))
 
 
@@ -86,7 +86,7 @@ def _answer(record: StudyRecord, info: FrontierInfo) -> str:
 
 
 def _not_tried(record: StudyRecord) -> list[str]:
-    """Say which attacks of a competent adversary were not run: by fewer, any defense looks good."""
+    """Warn of attacks of a competent adversary that were not run: any defense looks good against few attacks."""
     missing = untried(record)
     if not missing:
         return []
@@ -121,7 +121,7 @@ def _unfinished(record: StudyRecord) -> list[str]:
 
 
 def _useless(info: FrontierInfo) -> list[str]:
-    """Warn of settings that are no more useful than a guess: that needs no federation, however little they leak."""
+    """Warn of settings no more useful than a guess, which needs no federation."""
     found = [p for p in info.front if p.utility <= info.guess_utility]
     if not found:
         return []
@@ -133,7 +133,7 @@ def _useless(info: FrontierInfo) -> list[str]:
 
 
 def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
-    """Warn of weak attacks, whose small success a reader would otherwise take for a good defense."""
+    """Warn of weak attacks, whose small success is no evidence for the defense."""
     found = []
     ok, front = {t.number: t for t in record.ok}, sorted(p.number for p in info.front)
     on_front = {n: ok[n] for n in front}
@@ -162,7 +162,7 @@ def _is_weak(outcome: Outcome, name: str) -> bool:
 
 
 def _blind(record: StudyRecord) -> list[str]:
-    """Warn of what was not measured: a defense of gradients was tried only by attacks that read gradients."""
+    """Warn of a defense of gradients that was attacked through gradients alone."""
     if not aims(record).gradients_alone:
         return []
     names = [a.name for a in record.cell.attacks]
@@ -182,7 +182,7 @@ def _chance(record: StudyRecord) -> list[str]:
 
 
 def _retrained(record: StudyRecord, info: FrontierInfo) -> list[str]:
-    """Say how the undefended model was trained, where the search varies the training or the model too."""
+    """Describe the undefended model's training, where the search varies training or model."""
     names = [n for n in info.moved if is_ordinary(n)]
     if not names:
         return []
@@ -208,11 +208,11 @@ def _notes(record: StudyRecord) -> list[str]:
 
 
 def commands(name: str, trials: int) -> list[tuple[str, str]]:
-    """Return what a reader can type next: ``(what it does, command line)``.
+    """Return the suggested next commands: ``(purpose, command line)``.
 
     Args:
-        name: of a study or a campaign.
-        trials: what it was given so far.
+        name: the study's or the campaign's.
+        trials: its budget so far.
     """
     quoted = shlex.quote(name)
     return [
@@ -225,5 +225,5 @@ def commands(name: str, trials: int) -> list[tuple[str, str]]:
 
 
 def options(thing: Named) -> str:
-    """Return a named thing with its options, for the table of what was run."""
+    """Return a component's name with its options, for the table of the setup."""
     return f"{thing.name} ({words.setting(thing.options)})" if thing.options else thing.name

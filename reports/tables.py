@@ -1,4 +1,4 @@
-"""A study's tables as frames, and their CSV, Markdown and LaTeX."""
+"""Tables of studies as frames, and as CSV, Markdown and LaTeX files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
 
 
 def outcomes_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
-    """Return a row per study and kind of outcome that occurred, with the reasons given, the most frequent first."""
+    """Return a row per study and outcome, with the reasons, the most frequent first."""
     import pandas as pd
 
     rows = []
@@ -82,9 +82,9 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
 
 
 def cap_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
-    """Return CAP (FedAdOb, equation 13) over all settings of a study, a row per study and attack that has one.
+    """Return CAP (FedAdOb, equation 13) over all settings of a study, a row per study and attack with a CAP.
 
-    It can be compared with a CAP over the same settings alone: ``std`` is over the settings.
+    CAPs are comparable over the same settings alone; ``std`` is over the settings.
     """
     rows = [
         {"study": record.name, "attack": name, **of._asdict()}
@@ -128,12 +128,12 @@ def _scores(outcome: Outcome) -> dict[str, float | None]:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], least: Sequence[str]) -> list[str]:
-    """Return the columns of all rows in order of appearance; an empty table keeps its usual ones."""
+    """Return the columns of all rows in order of appearance; an empty table has the default ones."""
     return list(dict.fromkeys(name for row in rows for name in row)) or list(least)
 
 
 def tables(records: Sequence[StudyRecord]) -> dict[str, pd.DataFrame]:
-    """Return the tables of studies by name; that of confirmations only where a study has one."""
+    """Return the tables of studies by name; the one of confirmations only if a study has one."""
     several = {"fronts": front_frame(records)} if len(records) > 1 else {}
     confirmed = {"confirmed": confirmed_frame(records)} if any(r.confirmation for r in records) else {}
     return {
@@ -163,7 +163,7 @@ _MARKDOWN = str.maketrans({"|": r"\|", "\n": " "})
 
 
 def _joined(lines: Texts, escapes: Mapping[int, str], begin: str, between: str, end: str) -> str:
-    """Return lines of cells as one text: it is escaped at once, which takes a tenth of escaping cell by cell."""
+    """Join cells to lines, escaped as one text, which takes a tenth of the time of escaping cell by cell."""
     marked = _ROW.join(_CELL.join(_BETWEEN.sub(" ", c) if not c.isprintable() else c for c in line) for line in lines)
     inside = marked.translate(escapes).replace(_CELL, between).replace(_ROW, f"{end}\n{begin}")
     return f"{begin}{inside}{end}\n"
@@ -194,12 +194,12 @@ def to_latex(frame: pd.DataFrame, texts: Texts | None = None) -> str:
 
 
 def table_texts(frame: pd.DataFrame) -> Texts:
-    """Return the values of a frame as a reader sees them, row by row."""
+    """Format the values of a frame, row by row."""
     return [[table_text(value) for value in row] for row in frame.itertuples(index=False, name=None)]
 
 
 def table_text(value: Any) -> str:
-    """Return one value as a reader sees it."""
+    """Format one value."""
     import pandas as pd
 
     if value is None or value is pd.NA or (isinstance(value, float) and value != value):  # noqa: PLR0124 - NaN

@@ -84,14 +84,14 @@ def test_no_process_waits_for_torchs_compiler(statement: str, imported: dict[str
     assert not set(imported[statement]) & set(COMPILER)
 
 
-# What each verb that only reads may import of what takes long: nothing that trains or searches. Tables for files are
-# pandas' work, and packing goes through Optuna.
+# What each verb that only reads may import of what takes long: nothing that trains or searches. Ledgers are read with
+# SQLAlchemy, and tables for files are pandas' work.
 READS = {
-    "status study --json": (),
-    "frontier study --json": (),
-    "studies --json": (),
-    "frontier study --format csv": ("pandas",),
-    "study pack study -o study.study": ("optuna", "sqlalchemy"),
+    "status study --json": ("sqlalchemy",),
+    "frontier study --json": ("sqlalchemy",),
+    "studies --json": ("sqlalchemy",),
+    "frontier study --format csv": ("pandas", "sqlalchemy"),
+    "study pack study -o study.study": ("sqlalchemy",),
     "jobs list": (),
     "ui --help": (),
 }

@@ -22,8 +22,6 @@ class Exceptions(NamedTuple):
     reason: str
 
 
-LEDGER = "Optuna's tables; goes with tables of the ledger's own"
-
 # What is still allowed. The list may only become shorter: a line that is not needed any more fails.
 EXCEPTIONS = {
     "trainables/simulated.py": Exceptions("os._exit", "a worker that crashes is simulated"),
@@ -34,13 +32,6 @@ EXCEPTIONS = {
     "tune_vfl/cluster/volume.py": Exceptions("mkfs.ext4 sudo", "not this package's trade"),
     "tune_vfl/data/reading/batches.py": Exceptions(
         "numpy._core.multiarray", "nothing of numpy's is called: CIFAR's files, which are pickles, name it"
-    ),
-    "tune_vfl/ledger/reading.py": Exceptions("SQL", LEDGER),
-    "tune_vfl/ledger/removing.py": Exceptions("optuna.storages._rdb.models", LEDGER),
-    "tune_vfl/ledger/rows.py": Exceptions("SQL", LEDGER),
-    "tune_vfl/ledger/schema.py": Exceptions("SQL", LEDGER),
-    "tune_vfl/ledger/writing.py": Exceptions(
-        "optuna.storages._rdb.models optuna.storages._rdb.models.TrialModel _backend", LEDGER
     ),
     "tune_vfl/search/__init__.py": Exceptions("sys.modules[__name__].__class__", "a room and a function of one name"),
     "tune_vfl/service/ray_cluster.py": Exceptions(

@@ -35,7 +35,7 @@ class SpecError(TuneVflError):
 
 
 class UnknownNameError(SpecError):
-    """A name that nobody knows. The message says the known names and the nearest one.
+    """An unknown name. The message lists the known names and the nearest one.
 
     Args:
         kind: what was looked up, in the singular.
@@ -76,7 +76,7 @@ class ConfigError(TuneVflError):
 
 
 class SelectionError(TuneVflError):
-    """What a study is asked for and does not hold: a point of its front that meets a condition, an attack."""
+    """A point or an attack that a study does not hold: no point of its front meets the condition."""
 
     exit_code = 2
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.attacks.test_gradient_em import EM, success, visits_of, world
 from tests.helpers.cells import cells
+from tests.helpers.visits import EM, success, visits_of, world
 from tune_vfl.attacks.parts.folded_rows import FoldedRows
 from tune_vfl.attacks.parts.visit_channel import Channel
 from tune_vfl.defenses.base import DEFENSES, defense_params

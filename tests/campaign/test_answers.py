@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of
+from tests.helpers.campaigns import campaign_of, confirmed, noisy, outcome_of, part_of, several
 from tune_vfl.campaign.constraints import asked_for, nearest, nearly, requirements
 from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.joint import joint_of
@@ -16,8 +16,6 @@ from tune_vfl.ledger.bounds import Bounds
 if TYPE_CHECKING:
     from tune_vfl.campaign.decide import Decision
     from tune_vfl.ledger.campaigns import CampaignRecord
-    from tune_vfl.ledger.records import StudyRecord
-    from tune_vfl.outcome import Outcome
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 MARVELL = ((0.92, 0.18), (0.85, 0.1), (0.945, 0.8))
@@ -26,17 +24,6 @@ LOW = {"leakage": 0.2}
 
 def decided(campaign: CampaignRecord) -> Decision:
     return decide(campaign, joint_of(campaign))
-
-
-def noisy(utility: float, leakage: float, by: float) -> Outcome:
-    """A setting that a seed moves: the first up, the second down; its attack finds the same with each."""
-    return outcome_of([utility + by, utility - by, utility], {"norm": [leakage] * 3})
-
-
-def several(gap: float) -> StudyRecord:
-    """A part whose best setting is this much less useful than .93, with as much noise as five others have."""
-    found = [noisy(0.93 - gap, 0.1, 0.01), *(noisy(0.7 - k / 20, 0.3, (-1) ** k * 0.01) for k in range(4))]
-    return part_of("kdk", found, attacks=["norm"])
 
 
 # Constraints

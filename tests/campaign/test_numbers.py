@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.helpers.campaigns import UNDEFENDED, campaign_of, confirmed, outcome_of, part_of, steady
+from tests.helpers.campaigns import UNDEFENDED, campaign_of, confirmed, noisy, outcome_of, part_of, several, steady
 from tune_vfl.campaign.challengers import chances_over, far_from, rivals
 from tune_vfl.campaign.describing import Describer
 from tune_vfl.campaign.examined import unexamined
@@ -19,22 +19,10 @@ from tune_vfl.outcome import TunedAttack
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
-    from tune_vfl.outcome import Outcome
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 HALF_OF_90 = 1.6448536
 """Standard errors of a normal law: half of its 90% interval."""
-
-
-def noisy(utility: float, leakage: float, by: float) -> Outcome:
-    """A setting that a seed moves: the first up, the second down; its attack finds the same with each."""
-    return outcome_of([utility + by, utility - by, utility], {"norm": [leakage] * 3})
-
-
-def several(gap: float) -> StudyRecord:
-    """A part whose best setting is this much less useful than .93, with as much noise as five others have."""
-    found = [noisy(0.93 - gap, 0.1, 0.01), *(noisy(0.7 - k / 20, 0.3, (-1) ** k * 0.01) for k in range(4))]
-    return part_of("kdk", found, attacks=["norm"])
 
 
 # What is near, what is far

@@ -62,7 +62,7 @@ def test_no_seeds_are_a_usage_error(run: Run, seeds: Any) -> None:
 
 def test_a_study_of_another_measure_is_refused(run: Run) -> None:
     ledger = searched()
-    ledger._set("measure", 1)
+    ledger._set(measure=1)
     ledger.close()
     code, out, err = run("confirm", "study")
     assert (code, out) == (2, "")

@@ -1,10 +1,11 @@
-"""`study pack`, `unpack` and `rm`, typed: files, text, names, MLflow, reports, and what is refused."""
+"""`study pack`, `unpack`, `rm` and `optuna`, typed: files, text, names, MLflow, reports, and what is refused."""
 
 from __future__ import annotations
 
 import json
 import shutil
 
+import optuna
 import pytest
 
 from tests.helpers.ledgers import open_ledger
@@ -164,3 +165,31 @@ def test_a_wrong_home_says_which(run, campaign, tmp_path, monkeypatch):
         code, _, err = run(*verb, "c")
         assert (code, f"{tmp_path / 'nowhere'}/ledger.db" in err) == (2, True), verb
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_optuna_reads_a_copy_of_a_campaign(campaign, run, tmp_path):
+    file = tmp_path / "c.db"
+    code, out, _ = run("optuna", "c", file, "--json")
+    assert (code, json.loads(out)["trials"]) == (0, {"c-laplace": 2, "c-gaussian": 2})
+    there = {trial.number: trial for trial in load_study("c").record().studies[0].trials}
+    study = optuna.load_study(study_name="c-laplace", storage=f"sqlite:///{file}")
+    assert study.metric_names == ["utility", "leakage"]
+    assert [d.name for d in study.directions] == ["MAXIMIZE", "MINIMIZE"]
+    for trial in study.trials:
+        held = there[trial.number]
+        assert tuple(trial.values) == held.outcome.objectives
+        assert trial.params == held.params
+        assert trial.datetime_complete.astimezone() == held.finished
+        assert trial.user_attrs["attack.norm"] == held.outcome.attacks["norm"].mean
+    code, _, err = run("optuna", "c", file)
+    assert (code, "is there already" in err) == (2, True)
+
+
+def test_what_failed_is_a_failed_trial_of_optuna_and_what_runs_is_left_out(home, run, tmp_path):
+    ledger = open_ledger("loans", budget={"trials": 3})
+    ledger.tell(ledger.begin({"scale": 1e-3}), Outcome.failed("diverged", "NaN"))
+    ledger.begin({"scale": 1e-2})
+    ledger.close()
+    assert run("optuna", "loans", tmp_path / "o.db")[0] == 0
+    (trial,) = optuna.load_study(study_name="loans", storage=f"sqlite:///{tmp_path / 'o.db'}").trials
+    assert (trial.state.name, trial.user_attrs["outcome"], trial.user_attrs["reason"]) == ("FAIL", "diverged", "NaN")

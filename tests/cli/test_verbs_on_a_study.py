@@ -299,9 +299,11 @@ def test_doctor_wants_write_ahead_logging(tmp_path, monkeypatch):
 
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
-        connection.execute("CREATE TABLE studies (study_id INTEGER)")
+        connection.execute("CREATE TABLE notes (line TEXT)")
     connection.close()
-    assert health.ledger().status == "finding"
+    found = health.ledger()
+    assert found.status == "finding"
+    assert "journal mode delete, not wal" in found.detail
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     connection.close()

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tune_vfl.cluster import node
-from tune_vfl.ledger.owner import has_ended
+from tune_vfl.ledger.process_identity import has_ended
 
 UP = """
 import sys, time

@@ -17,8 +17,7 @@ from tune_vfl.cluster import studies
 from tune_vfl.cluster.jobs import SCHEMAS, Job, Where, answers_in, is_answer
 from tune_vfl.cluster.profiles import find_profile, profiles_file
 from tune_vfl.errors import ParcelError, SpecError, StudyError, UnknownNameError, UsageError
-from tune_vfl.ledger.parcel import Parcel
-from tune_vfl.ledger.parcel_file import to_bytes, to_text
+from tune_vfl.ledger.packed_file import to_bytes, to_text
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.search import load_study
 from tune_vfl.service import parcels
@@ -110,10 +109,10 @@ def test_what_holds_no_password_travels_as_it_stands(url):
 
 def test_a_study_is_pulled_from_a_log_and_is_not_taken_for_running(home):
     ledger = open_ledger()
-    parcel = Parcel.of(ledger)
     ledger.close()
-    there = Cluster(log=f"Running entrypoint ...\nnote\n{to_text(to_bytes(parcel))}")
-    assert studies.pull(there, "study", Where()) == parcel
+    packed = parcels.pack("study")
+    there = Cluster(log=f"Running entrypoint ...\nnote\n{to_text(to_bytes(packed))}")
+    assert studies.pull(there, "study", Where()) == packed
     assert there.asked[0][0] == ["study pack", "study", "-o", "-"]
     assert not studies.resume(there, "study", Where()).joined, "what is packed is not being run"
     with pytest.raises(ParcelError, match="http://c"):
@@ -187,7 +186,7 @@ def test_a_campaign_is_pulled_whole(home):
     packed = parcels.pack("c")
     there = Cluster(log=f"Running entrypoint ...\n{to_text(to_bytes(packed))}")
     assert studies.pull(there, "c", Where()) == packed
-    assert parcels.pack("c-laplace") == packed.studies[0]
+    assert list(parcels.pack("c-laplace").trials) == [trial for trial in packed.trials if trial.study == "c-laplace"]
 
 
 def test_what_a_job_prints_at_its_end_is_found_and_shown(home, capsys):

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.helpers.contests import SCALES, answered, campaign_of, confirmable, measure, played, searched
+from tests.helpers.contests import (
+    SCALES,
+    answered,
+    campaign_of,
+    confirmable,
+    in_campaign,
+    measure,
+    played,
+    played_by,
+    searched,
+)
 from trainables.simulated import closed_form
 from tune_vfl.confirmation.answer import answer_of, joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
@@ -20,8 +30,10 @@ from tune_vfl.confirmation.kept import Kept
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.confirmations import UNDEFENDED, Confirmation, SeedRecord
-from tune_vfl.ledger.joint import JointConfirmation, PointName, joint_answer_in, keep_joint_answer
+from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, Confirmation, SeedRecord
+from tune_vfl.ledger.joint import JointConfirmation, PointName
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.outcome import Score, TunedAttack
 
 if TYPE_CHECKING:
@@ -71,10 +83,7 @@ def noisily(contest: Contest, place: Place) -> SeedRecord:
 
 
 def played_noisily(contest: Contest) -> dict[Any, SeedRecord]:
-    held: dict[Any, SeedRecord] = {}
-    while places := contest.missing(contest.plan(held), held):
-        held.update({place: noisily(contest, place) for place in places})
-    return held
+    return played_by(contest, lambda place: noisily(contest, place))
 
 
 def same(found: Any, before: Any) -> bool:
@@ -133,6 +142,20 @@ def test_the_true_joint_front_is_found_and_a_defense_that_was_lucky_goes() -> No
     assert of["gaussian"].knee == joint.knee["breast_cancer"].number
     assert of["laplace"].knee == 5, "a study's own compromise is the best of its own"
     assert of["iso"].knee is None
+
+
+def test_a_setting_that_was_settled_early_shows_its_chance_of_then_whatever_is_known_later() -> None:
+    contest = Contest.of(three(), 6)
+    held = played_noisily(contest)
+    plan = contest.plan(held)
+    settled = [i for i, kept in enumerate(plan.kept) if not kept]
+    assert settled
+    all_seeds = range(FIRST_SEED, FIRST_SEED + contest.most)
+    more = {(*e.setting, seed): noisily(contest, (*e.setting, seed)) for e in contest.points for seed in all_seeds}
+    for records in (held, held | more):
+        points = Table(contest, records).points
+        assert [points[i].stays for i in settled] == [plan.member[i] for i in settled]
+    assert all(points[i].stays < 0.5 for i in settled)
 
 
 def test_of_thousands_of_settings_the_same_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,13 +337,12 @@ def test_the_campaign_s_answer_is_kept_in_its_own_row_and_the_studies_in_theirs(
     contest = Contest.of(records, 3)
     table = Table(contest, played(contest))
     joint = joint_answer_of(campaign_of(records), [table])
-    storage = ledgers[0]._storage
-    from optuna.study import StudyDirection
-
-    campaign_id = storage.create_new_study([StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE], "campaign")
-    assert joint_answer_in(storage.get_study_user_attrs(campaign_id)) is None
-    keep_joint_answer(storage, campaign_id, joint)
-    assert joint_answer_in(storage.get_study_user_attrs(campaign_id)) == joint
+    in_campaign(ledgers)
+    campaign = open_campaign("campaign")
+    assert campaign is not None
+    assert campaign.record().confirmation is None
+    Ledger.open("laplace").keep_joint_answer(joint)
+    assert campaign.record().confirmation == joint
     answer = answer_of(table, "gaussian")
     ledgers[1].confirmations.set_answer(answer)
     record = ledgers[1].record()

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.helpers.contests import answered, measure, searched
+from tests.helpers.contests import answered, measure, played, played_by, searched
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.table import Table
 from tune_vfl.ledger.confirmations import UNDEFENDED
 from tune_vfl.outcome import AttackScore, Outcome, Score
 
 if TYPE_CHECKING:
-    from tests.helpers.contests import Held
+    from tests.helpers.contests import Held, Place
     from tune_vfl.ledger.confirmations import SeedRecord
 
 pytestmark = pytest.mark.usefixtures("home", "as_searched")
@@ -51,13 +51,12 @@ def _with(outcome: Outcome, norm: float, pmc: float) -> Outcome:
 
 def fresh(contest: Contest, norm: float, pmc: float) -> Held:
     """Measure what is missing; with fresh seeds the two attacks find about this much in the second trial."""
-    held: Held = {}
-    while places := contest.missing(contest.plan(held), held):
-        for place in places:
-            kept = measure(contest, place)
-            moved = UP_AND_DOWN[place[2] % len(UP_AND_DOWN)]
-            held[place] = _found(kept, norm + moved, pmc - moved) if place[1] == TRIAL else kept
-    return held
+
+    def find(place: Place) -> SeedRecord:
+        kept, moved = measure(contest, place), UP_AND_DOWN[place[2] % len(UP_AND_DOWN)]
+        return _found(kept, norm + moved, pmc - moved) if place[1] == TRIAL else kept
+
+    return played_by(contest, find)
 
 
 def _found(record: SeedRecord, *gains: float) -> SeedRecord:
@@ -98,11 +97,11 @@ def test_an_interval_of_utility_holds_for_other_rows_as_far_as_seeds_say_nothing
     ledger = searched(scales=SCALES, noise=0.0)
     ledger.close()
     contest = Contest.of([ledger.record()], 5)
-    held: Held = {}
-    while places := contest.missing(contest.plan(held), held):
-        for place in places:
-            kept = measure(contest, place, noise=0.0)
-            held[place] = kept.model_copy(update={"variance": 1e-4 * (1 + place[2] % 2)})
+
+    def find(place: Place) -> SeedRecord:
+        return measure(contest, place, noise=0.0).model_copy(update={"variance": 1e-4 * (1 + place[2] % 2)})
+
+    held = played_by(contest, find)
     answer = answered(contest, held)
     share = Table(contest, held).facts.share
     assert 0 < share < 1
@@ -119,12 +118,12 @@ def test_a_setting_whose_spread_over_rows_is_not_known_of_every_seed_is_given_th
     ledger = searched(scales=SCALES, noise=0.0)
     ledger.close()
     contest = Contest.of([ledger.record()], 2)
-    held: Held = {}
-    while places := contest.missing(contest.plan(held), held):
-        for place in places:
-            known = {} if place[1:] == (TRIAL, 1000) else {"variance": 1e-4}
-            held[place] = measure(contest, place, noise=0.0).model_copy(update=known)
-    answer = answered(contest, held)
+
+    def find(place: Place) -> SeedRecord:
+        known = {} if place[1:] == (TRIAL, 1000) else {"variance": 1e-4}
+        return measure(contest, place, noise=0.0).model_copy(update=known)
+
+    answer = answered(contest, played_by(contest, find))
     for point in answer.points:
         low, high = point.utility_interval or (0.0, 0.0)
         assert (low == pytest.approx(high)) == (point.number == TRIAL)
@@ -136,9 +135,7 @@ def test_an_undefended_model_has_numbers_from_two_seeds_on(seeds: int, outcome: 
     ledger = searched(scales=SCALES, noise=0.0)
     ledger.close()
     contest = Contest.of([ledger.record()], 1)
-    held: Held = {}
-    while places := contest.missing(contest.plan(held), held):
-        held |= {place: measure(contest, place, noise=0.0) for place in places}
+    held = played(contest, noise=0.0)
     few = {place: kept for place, kept in held.items() if place[1] != UNDEFENDED or place[2] < 1000 + seeds}
     found = Table(contest, few).undefended("study")
     assert (found.seeds, found.outcome) == (seeds, outcome)

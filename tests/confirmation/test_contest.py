@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.contests import SCALES, answered, campaign_of, measure, played, searched
+from tests.helpers.contests import SCALES, answered, campaign_of, measure, played, played_by, searched
 from trainables.simulated import closed_form
 from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.tuning import with_attackers
@@ -121,11 +121,12 @@ def test_a_setting_that_diverges_takes_no_more_seeds_and_stops_nothing() -> None
     contest = contest_of()
     held = played(contest)
     lost = contest.points[2].number
-    some: dict[Any, SeedRecord] = {}
-    while places := contest.missing(contest.plan(some), some):
-        for place in places:
-            bad = place == ("study", lost, 1001)
-            some[place] = SeedRecord(outcome="diverged", reason="NaN") if bad else measure(contest, place)
+
+    def find(place: tuple[str, int, int]) -> SeedRecord:
+        bad = place == ("study", lost, 1001)
+        return SeedRecord(outcome="diverged", reason="NaN") if bad else measure(contest, place)
+
+    some = played_by(contest, find)
     assert sum(n == lost for _, n, _ in some) <= sum(n == lost for _, n, _ in held)
     answer = answered(contest, some)
     point = next(p for p in answer.points if p.number == lost)
@@ -188,10 +189,7 @@ def test_settings_that_cannot_be_told_apart_share_a_line(as_searched: None) -> N
             seen[name] = attack.model_copy(update={"candidates": moved})
         return kept.model_copy(update={"utility": (kept.utility or 0.0) + rng.normal(0, 0.002), "attacks": seen})
 
-    held: dict[Any, SeedRecord] = {}
-    while places := contest.missing(contest.plan(held), held):
-        held.update({place: noisy(place) for place in places})
-    answer = answered(contest, held)
+    answer = answered(contest, played_by(contest, noisy))
     merged = [line for line in answer.lines if len(line.numbers) > 1]
     assert [sorted(line.numbers) for line in merged] == [[1, 2, 3]]
     assert merged[0].params == {"scale": [pytest.approx(min(near)), pytest.approx(max(near))]}

@@ -139,7 +139,7 @@ def test_a_stop_among_attackers_says_how_many_are_owed(here: type[Here], monkeyp
 
 def test_nothing_is_added_to_a_study_of_another_measure(here: type[Here]) -> None:
     ledger = searched(scales=SCALES)
-    ledger._set("measure", 1)
+    ledger._set(measure=1)
     ledger.close()
     with pytest.raises(StudyError, match="study 'study' has measure 1"):
         confirm("study", seeds=2, work=WORK)

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.teachers import train_by_hand
 from tune_vfl.defenses.kdk import Kdk, KdkParams
 from tune_vfl.defenses.parts import teachers
 from tune_vfl.defenses.parts.teacher_labels import class_ranks, soft_labels
@@ -109,14 +110,7 @@ def test_with_the_teacher_as_anchor_the_labels_are_as_right_as_the_teacher():
 def test_a_teacher_is_a_plain_network_whose_rate_falls_after_a_half_and_after_four_fifths():
     (x, y), recipe = problem(rows=50), TeacherRecipe((8,), 1e-2, 10, 16)
     twin = torch.nn.Sequential(*stack_of([6, 8, 4], torch.nn.ReLU, stream=Stream(3, "teacher/weights")))
-    order = Stream(3, "teacher/order")
-    optimizer = torch.optim.Adam(twin.parameters())
-    for rate in [1e-2] * 5 + [1e-3] * 3 + [1e-4] * 2:
-        optimizer.param_groups[0]["lr"] = rate
-        for rows in order.permutation(50).split(16):
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(twin(x[rows]), y[rows]).backward()
-            optimizer.step()
+    train_by_hand(twin, x, y, seed=3, rates=[1e-2] * 5 + [1e-3] * 3 + [1e-4] * 2)
     found = train_teacher(x, y, 3, recipe, 4)
     with torch.no_grad():
         believed = twin(x).softmax(-1)

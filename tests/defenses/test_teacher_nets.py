@@ -8,6 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from tests.helpers.teachers import train_by_hand
 from tune_vfl.data.base import Split
 from tune_vfl.defenses.kdk import Kdk, KdkParams
 from tune_vfl.defenses.ladistill import Ladistill, LadistillParams
@@ -64,13 +65,8 @@ def test_a_teacher_is_the_net_of_that_name_and_one_linear_layer_asked_in_evaluat
     twin = MODELS["resnet20"](MODELS["resnet20"].Options()).bottom((1, 8, 4), 2, Stream(3, "teacher/weights")).train()
     *_, last = twin.modules()
     assert tuple(last.weight.shape) == (2, 64)
-    order, optimizer = Stream(3, "teacher/order"), torch.optim.Adam(twin.parameters())
-    for rate in (3e-3, 3e-5):  # one epoch at the full rate; the other is past a half and past four fifths
-        optimizer.param_groups[0]["lr"] = rate
-        for rows in order.permutation(40).split(16):
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(twin(x[rows]), y[rows]).backward()
-            optimizer.step()
+    # One epoch at the full rate; the other is past a half and past four fifths.
+    train_by_hand(twin, x, y, seed=3, rates=(3e-3, 3e-5))
     found = train_teacher(x, y, 3, asked, 2)
     with torch.no_grad():
         torch.testing.assert_close(found.probabilities, twin.eval()(x).softmax(-1), rtol=0, atol=1e-4)

@@ -20,7 +20,6 @@ from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.study import Study
-from tune_vfl.ledger.writing import TrialWriter
 from tune_vfl.machine.signals import Interrupted
 from tune_vfl.search import ray_session
 from tune_vfl.search.runner import run_study
@@ -32,8 +31,8 @@ from tune_vfl.tracking.mlflow import Recorder
 # What the driver is about to do when it is met: "start" is in the thread that starts Ray.
 MOMENTS: dict[str, tuple[Any, str]] = {
     "start": (ray_session, "_start_here"),
-    "ask": (TrialWriter, "make"),
-    "tell": (TrialWriter, "finish"),
+    "ask": (Ledger, "begin_together"),
+    "tell": (Ledger, "tell_together"),
     "told": (Ledger, "record"),
     "record": (Recorder, "on_trials"),
 }

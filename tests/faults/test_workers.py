@@ -95,7 +95,7 @@ def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
     assert code == 0, err
     record = check_study()
     assert 0 < lost(record) <= 2
-    assert {t.user_attrs.get("lost") for t in Ledger.open("study").trials()} == {None, "node"}
+    assert {t.lost for t in Ledger.open("study").trials()} == {None, "node"}
     assert "the machine that it ran on went away" in err
 
 
@@ -126,8 +126,8 @@ def test_packs_that_the_memory_monitor_ends_are_asked_again_by_halves(
     assert "the machine ran out of memory" in err
     check_study()
     ledger = Ledger.open("study")
-    assert "memory" in {t.user_attrs.get("lost") for t in ledger.trials()}
-    packs = Counter(t.user_attrs["pack"] for t in ledger.trials())
+    assert "memory" in {t.lost for t in ledger.trials()}
+    packs = Counter(t.pack for t in ledger.trials())
     assert set(packs.values()) >= {4, 2, 1}
 
 

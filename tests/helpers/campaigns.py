@@ -158,3 +158,14 @@ def campaign_of(*parts: StudyRecord, **fields: Any) -> CampaignRecord:
     """Return a campaign of these studies."""
     about: dict[str, Any] = {"trials": sum(len(p.trials) for p in parts), **fields}
     return CampaignRecord("camp", parts, **about)
+
+
+def noisy(utility: float, leakage: float, by: float) -> Outcome:
+    """A setting that a seed moves: the first up, the second down; its attack finds the same with each."""
+    return outcome_of([utility + by, utility - by, utility], {"norm": [leakage] * 3})
+
+
+def several(gap: float) -> StudyRecord:
+    """A part whose best setting is this much less useful than .93, with as much noise as five others have."""
+    found = [noisy(0.93 - gap, 0.1, 0.01), *(noisy(0.7 - k / 20, 0.3, (-1) ** k * 0.01) for k in range(4))]
+    return part_of("kdk", found, attacks=["norm"])

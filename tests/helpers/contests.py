@@ -11,18 +11,17 @@ from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.confirmation.table import Table
-from tune_vfl.ledger import opening
 from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.ledger.confirmations import records_of
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tune_vfl.confirmation.jobs import Place
     from tune_vfl.ledger.confirmations import Confirmation, SeedRecord
     from tune_vfl.ledger.joint import Setting
-    from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.ledger.records import StudyRecord
 
 Held = dict["Place", "SeedRecord"]
@@ -89,12 +88,20 @@ def played(contest: Contest, held: Held | None = None, *, most: int | None = Non
     return held
 
 
+def played_by(contest: Contest, find: Callable[[Place], SeedRecord]) -> Held:
+    """Run until nothing is missing, each setting with each fresh seed by a function of the test."""
+    held: Held = {}
+    while places := contest.missing(contest.plan(held), held):
+        held |= {place: find(place) for place in places}
+    return held
+
+
 def in_campaign(ledgers: Sequence[Ledger], name: str = "campaign") -> None:
     """Write searched studies down as the parts of a campaign, and close them."""
     studies = tuple(replace(ledger.study, campaign=name) for ledger in ledgers)
-    opening.keep_campaign(ledgers[0]._storage, PlannedCampaign(name, {}, studies, trials=24))
+    for ledger in Ledger.of_campaign(PlannedCampaign(name, {}, studies, trials=24), ledgers[0].place, None):
+        ledger.close()
     for ledger in ledgers:
-        ledger._set("campaign", name)
         ledger.close()
 
 

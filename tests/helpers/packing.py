@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import update
+
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.ledger.campaigns import Left, PlannedCampaign
 from tune_vfl.ledger.confirmations import ConfirmedPoint
-from tune_vfl.ledger.joint import JointConfirmation, PointName, keep_joint_answer
+from tune_vfl.ledger.joint import JointConfirmation, PointName
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.schema import campaigns
 from tune_vfl.outcome import Outcome
 from tune_vfl.search.planning import shared_out
 from tune_vfl.spaces.named import space_of
@@ -86,10 +89,6 @@ def joint() -> JointConfirmation:
 def keep(place: LedgerStorage, **attrs: Any) -> None:
     """Write what a run of campaign ``c`` would."""
     with place.lease("c") as lease:
-        opened = place.open(lease)
-        campaign = opened.get_study_id_from_name("c")
-        for key, value in attrs.items():
-            if key == "confirmation":
-                keep_joint_answer(opened, campaign, value)
-            else:
-                opened.set_study_user_attr(campaign, key, value)
+        plain = {key: value.plain() if isinstance(value, JointConfirmation) else value for key, value in attrs.items()}
+        change = update(campaigns).where(campaigns.c.name == "c").values(plain)
+        place.write(lambda connection: connection.execute(change), lease)

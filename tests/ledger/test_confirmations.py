@@ -10,8 +10,9 @@ from tests.helpers.ledgers import open_ledger
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord, records_of
 from tune_vfl.ledger.joint import JointConfirmation, JointLine, PointName
-from tune_vfl.ledger.ledger import Ledger, study_names
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.reading import study_names
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.spec.cell import MEASURE
 
@@ -54,7 +55,7 @@ def test_a_study_keeps_its_measure_and_refuses_another() -> None:
     assert dumped["measure"] == MEASURE
     del dumped["measure"]
     assert PlannedStudy.read(dumped).measure == 1, "studies that do not say so are older"
-    ledger._set("measure", 1)
+    ledger._set(measure=1)
     assert Ledger.open("study").record().measure == 1, "it is still read"
     with pytest.raises(StudyError, match=rf"has measure 1, and what is run today has measure {MEASURE}.*--name NEW"):
         open_ledger()
@@ -82,6 +83,8 @@ def test_attackers_that_were_tuned_are_kept_by_trial_and_each_once() -> None:
         minutes=1.0,
     )  # fmt: skip
     longer = first.model_copy(update={"minutes": 2.0})
+    for _ in range(13):
+        ledger.begin({"scale": 0.01})
     for number, found in ((12, first), (3, first), (12, longer)):
         ledger.confirmations.keep_tuned(number, found)
     ledger.confirmations.keep((12, 1000), SEEN)

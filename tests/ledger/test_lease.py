@@ -19,7 +19,7 @@ from tune_vfl.ledger import lease as module
 from tune_vfl.ledger.confirmations import SeedRecord
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.finite import read_outcome
-from tune_vfl.ledger.lease import Holder, Lease, LeaseLostError, holders, read_lease
+from tune_vfl.ledger.lease import Holder, Lease, LeaseLostError, holders, lease_of
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.storage import storage_at
@@ -81,7 +81,7 @@ def holder() -> Iterator[Callable[[LedgerStorage], subprocess.Popen[str]]]:
 
 
 def row(place: LedgerStorage) -> Holder:
-    return read_lease("study", place.for_leases())
+    return place.read(lambda connection: lease_of("study", connection))
 
 
 def test_one_driver_a_study_and_the_refusal_says_who(place: LedgerStorage, holder: Any) -> None:
@@ -121,14 +121,13 @@ def test_of_another_machine_the_time_is_waited_for(place: LedgerStorage, moved: 
     """Nothing can be known from here of a process elsewhere: only its silence counts."""
     with place.lease("study"):
         pass
-    engine = place.for_leases()
 
     def rewrite(left: float) -> None:
         owner = {**module.this_owner("x"), "pid": 999_999_999, moved: "elsewhere"}
-        with engine.begin() as connection:
+        with place.transaction() as connection:
             clock = place.clock(connection)
             connection.exec_driver_sql(
-                f"UPDATE tune_vfl_leases SET holder = '{json.dumps(owner)}', since = 'then', clock = '{clock.name}', "  # noqa: S608
+                f"UPDATE leases SET holder = '{json.dumps(owner)}', since = 'then', clock = '{clock.name}', "  # noqa: S608
                 f"expires = {clock.now + left}"
             )
 
@@ -148,9 +147,9 @@ def test_a_machine_that_was_started_anew_holds_no_file(tmp_path: Any) -> None:
     with place.lease("study"):
         pass
     owner = {**module.this_owner("x"), "boot": "before"}
-    with place.for_leases().begin() as connection:
+    with place.transaction() as connection:
         connection.exec_driver_sql(
-            f"UPDATE tune_vfl_leases SET holder = '{json.dumps(owner)}', clock = 'before', expires = 1e12"  # noqa: S608
+            f"UPDATE leases SET holder = '{json.dumps(owner)}', clock = 'before', expires = 1e12"  # noqa: S608
         )
     with place.lease("study"):
         pass
@@ -177,8 +176,8 @@ def test_who_lost_it_cannot_write_and_is_told_who_has_it(place: LedgerStorage) -
             assert told(taken, retry).outcome.outcome == "ok"
         with pytest.raises(LeaseLostError, match="nobody has it now"):
             ledger.begin({"scale": 0.04})
-        with pytest.raises(LeaseLostError):
-            first.settle()
+        with pytest.raises(LeaseLostError), place.transaction(first):
+            pass
     assert len(Ledger.open("study", place.url).trials()) == 2
 
 
@@ -209,8 +208,8 @@ def test_a_stopped_driver_loses_it_by_its_silence(place: LedgerStorage, holder: 
     other = holder(place)
     os.kill(other.pid, signal.SIGSTOP)
     try:
-        with place.for_leases().begin() as connection:  # a minute later
-            connection.exec_driver_sql("UPDATE tune_vfl_leases SET expires = 0")
+        with place.transaction() as connection:  # a minute later
+            connection.exec_driver_sql("UPDATE leases SET expires = 0")
         with place.lease("study") as lease:
             assert lease.taken_from is None
             assert row(place).owner["pid"] == os.getpid()
@@ -232,12 +231,7 @@ def test_taking_over_waits_for_a_transaction_that_is_under_way(postgres: Postgre
     place = storage_at(postgres.fresh())
     with place.lease("study") as lease:
         ledger_of(place, lease)
-        writer = place.engine()
-        lease.guard(writer)
-        import sqlalchemy
-
-        with writer.connect() as connection:
-            connection.execute(sqlalchemy.text("UPDATE studies SET study_name = study_name"))
+        with place.transaction(lease):
             code = (
                 "import sys\nfrom tune_vfl.ledger.storage import storage_at\n"
                 "with storage_at(sys.argv[1]).lease('study', take_over=True): print('taken', flush=True)"
@@ -249,9 +243,8 @@ def test_taking_over_waits_for_a_transaction_that_is_under_way(postgres: Postgre
                 assert time.monotonic() < end
                 assert taking.poll() is None
                 time.sleep(0.1)
-            connection.commit()
-            out, _ = taking.communicate(timeout=60)
-            assert out == "taken\n"
+        out, _ = taking.communicate(timeout=60)
+        assert out == "taken\n"
 
 
 def test_leases_cost_readers_nothing(place: LedgerStorage) -> None:

@@ -8,20 +8,19 @@ import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
-import optuna
 import pytest
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, UnreachableError
-from tune_vfl.ledger import reading, rows
-from tune_vfl.ledger.database import hide_password
+from tune_vfl.ledger import reading
 from tune_vfl.ledger.finite import clean, read_outcome
-from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, NewTrial, study_names
-from tune_vfl.ledger.owner import has_ended, new_session, this_owner
-from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, NewTrial
+from tune_vfl.ledger.process_identity import has_ended, new_session, this_owner
+from tune_vfl.ledger.reading import study_names
 from tune_vfl.ledger.study import Study
 from tune_vfl.ledger.trials import overdue
+from tune_vfl.machine.secrets import hide_password
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import References
@@ -52,8 +51,7 @@ def test_a_pack_is_written_whole_or_not_at_all(home):
     pack = [NewTrial({"scale": scale}) for scale in (0.01, 0.02, 0.03)]
     with closing(sqlite3.connect(home / "ledger.db")) as database:
         database.execute(
-            "CREATE TRIGGER harm BEFORE INSERT ON trial_params WHEN new.param_value > 0.025 "
-            "BEGIN SELECT raise(ABORT, 'no'); END"
+            "CREATE TRIGGER harm BEFORE INSERT ON trials WHEN new.number = 2 BEGIN SELECT raise(ABORT, 'no'); END"
         )
     with pytest.raises(Exception, match="no"):
         ledger.begin_together(pack)
@@ -64,30 +62,29 @@ def test_a_pack_is_written_whole_or_not_at_all(home):
     assert ledger.begin({"scale": 0.04}) == 3
     assert ledger.begin_together([]) == []
     assert [t.params["scale"] for t in ledger.trials()] == [0.01, 0.02, 0.03, 0.04]
-    assert {t.user_attrs["pack"] for t in ledger.trials()} == {"p", ""}
+    assert {t.pack for t in ledger.trials()} == {"p", ""}
 
 
 def test_what_was_told_here_is_not_read_again(monkeypatch):
-    ledger, asked = open_ledger(defense={"name": "laplace"}), []
-    real = rows._trials
-    monkeypatch.setattr(rows, "_trials", lambda reader, study, *ids: asked.append(ids) or real(reader, study, *ids))
+    ledger, read = open_ledger(defense={"name": "laplace"}), []
+    real = reading.trials_of
+    monkeypatch.setattr(reading, "trials_of", lambda *asked: read.append(real(*asked)) or read[-1])
     ledger.begin_together([NewTrial({"scale": 0.01 * (k + 1)}) for k in range(4)])
 
     def tell(*numbers):
         for number in numbers:
             ledger.tell(number, ok_outcome(ledger, {"scale": 0.01 * (number + 1)}))
         assert ledger.record() == Ledger.open("study").record()
-        return asked[-2][0] - 1  # the last id that was not read
+        return [trial.number for trial in read[-2]]
 
-    ids = [t._trial_id for t in ledger.trials()]
-    assert tell(2) == 0, "0 and 1 still run"
-    assert tell(0) == ids[0]
-    assert tell(1) == ids[2]
+    assert tell(2) == [0, 1, 2, 3], "0 and 1 still run"
+    assert tell(0) == [1, 2, 3]
+    assert tell(1) == [3]
     assert ledger.begin({"scale": 0.05}) == 4
-    assert tell() == ids[2]
+    assert tell() == [3, 4]
     ledger.lose(3, "driver", "stopped")
     assert ledger.begin({"scale": 0.04}, retry_of=3) == 5
-    assert tell(5, 4) == ledger.trials()[-1]._trial_id
+    assert tell(5, 4) == []
     assert len(ledger.record().ok) == 5
 
 
@@ -135,7 +132,7 @@ def test_a_pack_is_told_whole_or_not_at_all(home):
     assert list(held.trials) == [told[0], first, *told[1:]]
     assert {record.number: record.outcome for record in held.trials} == outcomes
     assert ledger.tell_together(outcomes) == []
-    assert [t.values is None for t in ledger.trials()] == [False, False, True, False]
+    assert [t.objectives is None for t in ledger.trials()] == [False, False, True, False]
 
 
 @pytest.mark.parametrize("name", ["diverged", "infeasible", "timeout", "oom", "error"])
@@ -143,19 +140,21 @@ def test_only_ok_is_complete_and_all_but_preempted_count(name):
     ledger = open_ledger(budget={"trials": 3})
     ledger.tell(ledger.begin({"scale": 0.01}), Outcome.failed(name, "why"))
     ledger.tell(ledger.begin({"scale": 0.02}), ok_outcome(ledger, {"scale": 0.02}))
-    states = [t.state.name for t in ledger.trials()]
-    assert states == ["FAIL", "COMPLETE"]
+    assert [t.outcome for t in ledger.trials()] == [name, "ok"]
+    assert [t.objectives is None for t in ledger.trials()] == [True, False]
     record = ledger.record()
     assert record.by_outcome() == {name: 1, "ok": 1, "running": 0, "waiting": 1}
     assert record.trials[0].outcome.reason == "why"
 
 
-def test_complete_trials_hold_utility_up_and_leakage_down():
+def test_a_plain_select_has_utility_and_leakage(home):
     ledger = open_ledger()
     ledger.tell(ledger.begin({"scale": 1e-5}), ok_outcome(ledger, {"scale": 1e-5}))
-    study = optuna.load_study(study_name="study", storage=storage_at().url)
-    assert [d.name for d in study.directions] == ["MAXIMIZE", "MINIMIZE"]
-    assert study.trials[0].values == pytest.approx([0.95, 1.0])
+    ledger.close()
+    with closing(sqlite3.connect(home / "ledger.db")) as database:
+        ((*objectives, params),) = database.execute("SELECT utility, leakage, params FROM trials WHERE outcome = 'ok'")
+    assert objectives == pytest.approx([0.95, 1.0])
+    assert params == '{"scale": 1e-05}'
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -176,7 +175,7 @@ def test_what_is_not_finite_never_completes(bad):
     told = ledger.tell(ledger.begin({"scale": 0.01}), beside)
     assert told.outcome.outcome == "ok"
     assert told.outcome.logged == {"x": 1.0}
-    assert {t.state.name for t in ledger.trials() if t.values is not None} == {"COMPLETE"}
+    assert {t.outcome for t in ledger.trials() if t.objectives is not None} == {"ok"}
     assert Ledger.open("study").record().trials == ledger.record().trials
 
 
@@ -207,27 +206,6 @@ def test_an_orphan_is_lost_and_asked_again_once_with_the_same_parameters():
     assert record.retry_of == first.number
     assert again.owed_retries() == []
     assert again.record().waiting == 0
-
-
-def test_an_orphan_whose_outcome_was_written_is_finished_with_it():
-    ledger = open_ledger()
-    number = ledger.begin({"scale": 0.01})
-    outcome = ok_outcome(ledger, {"scale": 0.01})
-    trial_id = ledger._storage.get_trial_id_from_study_id_trial_number(ledger._study_id, number)
-    ledger._storage.set_trial_user_attr(trial_id, "outcome", outcome.model_dump(mode="json"))
-    ledger.close()
-    (record,) = open_ledger().recover()
-    assert record.outcome == outcome
-
-
-def test_an_orphan_without_owner_or_parameters_is_finished_and_not_asked_again():
-    open_ledger()
-    study = optuna.load_study(study_name="study", storage=storage_at().url)
-    study.ask()
-    study.enqueue_trial({"scale": 0.02})
-    ledger = open_ledger()
-    assert len(ledger.recover()) == 2
-    assert [t.number for t in ledger.owed_retries()] == [1], "enqueued parameters count, missing ones do not"
 
 
 def test_a_trial_that_kills_its_worker_again_and_again_ends_as_an_error():
@@ -287,7 +265,7 @@ def test_a_field_given_at_its_default_is_the_same_spec():
 def test_an_unknown_study_names_the_nearest():
     open_ledger("kdk-bank")
     open_ledger("laplace-bank")
-    assert list(study_names()) == reading.study_names() == ["kdk-bank", "laplace-bank"]
+    assert study_names() == ["kdk-bank", "laplace-bank"]
     with pytest.raises(StudyError, match=r"Did you mean 'kdk-bank'"):
         Ledger.open("kdk-bnk")
 
@@ -354,7 +332,7 @@ def test_running_trials_over_the_time_of_their_pack_are_overdue():
     alone = ledger.begin({"scale": 0.04}, pack="one")
     ended = ledger.begin({"scale": 0.05}, pack="ended")
     ledger.tell(ended, ok_outcome(ledger, {"scale": 0.05}))
-    held, begun = ledger.trials(), datetime.now(UTC)
+    held, begun = ledger.running(), datetime.now(UTC)
     late = [overdue(held, 2, begun + timedelta(minutes=m)) for m in (1, 3, 7)]
     assert late == [[], [alone], [0, 1, 2, alone]]
     assert overdue(held, None, begun + timedelta(days=1)) == []
@@ -362,10 +340,9 @@ def test_running_trials_over_the_time_of_their_pack_are_overdue():
 
 
 def test_who_looks_from_another_time_zone_sees_the_same_overdue(monkeypatch):
-    """Optuna writes the local time of the machine that asked, without its zone."""
     ledger = open_ledger()
     ledger.begin({"scale": 0.01}, pack="one")
-    held, now = ledger.trials(), datetime.now(UTC)
+    held, now = ledger.running(), datetime.now(UTC)
     for zone in ("Pacific/Kiritimati", "Pacific/Niue", "UTC"):
         monkeypatch.setenv("TZ", zone)
         time.tzset()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +19,7 @@ from tune_vfl.ledger.measure import refuse_another, refuse_mixed
 from tune_vfl.ledger.records import StudyRecord
 from tune_vfl.ledger.side_by_side import SideBySide
 from tune_vfl.ledger.told import ToldStudy
-from tune_vfl.ledger.trials import not_repeated, overdue, repeats
+from tune_vfl.ledger.trials import Trial, not_repeated, overdue, repeats
 from tune_vfl.ledger.trust import alone_of
 from tune_vfl.outcome import Outcome
 from tune_vfl.statistics import levels
@@ -209,31 +208,28 @@ def test_a_listener_puts_a_study_together_from_what_it_is_told() -> None:
     assert told.now.waiting == 0, "never less than none"
 
 
-def running(number: int, pack: str, minutes_ago: float, now: datetime) -> Any:
+def running(number: int, pack: str, minutes_ago: float, now: datetime) -> Trial:
     asked = (now - timedelta(minutes=minutes_ago)).timestamp()
-    attrs = {"pack": pack, "asked": asked}
-    return SimpleNamespace(number=number, user_attrs=attrs, state=SimpleNamespace(name="RUNNING"), datetime_start=None)
+    return Trial(number, {}, asked, pack)
 
 
 def test_a_pack_is_overdue_after_the_time_of_all_its_trials() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     trials = [running(0, "a", 11, now), running(1, "b", 19, now), running(2, "b", 21, now)]
-    done = SimpleNamespace(number=3, user_attrs={"pack": "b"}, state=SimpleNamespace(name="COMPLETE"))
-    assert overdue([*trials, done], 10, now) == [0, 2], "two of one pack have twenty minutes"
+    assert overdue(trials, 10, now) == [0, 2], "two of one pack have twenty minutes"
     assert overdue(trials, None, now) == []
     assert overdue(trials, 100, now) == []
 
 
 def test_lost_trials_are_followed_back_and_known_as_asked_again() -> None:
-    lost = {"outcome": {"outcome": "preempted"}}
-    chain = [
-        SimpleNamespace(number=0, user_attrs=lost),
-        SimpleNamespace(number=1, user_attrs={**lost, "retry_of": 0}),
-        SimpleNamespace(number=2, user_attrs={"retry_of": 1}),
-        SimpleNamespace(number=3, user_attrs=lost),
-        SimpleNamespace(number=4, user_attrs={"outcome": {"outcome": "ok"}}),
+    held = [
+        Trial(0, {}, 0.0, outcome="preempted"),
+        Trial(1, {}, 0.0, outcome="preempted", retry_of=0),
+        Trial(2, {}, 0.0, retry_of=1),
+        Trial(3, {}, 0.0, outcome="preempted"),
+        Trial(4, {}, 0.0, outcome="ok"),
     ]
-    some: Any = chain
-    assert [t.number for t in repeats(some, 2)] == [1, 0], "the latest first"
-    assert repeats(some, 4) == []
-    assert [t.number for t in not_repeated(some)] == [3]
+    retry_of = {trial.number: trial.retry_of for trial in held}
+    assert repeats(retry_of, 2) == [1, 0], "the latest first"
+    assert repeats(retry_of, 4) == []
+    assert [t.number for t in not_repeated(held)] == [3]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
-import sqlalchemy
+from sqlalchemy import func, select, update
 
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import joint, keep, planned, run
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.ledger import Ledger, study_names
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import open_campaign, study_names
 from tune_vfl.ledger.removing import removal_of, remove
+from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import load_study
@@ -20,17 +21,13 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def rows(place):
-    """How many rows each table of a ledger has; some tell of no study."""
-    found = sqlalchemy.MetaData()
-    with place.engine().connect() as connection:
-        found.reflect(connection)
-        tables = [
-            t for t in found.tables.values() if t.name not in ("alembic_version", "version_info", "tune_vfl_ledger")
-        ]
-        return {
-            t.name: connection.execute(sqlalchemy.select(sqlalchemy.func.count()).select_from(t)).scalar_one()
-            for t in tables
-        }
+    """How many rows each table of a ledger has that tells of studies."""
+    tables = (campaigns, studies, trials, confirmations, leases)
+
+    def count(connection):
+        return {t.name: connection.execute(select(func.count()).select_from(t)).scalar_one() for t in tables}
+
+    return place.read(count)
 
 
 def add_lone(name="lone"):
@@ -111,8 +108,8 @@ def test_nobody_removes_what_somebody_runs():
 def test_a_study_that_is_no_more_readable_can_be_removed():
     add_lone()
     with storage_at().lease("lone") as lease:
-        opened = storage_at().open(lease)
-        opened.set_study_user_attr(opened.get_study_id_from_name("lone"), "cell", {"of": "a later version"})
+        strange = update(studies).where(studies.c.name == "lone").values(cell={"of": "a later version"})
+        storage_at().write(lambda connection: connection.execute(strange), lease)
     remove("lone")
     assert study_names() == []
 
@@ -128,31 +125,3 @@ def test_what_is_not_there_is_told_with_where_it_was_looked_for(home):
     remove("c")
     with pytest.raises(StudyError, match="which is empty; TUNE_VFL_HOME"):
         load_study("c")
-
-
-def test_optuna_reads_the_ledger_with_the_objectives_named(capsys, monkeypatch):
-    import optuna
-    from optuna import cli
-
-    run(planned(), storage_at())
-    url = storage_at().url
-    for name in ("c-laplace", "c"):
-        study = optuna.load_study(study_name=name, storage=url)
-        assert study.metric_names == ["utility", "leakage"]
-        assert len(study.best_trials) <= len(study.trials_dataframe()) == (2 if name == "c-laplace" else 0)
-    monkeypatch.setattr("sys.argv", ["optuna", "studies", "--storage", url, "--format", "json"])
-    assert not cli.main()
-    assert '"c"' in capsys.readouterr().out
-
-
-def test_an_older_study_gets_the_names_of_its_objectives_when_it_goes_on(monkeypatch):
-    import optuna
-
-    from tune_vfl.ledger import opening
-
-    with monkeypatch.context() as older:
-        older.setattr(opening, "_OBJECTIVES", "older")
-        add_lone()
-    assert optuna.load_study(study_name="lone", storage=storage_at().url).metric_names is None
-    open_ledger("lone").close()
-    assert optuna.load_study(study_name="lone", storage=storage_at().url).metric_names == ["utility", "leakage"]

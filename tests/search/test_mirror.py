@@ -47,7 +47,7 @@ def test_a_lost_trial_is_asked_again_as_it_was_and_the_sampler_forgets_its_first
     (again,) = proposals.ask(1)
     assert again.params == one.params
     assert again.number != one.number
-    assert next(t for t in ledger.trials() if t.number == again.number).user_attrs["retry_of"] == one.number
+    assert next(t for t in ledger.trials() if t.number == again.number).retry_of == one.number
     outcome = read_outcome(simulate(Simulation(), ledger.cell, again.params).model_dump(mode="json"))
     proposals.learn(ledger.tell(again.number, outcome))
     ended = [t for t in proposals._mirror.trials if t.state == COMPLETE]

@@ -93,7 +93,7 @@ def test_a_repeated_proposal_is_answered_from_the_ledger(monkeypatch):
     assert len(asked) == 1
     assert len(ledger.trials()) == 4, "what was answered from the ledger was not written again"
     answered = [t for t in proposals._mirror.trials[before:] if t.state.name == "COMPLETE"]
-    known = {tuple(t.values) for t in ledger.trials() if t.values}
+    known = {t.objectives for t in ledger.trials() if t.objectives}
     assert all(tuple(t.values) in known for t in answered)
 
 
@@ -149,7 +149,7 @@ def test_nsga2_goes_on_with_its_generations_after_a_resume():
     run(open_ledger(**fields), 12)
     ledger = open_ledger(**fields)
     run(ledger, 8)
-    generations = [v for t in ledger.trials() for k, v in t.system_attrs.items() if k.endswith("generation")]
+    generations = [v for t in ledger.trials() for k, v in t.sampler.items() if k.endswith("generation")]
     assert max(generations) >= 1
 
 

@@ -55,7 +55,7 @@ def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
     assert ended.record().by_outcome() == {"ok": 24, "running": 0, "waiting": 0}
     assert ended.record().baseline.outcome == "ok"
     assert ended.record().reference_point == (0.5, 1.0)
-    packs = Counter(t.user_attrs["pack"] for t in Ledger.open("study").trials())
+    packs = Counter(t.pack for t in Ledger.open("study").trials())
     assert set(packs.values()) == {6}
     summary = load_study("study").summary()
     assert summary["trials"]["ok"] == 24

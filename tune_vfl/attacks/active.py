@@ -37,9 +37,9 @@ class ActiveParams(PmcParams):
 
 @attack("active")
 class Active(Pmc):
-    """Trains its bottom model with longer steps than agreed, so that the top model relies on it, then completes it.
+    """Takes longer steps than agreed, so that the top model relies on the attacker's bottom model; then completes that.
 
-    Only the attacker's own optimizer differs from what was agreed; what it sends and receives is what everybody does.
+    Only the attacker's own optimizer differs from what was agreed; what it sends and receives follows the protocol.
     It is trained apart, and the utility under attack is reported beside its success. Answers are those of model
     completion (``pmc``), and so is its floor on an untrained bottom model.
     """

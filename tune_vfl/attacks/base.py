@@ -27,7 +27,7 @@ P_co = TypeVar("P_co", bound=Strict, covariant=True)
 
 @dataclass(frozen=True)
 class AttackCapabilities:
-    """What an attack needs, checked before anything runs.
+    """Declared requirements of an attack, checked before anything runs.
 
     Attributes:
         goal: what it infers: ``labels`` of the label party, or ``features`` of the first passive party.
@@ -37,7 +37,7 @@ class AttackCapabilities:
         oracle: it uses statistics that only the label party has: its success is an upper bound.
         acts: it changes the training and needs a run of its own.
         federations: the settings that it is defined for: columns of the same rows, or rows of the same columns.
-        who: who attacks; in the horizontal setting the server is the ``active`` one.
+        who: the attacking side; in the horizontal setting the server is the ``active`` one.
         parties: which of several passive parties attack: ``each`` by itself; ``joined``: all of them together too,
             where the threat model says so, with what they hold and receive side by side; ``first``: the first one
             alone, as with every attack that acts and with those of the label party, which attack that one.
@@ -63,7 +63,7 @@ class AttackCapabilities:
 
 @dataclass(frozen=True)
 class AuxiliaryRequest:
-    """How many labeled rows an attack wants; the evaluator draws them from the training split.
+    """Number of labeled rows that an attack requests; the evaluator draws them from the training split.
 
     Attributes:
         how: ``per_class`` draws equally many rows of each class, ``random`` draws without looking at classes.
@@ -80,7 +80,7 @@ class AuxiliaryRequest:
 
 @dataclass(frozen=True)
 class TargetRequest:
-    """How many training rows an attack on features reconstructs, and how many others it knows.
+    """Numbers of training rows that an attack on features reconstructs and of other rows that it knows.
 
     Attributes:
         rows: rows to reconstruct, at most half of those there are; the same ones for every attack and setting.
@@ -124,11 +124,11 @@ class Attack(ABC, Generic[P_co]):
         self.params = cast("P_co", self.Params()) if params is None else params
 
     def sees(self) -> frozenset[str]:
-        """Return what its view must grant with these parameters; by default all that its capabilities list."""
+        """Return the grants that the attack needs with these parameters; by default all that its capabilities list."""
         return self.capabilities.sees
 
     def settled(self, *, epochs: int, fresh_noise: bool) -> Self:
-        """Return this attack with every parameter decided that depends on the training that it is going to see.
+        """Return this attack with all parameters completed that depend on the training it attacks.
 
         Args:
             epochs: how long the training is.
@@ -137,27 +137,27 @@ class Attack(ABC, Generic[P_co]):
         return self
 
     def moments(self) -> tuple[Moment, ...]:
-        """Return the moments of training it wants recorded; by default the last epoch if it reads gradients."""
+        """Return the moments of training to record; by default the last epoch if the attack reads gradients."""
         return ("last",) if "gradients" in self.sees() else ()
 
     def hooks(self, training: Training, view: View) -> Sequence[Hooks]:
-        """Return the attacker's part in a training of its own, fresh for each; none for an attack that only watches.
+        """Return the hooks of an acting attack, fresh for each training; none for an attack that only watches.
 
         Of the hooks the training calls H3, H8 and H9, which belong to a passive party, and never H0, which would hand
         over the labels. H9 hands over its bottom model as it is being trained.
 
         Args:
-            training: the recipe that everybody follows.
+            training: the recipe of all parties.
             view: what it sees before the training; the bottom model is the untrained one.
         """
         return ()
 
     def training_problems(self, training: Training) -> list[str]:
-        """Return why this attack cannot take part in such a training, one sentence each; empty when it can."""
+        """Return reasons why this attack cannot take part in such a training, one sentence each; empty if it can."""
         return []
 
     def tunable(self, epochs: int) -> Mapping[str, Sequence[Any]]:
-        """Return what an attacker who tunes this attack would vary: values to try by parameter, the others as they are.
+        """Return candidate values by parameter for a tuned attacker; other parameters stay.
 
         By default nothing: its variants are all that there is to choose among.
 
@@ -168,12 +168,12 @@ class Attack(ABC, Generic[P_co]):
 
     @property
     def widens(self) -> int:
-        """How many columns it sends beside its embedding; the top model is built to take them."""
+        """Number of extension columns sent beside the embedding; the top model is built for them."""
         return 0
 
     @property
     def draws(self) -> int:
-        """Over how many draws of the rows that it knows, and of its own random numbers, a training's success is a mean.
+        """Number of draws of known rows and random numbers over which a training's success is averaged.
 
         More than one where that narrows intervals more than seeds of the same cost would
         (``benchmarks/noise_of_a_seed.py``).
@@ -181,15 +181,15 @@ class Attack(ABC, Generic[P_co]):
         return 1
 
     def auxiliary_request(self) -> AuxiliaryRequest | None:
-        """Return the labeled rows it wants; None when it uses none."""
+        """Return the number of labeled rows to grant; None if the attack uses none."""
         return AuxiliaryRequest() if "auxiliary" in self.sees() else None
 
     def target_request(self) -> TargetRequest | None:
-        """Return the rows it reconstructs; None for an attack on labels."""
+        """Return the numbers of rows to reconstruct and to know; None for an attack on labels."""
         return None
 
     def is_upper_bound(self, variant: str) -> bool:
-        """Return whether this variant uses what no attacker has; by default every variant of an oracle attack does.
+        """Return whether this variant uses an oracle; by default every variant of an oracle attack does.
 
         Whether the attacker could have picked the variant is another question, which :attr:`Answer.validation` answers.
         """
@@ -208,7 +208,7 @@ class Attack(ABC, Generic[P_co]):
 
     @classmethod
     def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
-        """Return why these parameters cannot be used here, one sentence each; empty when they can."""
+        """Return reasons why these parameters cannot be used here, one sentence each; empty if they can."""
         return []
 
 

@@ -80,7 +80,7 @@ class BgiParams(GradientInversionParams):
 
 @attack("bgi")
 class Bgi(Attack[BgiParams]):
-    """Knows the top model and its gradients alone, and puts a surrogate in the place of the client's bottom model.
+    """Reconstructs rows from the top model's gradients alone, through a surrogate of the client's bottom model.
 
     The paper contradicts itself on what this adversary knows: by its table I gradients, by its text parameters. Here it
     knows what every client shares, parameters and gradients of the top model, and how bottom models are built; what
@@ -102,11 +102,11 @@ class Bgi(Attack[BgiParams]):
     quick = {"steps": 60, "restarts": 1, "fit_steps": 200, "moments": ("last",)}  # noqa: RUF012 - a constant
 
     def sees(self) -> frozenset[str]:
-        """Return the grants it needs: known rows only to teach surrogates."""
+        """Return the needed grants: known rows only for the training of surrogates."""
         return self.capabilities.sees - (frozenset() if "trained" in self.params.surrogates else {"pairs"})
 
     def target_request(self) -> TargetRequest:
-        """Return how many rows it reconstructs, in what batches, and how many it knows."""
+        """Return the numbers of rows to reconstruct, of rows in a batch, and of known rows."""
         return TargetRequest(self.params.rows, self.params.aux, self.params.batch)
 
     @classmethod
@@ -141,7 +141,7 @@ class Bgi(Attack[BgiParams]):
 
 
 class _Through:
-    """The client's step as somebody has it who knows the top model, through a surrogate."""
+    """The client's step through a surrogate, for a server that knows the top model alone."""
 
     def __init__(self, view: View, part: SharedPart, moment: UploadedAt, teacher: _Known | None) -> None:
         self._view, self._part, self._moment, self._teacher = view, part, moment, teacher
@@ -159,7 +159,7 @@ class _Through:
         return SingleStep(as_trained(both), len(list(bottom.parameters())))
 
     def prior(self, method: Method, params: BgiParams) -> Prior:
-        """Return what rows are taken to be like: known ones choose it, where there is what was taught on them."""
+        """Return the prior of rows, chosen on known rows if surrogates were trained on them."""
         if self._teacher is None:
             return Prior(params.tv[0], params.l2[0])
         return self._teacher.prior(self.step(0), self._part.top(self._moment), method)
@@ -187,7 +187,7 @@ class _Known:
 
     @torch.no_grad()
     def fit_of(self, bottom: nn.Module) -> Tensor:
-        """Return the share of the variance of held out embeddings that a surrogate explains; it may be negative."""
+        """Return the share of the variance of held-out embeddings that a surrogate explains; may be negative."""
         return 1 - relative_error(bottom.eval()(self._x_held), self._e_held)
 
     def prior(self, step: SingleStep, top: nn.Module, method: Method) -> Prior:

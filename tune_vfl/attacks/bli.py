@@ -42,7 +42,7 @@ class BliParams(Strict):
 
 @attack("bli")
 class Bli(Attack[BliParams]):
-    """Finds labels of the first batch by making a pretended gradient of its parameters equal to the real one.
+    """Optimizes labels of the first batch until the surrogate gradient of the parameters equals the real one.
 
     Where gradients of single rows arrive encrypted, a passive party still learns the sum that its own parameters need.
     It pretends labels, the other parties' embeddings and, in ``head``, the top model, computes the gradient that they
@@ -61,7 +61,7 @@ class Bli(Attack[BliParams]):
     quick = {"iterations": 100, "lr": 0.1}  # noqa: RUF012 - a constant
 
     def moments(self) -> tuple[Moment, ...]:
-        """Record the first batch, out of whose gradients the evaluator makes that of the parameters."""
+        """Record the first batch, from which the evaluator computes the parameters' gradient."""
         return ("first_batch",)
 
     def run(self, view: View) -> dict[str, Answer]:
@@ -108,7 +108,7 @@ class Bli(Attack[BliParams]):
 
 @dataclass(eq=False)
 class _Pretended:
-    """What the attacker makes up: ``(*trials, B, K)`` logits of labels, the other embeddings, a top model."""
+    """Unknowns of the attacker: ``(*trials, B, K)`` logits of labels, the other embeddings, a top model."""
 
     labels: Tensor
     others: Tensor | None

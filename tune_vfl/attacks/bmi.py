@@ -58,7 +58,7 @@ class BmiParams(InversionParams):
 
 @attack("bmi")
 class Bmi(Attack[BmiParams]):
-    """Knows some of the passive party's rows with their embeddings, but not its model; three ways of using them.
+    """Reconstructs rows from embeddings by three methods that learn from known pairs of both, without the model.
 
     ``decoder`` trains the inverse: a perceptron from embeddings to rows, taken from the pass that does best on a tenth
     of the known rows, which it is not trained on. ``decoder_own`` reads the label party's own columns of the row beside
@@ -79,12 +79,12 @@ class Bmi(Attack[BmiParams]):
     quick = {"iterations": 100, "epochs": 60, "decoder_hidden": (64,)}  # noqa: RUF012 - a constant
 
     def sees(self) -> frozenset[str]:
-        """Return what its variants read."""
+        """Return the needed grants of the variants."""
         own = "decoder_own" in self.params.variants
         return self.capabilities.sees if own else self.capabilities.sees - {"own_features"}
 
     def target_request(self) -> TargetRequest:
-        """Return how many rows it reconstructs and knows."""
+        """Return the numbers of rows to reconstruct and of known rows."""
         return TargetRequest(self.params.rows, self.params.aux)
 
     def run(self, view: View) -> dict[str, Reconstruction]:
@@ -110,7 +110,7 @@ class Bmi(Attack[BmiParams]):
 
 
 class _Lesson:
-    """Known rows, those that are trained on and a tenth held out; embeddings and columns in units of their spread."""
+    """Known rows, a tenth of them held out; embeddings and columns in units of their spread."""
 
     def __init__(self, view: View, params: BmiParams, own: OwnColumns | None) -> None:
         self._view, self._params, self._axis = view, params, len(view.lead)

@@ -38,7 +38,7 @@ class EmbeddingExtensionParams(PmcParams):
 
 @attack("embedding_extension")
 class EmbeddingExtension(Pmc):
-    """Sends ``[e ; g(e)]`` for the embedding e, so that a penalty on its correlation with the labels sees little.
+    """Sends ``[e ; g(e)]`` for the embedding e, which hides e's correlation with the labels from a penalty.
 
     g is affine, its shift that of its random start. Before each epoch it is fitted on the labeled rows to make the
     distance correlation of ``[e ; g(e)]`` and the labels small; during the epoch it stands still, and gradients flow
@@ -61,7 +61,7 @@ class EmbeddingExtension(Pmc):
 
     @classmethod
     def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:
-        """Refuse several numbers of labeled rows: its columns are fitted on one set, in one training."""
+        """Reject several numbers of labeled rows: the columns are fitted on one set, in one training."""
         found = super().problems(params, num_classes=num_classes, mode=mode)
         if not isinstance(getattr(params, "aux_per_class", None), tuple):
             return found
@@ -69,12 +69,12 @@ class EmbeddingExtension(Pmc):
 
     @property
     def draws(self) -> int:
-        """One: its columns are fitted, in the training, to the rows that it knows."""
+        """One: the columns are fitted to the known rows during the training."""
         return 1
 
     @property
     def widens(self) -> int:
-        """How many columns it sends beside its embedding."""
+        """Number of extension columns sent beside the embedding."""
         return self.params.columns
 
     def hooks(self, training: Training, view: View) -> Sequence[Hooks]:
@@ -83,7 +83,7 @@ class EmbeddingExtension(Pmc):
 
 
 class Extension(Hooks):
-    """H3 and H9 of the first passive party: what it adds to its embedding, fitted on its bottom model as it stands.
+    """H3 and H9 of the first passive party: extension columns fitted on its current bottom model.
 
     Args:
         params: of the attack.
@@ -102,7 +102,7 @@ class Extension(Hooks):
         self._sent = 0
 
     def local_optimizer(self, bottom: nn.Module, *, party: int) -> AnyOptimizer | None:
-        """Keep hold of the first party's bottom model; it is trained as everybody's."""
+        """Store the first party's bottom model; the recipe's optimizer trains it."""
         if party == 0:
             self._bottom = bottom
         return None

@@ -91,7 +91,7 @@ def spread(rows: Tensor, count: int) -> Tensor:
 
 
 def named(near: Tensor, labels: Tensor) -> Tensor:
-    """Name clusters by the majority of the labeled rows that they hold.
+    """Name clusters by the majority of their labeled rows.
 
     Args:
         near: ``(*trials, A, C)`` cosine of each labeled row with each center.

@@ -1,4 +1,4 @@
-"""Gradient completion: heads on received gradients, fitted with a few labels; the one that says them best is chosen."""
+"""Gradient completion: heads on received gradients, fitted with a few labels and chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class GradientCompletionParams(Strict):
 
 @attack("gradient_completion")
 class GradientCompletion(Attack[GradientCompletionParams]):
-    """Completes what it received, as model completion completes what it trained: with heads fitted to a few labels.
+    """Fits heads on received gradients with a few labels, as model completion does on the trained model.
 
     It reads the gradients of the first epoch, when the top model has not yet learned the rows and what comes back
     differs by class above all; of the last epoch; and each row's mean over all epochs, in which noise drawn anew
@@ -94,11 +94,11 @@ class GradientCompletion(Attack[GradientCompletionParams]):
         return {"reads": sets, "strength": [None, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]}
 
     def auxiliary_request(self) -> AuxiliaryRequest:
-        """Return how many labeled rows it wants."""
+        """Return the number of labeled rows to grant."""
         return AuxiliaryRequest(per_class=self.params.aux_per_class)
 
     def seen(self, view: View) -> Mapping[str, Recording]:
-        """Return the gradients that it reads, of every training row, by the name of the moment."""
+        """Return the received gradients of every training row, by the name of the moment."""
         return {name: view.recording(moment) for name, moment in MOMENTS.items()}
 
     def run(self, view: View) -> dict[str, Answer]:

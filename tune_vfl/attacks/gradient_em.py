@@ -68,7 +68,7 @@ class GradientEm(Attack[GradientEmParams]):
     quick = {"rounds": 4}  # noqa: RUF012 - a constant
 
     def auxiliary_request(self) -> AuxiliaryRequest:
-        """Return how many labeled rows it wants."""
+        """Return the number of labeled rows to grant."""
         return AuxiliaryRequest(per_class=self.params.aux_per_class)
 
     def run(self, view: View) -> dict[str, Answer]:
@@ -150,7 +150,7 @@ def _candidates(problem: VisitProblem, rounds: int) -> dict[str, _Candidate]:
 
 
 def _behind_parts(problem: VisitProblem, parts: ClassParts, rounds: int) -> _Candidate:
-    """Return the classes whose parts the model is taught as numbers, by the attacker's own random numbers."""
+    """Return class posteriors under a defense of sub-classes, by the attacker's own random numbers."""
     p = problem
     fitted = VisitParts.of(parts, p.visits.received, p.added, p.prior, p.rows)
     shares = fitted.fitted(SoftGate(p.own, p.rows), rounds)
@@ -166,12 +166,17 @@ def _behind_swaps(problem: VisitProblem, swaps: Tensor, model: VisitModel, round
     shares, taught, agreed = channel.fitted(model.linear, SoftGate(p.own, p.rows), start, rounds)
     loss = known_loss(p.known_logs(shares), p.known_labels)
     at = (p.rows.order.shape[-1] * agreed - p.known.ids.shape[-1] * loss).argmax(-1, keepdim=True)
-    place = at.view(-1, 1, 1, 1, 1).expand(*taught.shape[:2], 1, *taught.shape[3:])
-    found = shares.gather(2, place)
+    found = _of_start(shares, at)
     if swaps.shape[-1] == 2:  # with more classes no single direction says what the model believes of one of them
-        found = channel.behind(visits.received, taught.gather(2, place), p.rows)
+        found = channel.behind(visits.received, _of_start(taught, at), p.rows)
     loss = known_loss(p.known_logs(found), p.known_labels)
     return _Candidate(found, agreed.gather(-1, at).squeeze(-1), loss.squeeze(-1))
+
+
+def _of_start(shares: Tensor, at: Tensor) -> Tensor:
+    """Return class probabilities ``(T, F, 1, K, n)`` of one start for each member: ``at`` is ``(T, 1)``."""
+    place = at.view(-1, 1, 1, 1, 1)
+    return shares.gather(2, place.expand(*shares.shape[:2], 1, *shares.shape[3:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +215,4 @@ class _Fit:
             shares = balanced(said, p.prior, mask)
         rows, known = p.rows.order.shape[-1], p.known.ids.shape[-1]
         merit, at = (rows * merit - known * by_known).max(-1, keepdim=True)
-        place = at.view(-1, 1, 1, 1, 1)
-        picked = shares.gather(2, place.expand(*shares.shape[:2], 1, *shares.shape[3:]))
-        return _Candidate(picked, merit.squeeze(-1), by_known.gather(-1, at).squeeze(-1))
+        return _Candidate(_of_start(shares, at), merit.squeeze(-1), by_known.gather(-1, at).squeeze(-1))

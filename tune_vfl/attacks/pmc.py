@@ -25,7 +25,7 @@ _READ = 500
 
 @attack("pmc")
 class Pmc(Attack[PmcParams]):
-    """Completes the trained bottom model with an inference head and reads labels off it; a variant per way of training.
+    """Completes the trained bottom model with an inference head that predicts labels; one variant per training method.
 
     Every variant answers class probabilities for all training rows, of which the labeled ones are not counted, and for
     the test rows. Variants with a cross-validated accuracy on the labeled rows are those that the attacker can choose
@@ -61,7 +61,7 @@ class Pmc(Attack[PmcParams]):
         return [f"attack {cls.name!r}: aux: direct reads labels off gradients, which needs model.top: none"]
 
     def sees(self) -> frozenset[str]:
-        """Return its grants: rows whose labels are known, or with ``aux: direct`` gradients in their place."""
+        """Return the needed grants: rows with known labels, or with ``aux: direct`` gradients in their place."""
         return self.capabilities.sees - {"auxiliary" if self.params.aux == "direct" else "gradients"}
 
     def moments(self) -> tuple[Moment, ...]:
@@ -69,7 +69,7 @@ class Pmc(Attack[PmcParams]):
         return (self.params.direct_scope,) if "gradients" in self.sees() else ()
 
     def auxiliary_request(self) -> AuxiliaryRequest | None:
-        """Return how many labeled rows it wants and how they are drawn; None where it knows none."""
+        """Return the number of labeled rows to grant and how to draw them; None if none are known."""
         p = self.params
         if p.aux == "direct":
             return None

@@ -30,7 +30,7 @@ MOST_STEPS, PRECISION = 200, 1e-6
 
 @attack("unmix")
 class Unmix(GradientCompletion):
-    """Undoes the mixing of rows in the gradients it received, then completes them as ``gradient_completion`` does.
+    """Solves for the gradients of single rows of mixtures, then completes as ``gradient_completion`` does.
 
     The gradient of a mixture's loss is nearly the mixture of its rows' gradients: exactly so in the labels, which are
     mixed in the same shares. The passive party mixes its rows itself, so it knows partners and shares. It finds the
@@ -46,11 +46,11 @@ class Unmix(GradientCompletion):
 
     @property
     def draws(self) -> int:
-        """One: the least squares take longer than what is drawn anew."""
+        """One: least squares cost more than a second draw is worth."""
         return 1
 
     def moments(self) -> tuple[Moment, ...]:
-        """Return none: what it reads is added up over spans of epochs."""
+        """Return none: the attack reads sums over spans of epochs instead."""
         return ()
 
     def tunable(self, epochs: int) -> Mapping[str, Sequence[Any]]:
@@ -90,7 +90,7 @@ def unmixed(mixed: MixedGradients, ridge: float = RIDGE) -> Tensor:
 
 
 def _shares(mixtures: Sequence[Mixtures], member: int) -> csr_array:
-    """Return W ``(E N, N)`` of a member; epochs with the same mixtures become one, as heavy as they are together."""
+    """Return W ``(E N, N)`` of a member; epochs with the same mixtures are merged with their total weight."""
     from scipy.sparse import csr_array
 
     times = Counter(id(m) for m in mixtures)

@@ -1,4 +1,4 @@
-"""White-box gradient inversion: the server looks for the rows whose gradients a client uploaded."""
+"""White-box gradient inversion: the server searches for the rows behind a client's uploaded gradients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WgiParams(GradientInversionParams):
 
 @attack("wgi")
 class Wgi(Attack[WgiParams]):
-    """Knows the client's network and descends on rows, and labels, until a step on them uploads what was uploaded.
+    """Descends on rows and labels until a step of the known client network matches the uploaded one.
 
     Each batch under attack is what the client takes one step of SGD on (FedSGD), from the starting weights (``first``)
     or from the trained ones (``last``). ``dlg`` is Zhu et al.'s: the squared distance of gradients, by L-BFGS on rows
@@ -55,7 +55,7 @@ class Wgi(Attack[WgiParams]):
     quick = {"iterations": 60, "steps": 60, "restarts": 1}  # noqa: RUF012 - a constant
 
     def target_request(self) -> TargetRequest:
-        """Return how many rows it reconstructs, and in what batches."""
+        """Return the numbers of rows to reconstruct and of rows in a batch."""
         return TargetRequest(self.params.rows, 0, self.params.batch)
 
     def run(self, view: View) -> dict[str, Reconstruction]:

@@ -1,4 +1,4 @@
-"""White-box model inversion: the label party looks for the rows whose embeddings it received."""
+"""White-box model inversion: the label party searches for the rows behind the received embeddings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WmiParams(InversionParams):
 
 @attack("wmi")
 class Wmi(Attack[WmiParams]):
-    """Knows the passive party's trained bottom model and descends on its input until the embeddings agree.
+    """Descends on the input of the known bottom model until its embeddings match the received ones.
 
     The weights of the penalties are chosen by how well they bring back a few other rows that the attacker knows, whose
     mean is where images start; without a choice none are known, and images start from zero, as tables do.
@@ -56,11 +56,11 @@ class Wmi(Attack[WmiParams]):
     quick = {"iterations": 150, "tuning_rows": 8}  # noqa: RUF012 - a constant
 
     def sees(self) -> frozenset[str]:
-        """Return the grants it needs: known rows, and a fit to them, only where there are weights to choose among."""
+        """Return the needed grants: known rows, and a fit to them, only if there are weights to choose among."""
         return self.capabilities.sees - (frozenset() if self._knows_rows() else {"pairs", "open_bottom"})
 
     def target_request(self) -> TargetRequest:
-        """Return how many rows it reconstructs and knows."""
+        """Return the numbers of rows to reconstruct and of known rows."""
         return TargetRequest(self.params.rows, self.params.tuning_rows or "threat")
 
     def run(self, view: View) -> dict[str, Reconstruction]:
@@ -118,7 +118,7 @@ class _Attempt:
     error: Tensor | None = None
 
     def or_nearer(self, other: _Attempt) -> _Attempt:
-        """Return for each member the attempt whose embeddings are nearer to those received, over all its rows."""
+        """Return for each member the attempt whose embeddings are nearer to the received ones, over all rows."""
         better = other.found.mismatch.mean(-1) < self.found.mismatch.mean(-1)
 
         def choose(mine: Tensor, others: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from tune_vfl.ledger.study import Study
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.campaigns import CampaignRecord
-    from tune_vfl.ledger.reading import HeldCampaign
+    from tune_vfl.ledger.reading import CampaignReader
 
 
 class Campaign:
@@ -24,7 +24,7 @@ class Campaign:
         stopped: whether this run was stopped before the budget was used up.
     """
 
-    def __init__(self, held: HeldCampaign, *, stopped: bool = False) -> None:
+    def __init__(self, held: CampaignReader, *, stopped: bool = False) -> None:
         self.name = held.name
         self.storage: str | None = held.place.url
         self.stopped = stopped

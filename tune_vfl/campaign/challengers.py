@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from tune_vfl.statistics.arrays import Bools, Floats
 
 SMALL = 0.1
-"""A challenger whose chance to be the better one is smaller does not keep a decision open."""
+"""The smallest chance to be better at which an alternative leaves a decision open."""
 
 FRESH_SEEDS = 10
-"""How many seeds a confirmation is asked for."""
+"""The number of seeds of a suggested confirmation."""
 
 
 def rivals(describer: Describer, among: Bools, *, by_utility: bool) -> list[int]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.side_by_side import SideBySide
 
 _HALF_WIDTH = 1.645
-"""How many standard errors half of a 90% interval is, of many seeds."""
+"""Half of a 90% interval from many seeds, in standard errors."""
 
 
 def knee_of(settings: SideBySide, front: Sequence[int]) -> int | None:
@@ -35,7 +35,7 @@ def knee_of(settings: SideBySide, front: Sequence[int]) -> int | None:
         return confirmed
     places = sorted(front)
     outcomes = [settings.rows[i].trial.outcome for i in places]
-    # A setting that met no attack cannot be weighed by what attacks find.
+    # A setting without attacks has no leakage to weigh.
     attacked = all(outcome.attacks for outcome in outcomes)
     gains = None if settings.whole is None else settings.whole.gains[:, places]
     position = compromise_of(outcomes, settings.scale if attacked else None, gains)

@@ -68,9 +68,9 @@ def asked_for(constraints: Mapping[str, float]) -> str:
 def nearest(bounds: Bounds, constraints: Mapping[str, float], among: Bools) -> int | None:
     """Return the setting that misses the constraints least.
 
-    By the largest miss: utility and its loss in units of what the undefended model has over the guess (or the label
-    party alone), cost in units of its cap, leakage as it is. A constraint of which nothing is known is missed by more
-    than any other.
+    The criterion is the largest miss: utility and its loss in units of the undefended model's gain over the guess (or
+    the label party alone), cost in units of its cap, leakage unscaled. A constraint on an unknown value counts as the
+    largest miss.
 
     Args:
         bounds: of all settings.
@@ -86,7 +86,7 @@ def nearest(bounds: Bounds, constraints: Mapping[str, float], among: Bools) -> i
     misses = np.stack([_missed(bounds, name, cap) for name, cap in constraints.items()])[:, places]
     unknown, largest = np.isinf(misses).sum(0), np.where(np.isinf(misses), 0.0, misses).max(0)
     utility, leakage = bounds.settings.known[places].T
-    # Rounding must not decide between settings that miss by the same.
+    # Rounding must not decide between equal misses.
     order = np.lexsort((places, leakage, -utility, np.round(largest, 12), unknown))
     return int(places[order[0]])
 

@@ -110,7 +110,7 @@ def _deploy(
     second = next(iter(others or ranked), None)
     kept, measured = int(among.sum()), count(len(joint.points), "measured setting")
     where = f"{kept} of {measured} that surely keep {asked_for(campaign.constraints)}"
-    # Where the knee itself may not be recommended, the best of what may be is no knee.
+    # Where the knee itself is not eligible, the best eligible setting is not a knee.
     best = joint.knee is not None and describer.place(joint.knee) == chosen
     compromise = "the best compromise" if best else "the best compromise that may be recommended"
     why = f"{compromise} of the joint front, {count(len(joint.front), 'setting')} of {measured}"

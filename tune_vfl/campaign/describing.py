@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tune_vfl.statistics.arrays import Floats
 
 _BOTH_ENDS = 0.95
-"""One-sided, it gives the ends of a 90% interval."""
+"""The one-sided confidence of either end of a 90% interval."""
 
 
 class Describer:

@@ -36,9 +36,9 @@ def select(campaign: CampaignRecord, by: str | None = None, dataset: str | None 
     Args:
         campaign: a campaign, or a single study as one.
         by: ``decision``; ``knee``, ``max-utility`` or ``min-leakage`` of the joint front; conditions as
-            :func:`tune_vfl.ledger.selecting.select` takes them; ``STUDY#21``, of a lone study ``trial=21``; or the name
-            of a defense or study: its own best by the campaign's rule. None takes the decision where the campaign has
-            constraints, else the knee.
+            :func:`tune_vfl.ledger.selecting.select` takes them; ``STUDY#21``, of a single study ``trial=21``; or the
+            name of a defense or study: its own best by the campaign's rule. None takes the decision where the campaign
+            has constraints, else the knee.
         dataset: its name; not needed where there is one, or where ``by`` names a study.
 
     Raises:

@@ -8,8 +8,8 @@ from tune_vfl.campaign.deciding import decide
 from tune_vfl.campaign.describing import Describer
 from tune_vfl.campaign.joint import joint_of
 from tune_vfl.campaign.words import sentences
-from tune_vfl.ledger.database import hide_password
 from tune_vfl.machine.places import named_uri
+from tune_vfl.machine.secrets import hide_password
 from tune_vfl.metrics import pareto
 from tune_vfl.metrics.published import published
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.campaigns import CampaignRecord
 
 CAMPAIGN_SCHEMA = "tune-vfl/campaign/1"
-# What is said of the worst attack, or of the joint front against it, and not of another attack's.
+# Fields that refer to the worst attack or to its joint front, left out of a front against another attack.
 _OF_THE_WORST = ("leakage_interval", "leakage_worst_seed", "undecided", "chance", "together")
 
 
@@ -86,8 +86,8 @@ def frontier_against(campaign: CampaignRecord, attack: str) -> list[dict[str, An
 def front_of(joint: Joint) -> list[dict[str, Any]]:
     """Return a joint front as plain data, by falling utility.
 
-    A point has what one of a study's front has, and ``study``, ``dataset``, ``defense``, ``chance`` (of being on the
-    joint front), ``cost``, and the ``together`` of its neighbors that it cannot be told apart from (``STUDY#21``).
+    A point has the fields of a study's front, and ``study``, ``dataset``, ``defense``, ``chance`` (of being on the
+    joint front), ``cost``, and ``together``: its neighbors without a significant difference (``STUDY#21``).
     """
     describer = Describer(joint)
     alike = {p.name: [q.name for q in group.points if q is not p] for group in joint.together for p in group.points}

@@ -26,7 +26,7 @@ class Rank:
 
     Attributes:
         defense: its name.
-        point: its most useful setting whose leakage is below the cap with the campaign's confidence; None without one.
+        point: its most useful setting with a leakage below the cap by the campaign's confidence; None without one.
         utility, utility_interval, leakage_upper: that setting's; the last is its one-sided bound, below the cap.
         best: the chance that no other defense's setting here is more useful.
         least: without such a setting, the lowest bound of the defense's settings.

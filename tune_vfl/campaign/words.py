@@ -43,7 +43,7 @@ def called(chosen: Setting) -> str:
 
 
 def reliability(decision: Decision) -> str:
-    """Say whether the numbers can be trusted."""
+    """Return a sentence on the numbers' reliability."""
     failing = decision.failing
     if failing:
         fail = "fails" if len(failing) == 1 else "fail"

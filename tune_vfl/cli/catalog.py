@@ -29,7 +29,7 @@ def list_kind(
     kind: Annotated[str, typer.Argument(help="datasets, models, defenses, attacks, spaces or samplers.")],
     json: Json = False,
 ) -> None:
-    """List what there is: datasets, models, defenses, attacks, spaces or samplers.
+    """List datasets, models, defenses, attacks, spaces or samplers.
 
     Example: `tune-vfl list defenses`
     """

@@ -37,7 +37,7 @@ def confirm(
     storage: Storage = None,
     json: Json = False,
 ) -> None:
-    """Measure a front and its nearest neighbors again: which settings stay, and what they really cost.
+    """Measure a front and its nearest neighbors again: settings that stay on it, and their unbiased numbers.
 
     Of a campaign it is the joint front of all defenses on each data set, compared on the same fresh seeds.
 
@@ -67,7 +67,7 @@ def confirm(
 
 
 class _Block(NamedTuple):
-    """What is shown of one front: a study's, or the joint one of a data set.
+    """The printed block of one front: a study's, or the joint one of a data set.
 
     Attributes:
         title: what it is of.
@@ -114,7 +114,7 @@ def _show(answer: Confirmation | JointConfirmation) -> None:
 
 
 def _show_decision(name: str, storage: str | None) -> None:
-    """Print what is to be deployed, now that it was measured again."""
+    """Print the recommended setting after confirmation."""
     from tune_vfl.campaign.deciding import decisions
     from tune_vfl.campaign.words import sentences
     from tune_vfl.service.studies import campaign_record
@@ -175,7 +175,7 @@ def _row(point: ConfirmedPoint, name: str) -> list[object]:
 
 
 def _by(point: ConfirmedPoint) -> str:
-    """Return what the attacker is that was tuned against a setting, and what the others reach."""
+    """Return the attacker that was tuned against a setting, and the others' success."""
     found = point.tuned
     assert found is not None  # noqa: S101 - the caller has checked
     settings = f" {cell(found.params)}" if found.params else ""
@@ -190,5 +190,5 @@ def _span(value: float | None, interval: tuple[float, float] | None) -> str:
 
 
 def _range(line: Line) -> str:
-    """Return what varies within a line, a range each."""
+    """Return the ranges of the parameters that vary within a line."""
     return ", ".join(f"{name} {' to '.join(cell(v) for v in values)}" for name, values in line.params.items())

@@ -37,7 +37,7 @@ def add_to(parent: typer.Typer) -> None:
 
 @app.callback()
 def _data() -> None:
-    """Your data: check what a spec makes of it; public data: fetch."""
+    """Check your data before a search, or download public data."""
 
 
 @app.command("check")
@@ -48,7 +48,7 @@ def check(
     every: Annotated[bool, typer.Option("--all", help="Show all columns, not the worst that fit a screen.")] = False,
     json: Json = False,
 ) -> None:
-    """Load the data of a spec and say what they hold: rows, classes, columns by party, and what looks wrong.
+    """Load the data of a spec and describe them: rows, classes, columns by party, and suspicious columns.
 
     Columns that predict the label alone, identifiers, dates, constants: the worst first, with an `exclude` list to
     paste into the spec. Trains nothing and writes nothing.

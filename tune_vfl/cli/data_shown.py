@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tune_vfl.data.findings import ColumnFacts, Finding, Oddity
 
 LINES = 40
-"""What is told of a data set of any width fits so many lines of :data:`WIDTH` characters."""
+"""Lines of :data:`WIDTH` characters that the description of any data set fits."""
 WIDTH = 100
 LEAST_COLUMNS = 5
 """So many columns are shown in any case."""
@@ -25,7 +25,7 @@ _ALONE = {"auc": "AUC alone", "balanced_accuracy": "bal. acc."}
 
 
 def show(facts: Facts, *, every: bool = False) -> None:
-    """Print what is known of a data set.
+    """Print the description of a data set.
 
     Args:
         facts: of one data set.

@@ -33,7 +33,7 @@ def doctor(
     storage: Storage = None,
     json: Json = False,
 ) -> None:
-    """Check what searches stand on. Exits 0 when all is well, 1 with findings, 4 when something does not answer.
+    """Check the machine and services that searches need. Exits 0 when all is well, 1 with findings, 4 without answer.
 
     Example: `tune-vfl doctor --repair`
     """

@@ -93,7 +93,7 @@ def pull(
 
 
 def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, json: bool) -> None:
-    """Say which job runs, or follow it to its end and print what it ran."""
+    """Print a job's id, or follow it to its end and print its result."""
     job_id = started.job
     if started.joined:
         say(f"it is being run already, by job {job_id}: joined it, nothing was submitted")
@@ -108,7 +108,7 @@ def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, js
 
 
 def _progress(line: str) -> None:
-    """Show a line of a job's log on stderr; what it prints at its end is shown as an answer."""
+    """Print a line of a job's log on stderr, except the final answer."""
     from tune_vfl.cluster.jobs import is_answer
 
     if not is_answer(line):
@@ -126,7 +126,7 @@ def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:
 
 
 def _usable(raw: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what the cluster would refuse; data may exist only there, so nothing is loaded."""
+    """Reject a spec that the cluster would reject; data may exist only there, so nothing is loaded."""
     from tune_vfl.cluster.studies import refuse_passwords
     from tune_vfl.search.planning import refuse_mistakes, with_all_defenses
     from tune_vfl.spec.raw import expand
@@ -137,7 +137,7 @@ def _usable(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open(named: str | None, home: str | None = None) -> tuple[Jobs, Where]:
-    """Connect to a cluster, and say where it keeps studies."""
+    """Connect to a cluster, and print the location of its ledger."""
     from tune_vfl.cluster.dashboard import ask, find_token, is_loopback
     from tune_vfl.cluster.jobs import Jobs, Where
     from tune_vfl.cluster.profiles import find_profile
@@ -199,7 +199,7 @@ def logs(
     cluster: Cluster = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
 ) -> None:
-    """Print what a job has printed.
+    """Print the log of a job.
 
     Example: `tune-vfl jobs logs raysubmit_x2Tq --follow`
     """
@@ -212,7 +212,7 @@ def logs(
 
 @app.command("stop")
 def stop(job: JobId, cluster: Cluster = None, json: Json = False) -> None:
-    """Stop a job; what it ran can be resumed.
+    """Stop a job; its studies can be resumed.
 
     Example: `tune-vfl jobs stop raysubmit_x2Tq`
     """
@@ -232,7 +232,7 @@ def resume(
     wait: Wait = False,
     json: Json = False,
 ) -> None:
-    """Finish what a study or campaign on the cluster still owes, in a new job; `--trials N` is a new budget in all.
+    """Finish a stopped study or campaign on the cluster, in a new job; `--trials N` is a new budget in all.
 
     Example: `tune-vfl jobs resume kdk-bank --trials 80 --wait`
     """

@@ -19,6 +19,7 @@ from tune_vfl.cli import (
     evaluate,
     export,
     jobs,
+    optuna_copy,
     quickstart,
     report,
     search,
@@ -38,7 +39,7 @@ EPILOG = (
 
 
 class _Answering(TyperGroup):
-    """The verbs, each of which answers Ctrl-C and SIGTERM, with words of its own where it has any."""
+    """Command group that handles Ctrl-C and SIGTERM for every verb, with a verb's own words if it has any."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -88,6 +89,7 @@ for _family in (
     confirm,
     report,
     export,
+    optuna_copy,
     jobs,
     ui,
     doctor,

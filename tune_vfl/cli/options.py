@@ -62,7 +62,7 @@ def lay_over(raw: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str,
 
 
 def checked(raw: Mapping[str, Any], settings: Sequence[str], use: Callable[[dict[str, Any]], T]) -> T:
-    """Apply settings to a raw spec and use it; problems of both are reported together.
+    """Apply settings to a raw spec and parse it; problems of both are reported together.
 
     Raises:
         SpecError: with all problems.

@@ -14,12 +14,12 @@ MANY_ROWS = 300  # more than anybody reads on a screen: lines would take longer 
 
 
 def emit(text: str) -> None:
-    """Print data on stdout as it is."""
+    """Print text on stdout unchanged."""
     typer.echo(text)
 
 
 def emit_json(data: Any) -> None:
-    """Print data as one line of strict JSON, so that it can be found again in a log.
+    """Print data as one line of strict JSON, which a log can be searched for.
 
     Raises:
         ValueError: for NaN or infinity, which JSON does not have.
@@ -76,7 +76,7 @@ def say(message: str) -> None:
 
 
 def complain(problems: Sequence[str]) -> None:
-    """Print what is wrong on stderr: one sentence, or a list of all problems."""
+    """Print problems on stderr: one sentence, or a list."""
     if len(problems) == 1:
         say(f"tune-vfl: {problems[0]}")
         return

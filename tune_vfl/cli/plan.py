@@ -40,7 +40,7 @@ def plan_of(raw: dict[str, Any], path: Path, settings: Sequence[str] = ()) -> Pl
 
 
 def cost(planned: PlannedStudy) -> dict[str, Any]:
-    """Return what a study costs, as the spec asks for it.
+    """Return the estimated cost of a study.
 
     Returns:
         ``trials``, ``seeds``, ``epochs`` (the most, where they are searched), ``trainings`` (networks trained, the

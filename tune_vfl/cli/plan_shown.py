@@ -60,7 +60,7 @@ def _studies(plan: PlannedCampaign, studies: Mapping[str, Mapping[str, Any]], pr
 
 
 def left_out(skipped: tuple[Left, ...]) -> list[str]:
-    """Return what a spec asks for and cannot be, a line a reason."""
+    """Return the impossible pairs of a spec, one line per reason."""
     by_reason: dict[str, list[str]] = {}
     for left in skipped:
         what = left.study if left.attack is None else f"attack {left.attack} in {left.study}"

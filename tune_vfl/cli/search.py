@@ -37,7 +37,7 @@ def search(
     take_over: TakeOver = False,
     json: Json = False,
 ) -> None:
-    """Run a spec. What exists with the same spec goes on where it was left. Ctrl-C stops it cleanly.
+    """Run a spec. A study that exists with the same spec is continued. Ctrl-C stops it cleanly.
 
     A spec with several data sets or defenses (`defense: [laplace, marvell]`, `defense: all`) is a campaign: every
     possible pair is a study of it, with the attacks that fit, and all are run at once by the same workers.
@@ -66,7 +66,7 @@ def _quoted(name: str) -> str:
 
 
 def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bool = False, json: bool) -> int:
-    """Run a campaign or a study and print it.
+    """Run a campaign or a study and print its result.
 
     Returns:
         The exit code, see :func:`show_end`.
@@ -86,7 +86,7 @@ def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bo
 
 
 def show_end(ended: Study | Campaign, *, json: bool) -> int:
-    """Print what was run.
+    """Print the result of a run.
 
     Returns:
         130 when it was stopped, 3 when a trial ended as error, oom or timeout, else 0.
@@ -114,7 +114,7 @@ def resume(
     take_over: TakeOver = False,
     json: Json = False,
 ) -> None:
-    """Finish what a stopped search still owes; `--trials N` makes N finished trials the new budget.
+    """Finish a stopped search; `--trials N` makes N finished trials the new budget.
 
     Example: `tune-vfl resume kdk-bank --trials 80`
     """

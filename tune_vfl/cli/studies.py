@@ -1,4 +1,4 @@
-"""``tune-vfl studies``, ``status`` and ``frontier``: what the ledger holds."""
+"""``tune-vfl studies``, ``status`` and ``frontier``: studies, progress and fronts from the ledger."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def emit_summary(summary: Mapping[str, Any]) -> None:
 
 
 def emit_campaign(summary: Mapping[str, Any]) -> None:
-    """Print a campaign's summary: its joint fronts, and what to deploy on each data set."""
+    """Print a campaign's summary: its joint fronts, and the recommended setting of each data set."""
     counts: Counter[str] = Counter()
     for study in summary["studies"]:
         counts.update(study["trials"])
@@ -232,7 +232,7 @@ def emit_study(summary: Mapping[str, Any]) -> None:
 def _say_mlflow(summary: Mapping[str, Any]) -> None:
     mlflow = summary.get("mlflow") or {}
     if mlflow:
-        from tune_vfl.ledger.database import hide_password
+        from tune_vfl.machine.secrets import hide_password
 
         say(f"MLflow: experiment {mlflow.get('experiment')} at {hide_password(str(mlflow.get('tracking_uri')))}")
 

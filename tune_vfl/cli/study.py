@@ -14,7 +14,7 @@ from tune_vfl.cli.output import emit, emit_json, say
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.campaign_parcel import Packed
+    from tune_vfl.ledger.packed import Packed
     from tune_vfl.service.removal import Removed
 
 SCHEMA = "tune-vfl/parcel/1"
@@ -22,8 +22,7 @@ REMOVED_SCHEMA = "tune-vfl/removed/1"
 STDOUT = Path("-")
 DONE = {
     "new": "is in the ledger now",
-    "grown": "was in the ledger with less, and holds all of it now",
-    "same": "was in the ledger already, with all of this: nothing was changed",
+    "same": "was in the ledger already, the very same: nothing was changed",
 }
 
 NewName = Annotated[str | None, typer.Option("--name", help="Call the study or campaign this here.")]
@@ -53,7 +52,7 @@ def pack(
 
     Example: `tune-vfl study pack kdk-bank -o kdk-bank.study`
     """
-    from tune_vfl.ledger.parcel_file import to_bytes, to_text
+    from tune_vfl.ledger.packed_file import to_bytes, to_text
     from tune_vfl.machine.files import written_whole
     from tune_vfl.service import parcels
 
@@ -65,7 +64,7 @@ def pack(
     path = out or Path(f"{name}.study")
     with written_whole(path) as draft:
         draft.write_bytes(content)
-    trials = sum(len(study.trials) for study in packed.studies)
+    trials = len(packed.trials)
     if json:
         emit_json({"schema": SCHEMA, **_named(packed), "did": "packed", "trials": trials, "file": str(path)})
     else:
@@ -81,18 +80,18 @@ def unpack(
 ) -> None:
     """Put a packed study or campaign into the ledger, under its own name or another; nothing else is overwritten.
 
-    What is there with less, as it was packed before, is brought up to what the file holds. With `--name NEW` the
-    studies of a campaign are called NEW-DATASET-DEFENSE.
+    The very same is left alone; a study of its name with more or fewer trials is refused, and `--name NEW` puts what
+    comes beside it. With `--name NEW` the studies of a campaign are called NEW-DATASET-DEFENSE.
 
     Example: `tune-vfl study unpack kdk-bank.study --name kdk-bank-lab`
     """
-    from tune_vfl.ledger.parcel_file import read_parcel
+    from tune_vfl.ledger.packed_file import read_packed
 
-    put_here(read_parcel(file), name, storage, json=json)
+    put_here(read_packed(file), name, storage, json=json)
 
 
 def put_here(packed: Packed, name: str | None, storage: str | None, *, json: bool) -> None:
-    """Put a study or a campaign into the ledger and print what was done.
+    """Import a study or a campaign into the ledger and print the result.
 
     Args:
         packed: the study or campaign.
@@ -117,19 +116,15 @@ def put_here(packed: Packed, name: str | None, storage: str | None, *, json: boo
 
 
 def _named(packed: Packed) -> dict[str, Any]:
-    if _is_study(packed):
+    if packed.campaign is None:
         return {"study": packed.name}
     return {"campaign": packed.name, "studies": [study.name for study in packed.studies]}
 
 
 def _called(packed: Packed) -> str:
-    return f"study {packed.name}" if _is_study(packed) else f"campaign {packed.name}, {len(packed.studies)} studies,"
-
-
-def _is_study(packed: Packed) -> bool:
-    from tune_vfl.ledger.parcel import Parcel
-
-    return isinstance(packed, Parcel)
+    if packed.campaign is None:
+        return f"study {packed.name}"
+    return f"campaign {packed.name}, {len(packed.studies)} studies,"
 
 
 @app.command("rm")

@@ -1,4 +1,4 @@
-"""``tune-vfl validate``: check a spec, print it resolved, and say what it costs."""
+"""``tune-vfl validate``: check a spec, print it resolved, and estimate its cost."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
     from tune_vfl.data import load
     from tune_vfl.data.reserve import reserve_rows, why_no_reserve
-    from tune_vfl.ledger.database import hide_password
+    from tune_vfl.machine.secrets import hide_password
 
     spec = planned.spec.model_dump(mode="json")
     resolved = planned.cell.model_dump(mode="json")

@@ -43,7 +43,7 @@ class Where(NamedTuple):
 
     @property
     def variables(self) -> str:
-        """What stands before a command in a shell."""
+        """Environment variables in front of a shell command."""
         home = shlex.quote(self.home) if self.home else '"${TUNE_VFL_HOME:-$HOME/tune-vfl-home}"'
         return f"TUNE_VFL_HOME={home}" + (f" TUNE_VFL_STORAGE={shlex.quote(self.storage)}" if self.storage else "")
 

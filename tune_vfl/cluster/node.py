@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_vfl.errors import TuneVflError, UsageError
-from tune_vfl.ledger.owner import has_ended, new_session, this_owner
+from tune_vfl.ledger.process_identity import has_ended, new_session, this_owner
 
 PATIENCE_SECONDS = 60.0
 """How long a Ray may take to come up, and to go."""

@@ -1,7 +1,7 @@
-"""What a search chose, measured again with seeds and on rows that it has not seen.
+"""Confirmation of a search's Pareto front with fresh seeds, on rows that the search has not used.
 
-``values`` turns what the ledger holds into blocks of numbers, ``contest`` says which settings deserve more seeds,
-``jobs`` and ``pool`` run them, ``answer`` says what came of it. All statistics are those of :mod:`tune_vfl.statistics`.
+``values`` turns records into arrays, ``contest`` chooses the settings that need more seeds, ``jobs`` and ``pool`` run
+their trainings, ``answer`` computes the result. All statistics are those of :mod:`tune_vfl.statistics`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From what contests found to answers: one for each study, and a joint one for the campaign that they are parts of."""
+"""Results of a confirmation, computed from its tables: one for each study, and a joint one for a campaign."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def answer_of(table: Table, study: str) -> Confirmation:
-    """Say what came of a contest for one of its studies: of its settings alone, on the front of all of them."""
+    """Return one study's result: its own settings, judged by the front of all studies."""
     contest, record = table.contest, table.contest.study(study)
     points = by_utility(p for p in table.points if p.study == study)
     knee = table.knee(table.kept(study), scale_of(record))
@@ -44,11 +44,11 @@ def answer_of(table: Table, study: str) -> Confirmation:
 
 
 def joint_answer_of(campaign: CampaignRecord, tables: Sequence[Table]) -> JointConfirmation:
-    """Say what came of a campaign's contests, one for each data set.
+    """Return a campaign's joint result over all its data sets.
 
     Args:
-        campaign: as it stands.
-        tables: at least one.
+        campaign: its current record.
+        tables: one for each data set, at least one.
     """
     on = {table.contest.dataset: table for table in tables}
     knees = {dataset: _joint_knee(table) for dataset, table in on.items()}
@@ -89,7 +89,7 @@ def _joint_lines(table: Table) -> Iterator[JointLine]:
 
 
 def _joint_checks(campaign: CampaignRecord, tables: Sequence[Table]) -> Iterator[Check]:
-    """Yield the checks of each data set; with several, each says which one it is about."""
+    """Yield the checks of each data set; with several, each names its own."""
     several = len(campaign.datasets) > 1
     for table in tables:
         contest = table.contest
@@ -101,7 +101,7 @@ def _joint_checks(campaign: CampaignRecord, tables: Sequence[Table]) -> Iterator
 
 
 def _gap(points: Sequence[ConfirmedPoint]) -> dict[str, float]:
-    """Return by how much the search's front looked better than it is; means over its points, larger is worse."""
+    """Return the optimism of the search's front: mean differences over its points, larger is worse."""
     front = [p for p in points if p.on_front]
     utility = [p.searched["utility"] - p.utility for p in front if p.utility is not None]
     leakage = [p.leakage - p.searched["leakage"] for p in front if p.leakage is not None]
@@ -109,7 +109,7 @@ def _gap(points: Sequence[ConfirmedPoint]) -> dict[str, float]:
 
 
 def _line(points: Sequence[ConfirmedPoint], fixed: Collection[str]) -> dict[str, Any]:
-    """Return the fields of a line of settings, by falling utility."""
+    """Return the fields for a group of settings without a significant difference, by falling utility."""
     utility = [p.utility for p in points if p.utility is not None]
     leakage = [p.leakage for p in points if p.leakage is not None]
     names = dict.fromkeys(n for p in points for n in p.params if n not in fixed)
@@ -122,7 +122,7 @@ def _line(points: Sequence[ConfirmedPoint], fixed: Collection[str]) -> dict[str,
 
 
 def _range(values: Sequence[Any]) -> list[Any]:
-    """Return the lowest and highest of numbers, one where they are equal; else every different value."""
+    """Return the lowest and highest of numbers, one where they are equal; for other types every different value."""
     if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
         return [min(values), max(values)] if min(values) < max(values) else [values[0]]
     different: list[Any] = []

@@ -1,4 +1,4 @@
-"""Advantage and success of each attack in one setting on fresh seeds: the source of a constraint on that attack."""
+"""Advantage and success of each attack against one setting on fresh seeds, for constraints on single attacks."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 def attacks_of(
     settings: Sequence[Sequence[SeedRecord]], block: Block, names: Sequence[Name], row: int, outcome: Outcome
 ) -> dict[str, ConfirmedAttack]:
-    """Return every attack that a setting met, by its name; several passive parties are candidates of one attack.
+    """Return a setting's attacks by name; several passive parties are candidates of one attack.
 
     Args:
         settings: the records of N settings with the same S seeds.
-        block: the same as numbers; what is usual for seeds is learned from all settings that met an attack.
-        names: of its K attacks and candidates.
-        row: the setting.
-        outcome: its own in the search, whose seeds help to choose among candidates where it met the attack there.
+        block: the same as arrays; the effect of a seed is estimated from all settings with the attack.
+        names: those of its K attacks and candidates.
+        row: the setting's index.
+        outcome: the search's result; its seeds help to choose among candidates if they include the attack.
     """
     found = {}
     for attack in dict.fromkeys(_base(attacker) for attacker, _ in names):
@@ -51,10 +51,10 @@ def attacks_of(
 
 
 def within(value: float, bounds: Bounds) -> float:
-    """Return a cross-selected number, at the nearest end of its interval where it lies outside.
+    """Clip a cross-selected number to its interval.
 
-    Where two attacks are close, some seeds choose one and some the other, and the mean of what they find may be less
-    than either surely reaches.
+    Where two attacks are close, some seeds choose one and some the other, and the mean over seeds may lie below the
+    bound of either.
     """
     return min(max(value, bounds.lower), bounds.upper)
 
@@ -65,12 +65,12 @@ def _bounded(by_seed: Floats, bounds: Bounds) -> Bounded:
 
 
 def _base(attacker: str) -> str:
-    """Return the attack of an attacker, which several passive parties may be."""
+    """Return the attack's name without the passive party's."""
     return attacker.partition("/")[0]
 
 
 def _success(records: Sequence[SeedRecord], attacker: str, candidate: str) -> list[float]:
-    """Return a candidate's success by seed; where the setting lacks the attacker, another one's of the same attack."""
+    """Return a candidate's success by seed; if the setting lacks it, another one's of the same attack."""
     found = []
     for record in records:
         alike = [a for a in record.attacks if _base(a) == _base(attacker)]

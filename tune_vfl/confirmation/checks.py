@@ -1,4 +1,4 @@
-"""What a reader must know before trusting a confirmation."""
+"""Validity checks of a confirmation: fresh rows, failed settings, and spread over seeds and test rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class RowFacts(NamedTuple):
-    """Which rows a confirmation of a cell measures on.
+    """The test rows of a confirmation.
 
     Attributes:
-        reserve: how many the search has not seen.
-        why_none: why there are none; empty where there are some.
-        share: how much of the spread over other test rows the spread over seeds lacks: 1 where all seeds share their
-            test rows, else the share of rows that one seed tests on.
+        reserve: the number of rows that the search has not used.
+        why_none: the reason for a reserve of 0; else empty.
+        share: the share of the variance over test rows that the variance over seeds does not include: 1 where all seeds
+            share their test rows, else the share of rows that one seed tests on.
     """
 
     reserve: int
@@ -30,7 +30,7 @@ class RowFacts(NamedTuple):
 
 
 def rows_of(cell: Cell) -> RowFacts:
-    """Look at the cell's data set.
+    """Return the test rows that a confirmation of this cell uses.
 
     Raises:
         DataError: when it cannot be read.
@@ -47,13 +47,13 @@ def rows_of(cell: Cell) -> RowFacts:
 def checks_of(
     studies: Sequence[StudyRecord], points: Sequence[ConfirmedPoint], facts: RowFacts, *, by_rows: bool
 ) -> Iterator[Check]:
-    """Yield the checks; every one, whether it holds or not.
+    """Yield all checks, passed or failed.
 
     Args:
         studies: on one data set; with several, a setting is called ``STUDY#21``.
-        points: what was found of them.
-        facts: which rows were measured on.
-        by_rows: whether the spread of the utility over test rows is known, and in its intervals.
+        points: the confirmed points.
+        facts: the test rows.
+        by_rows: whether the intervals include the utility's variance over test rows.
     """
     owed = sum(record.running + record.waiting for record in studies)
     says = f"{owed} trials of the search are still owed: its front may move" if owed else "the search is finished"
@@ -77,7 +77,7 @@ def checks_of(
 
 
 def nothing_ended_ok(dataset: str) -> Check:
-    """Return the check of a data set on which there was nothing to confirm."""
+    """Return the failed check of a data set without an ok trial."""
     return Check(name="measured", ok=False, says=f"{dataset}: nothing to confirm, none of its trials ended ok")
 
 

@@ -1,4 +1,4 @@
-"""Which settings are measured again, and which of them deserve more seeds. Plain data in, plain data out."""
+"""Sequential design of a confirmation: the settings to measure again, and the number of fresh seeds for each."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from tune_vfl.statistics.arrays import Bools, Floats
 
 MANY = 1000
-"""With more settings than this, those that the front leaves no chance are not compared with each other."""
+"""Above this number of settings, those without a chance against the front are not compared with each other."""
 
 
 class Entrant(NamedTuple):
-    """A setting that takes part: a trial, and the study that it is of."""
+    """A candidate setting: a study's name and a trial."""
 
     study: str
     trial: TrialRecord
@@ -53,21 +53,21 @@ class Entrant(NamedTuple):
 
     @property
     def setting(self) -> Setting:
-        """Its name among those of all studies."""
+        """The pair of study and number."""
         return self.study, self.trial.number
 
 
 @dataclass(frozen=True)
 class Contest:
-    """The settings on one data set that are measured again: of one study, or of several against each other.
+    """The candidate settings on one data set, of one study or of several that compete.
 
     Attributes:
-        studies: the parts of a campaign on this data set, as they stand.
-        points: the settings that take part, the search's joint front first.
+        studies: a campaign's studies on this data set.
+        points: the candidates, the search's joint front first.
         front: that front.
-        names: the attacks' candidates, as the search found them.
-        seeds: how many common seeds every kept point is to have.
-        undefended: by study, the one in whose name its undefended model is measured; see :func:`undefended_of`.
+        names: the attacks and their candidates in the search.
+        seeds: the number of common seeds for every point of the final front.
+        undefended: by study, the study that records its undefended model; see :func:`undefended_of`.
     """
 
     studies: tuple[StudyRecord, ...]
@@ -79,11 +79,11 @@ class Contest:
 
     @classmethod
     def of(cls, studies: Sequence[StudyRecord], seeds: int) -> Contest:
-        """Take the front of all studies together and its likeliest neighbors.
+        """Choose the joint front of all studies and the points most likely to belong to it.
 
         Args:
             studies: on one data set, with the same seeds; at least one trial ended ok.
-            seeds: how many common seeds every kept point is to have.
+            seeds: the number of common seeds for every point of the final front.
 
         Raises:
             UsageError: for fewer than 1 seed.
@@ -100,7 +100,7 @@ class Contest:
         return cls(tuple(studies), tuple(ok[i] for i in chosen), front, tuple(names), seeds, shared)
 
     def study(self, name: str) -> StudyRecord:
-        """Return one of its studies."""
+        """Return the study of this name."""
         return next(s for s in self.studies if s.name == name)
 
     @property
@@ -110,26 +110,26 @@ class Contest:
 
     @property
     def common(self) -> int:
-        """How many seeds every kept point has in the end: what was asked for, and never a single one."""
+        """The number of seeds of every point of the final front: the requested number, at least two."""
         return max(self.seeds, min(totals(self.seeds)))
 
     @property
     def most(self) -> int:
-        """How many seeds the most contested point gets."""
+        """The largest number of seeds for one point."""
         return max(totals(self.seeds))
 
     @property
     def measured_undefended(self) -> tuple[str, ...]:
-        """The studies in whose names undefended models are measured: those of the settings that take part."""
+        """The studies that record an undefended model of one of the candidates."""
         taking_part = {e.study for e in self.points}
         return tuple(dict.fromkeys(self.undefended[s.name] for s in self.studies if s.name in taking_part))
 
     def plan(self, held: Mapping[Place, SeedRecord], failed: Collection[Setting] = ()) -> Plan:
-        """Say who has to run how often, from everything that is known so far.
+        """Plan the number of seeds for each candidate, from all records so far.
 
         Args:
-            held: the records that the ledger has; those of other trials are passed over.
-            failed: settings that could not be measured in this run.
+            held: the ledger's records; those of other trials are ignored.
+            failed: settings whose trainings failed in this run.
         """
         seeds = range(FIRST_SEED, FIRST_SEED + self.most)
         utility = np.full((len(self.points), len(seeds)), np.nan)
@@ -146,7 +146,7 @@ class Contest:
         return plan(utility, gains, self.seeds, lost)
 
     def missing(self, now: Plan, held: Mapping[Place, SeedRecord], failed: Collection[Setting] = ()) -> list[Place]:
-        """Return what is to be run next: each setting with the seeds that it should have and has not."""
+        """Return the next trainings: each setting with its missing seeds."""
         gone = {(study, number) for (study, number, _), record in held.items() if record.outcome != "ok"} | set(failed)
         wanted = {(name, UNDEFENDED): max(UNDEFENDED_SEEDS, self.most) for name in self.measured_undefended}
         wanted |= {e.setting: int(n) for e, n in zip(self.points, now.wanted, strict=True)}
@@ -160,7 +160,7 @@ class Contest:
 
 
 def contests_of(campaign: CampaignRecord, seeds: int) -> list[Contest]:
-    """Return a contest for each data set; none for one on which nothing ended ok.
+    """Return a contest for each data set with an ok trial.
 
     Raises:
         StudyError: when no trial of any study has ended ok.
@@ -177,9 +177,9 @@ def contests_of(campaign: CampaignRecord, seeds: int) -> list[Contest]:
 
 
 def _member(trials: Sequence[TrialRecord], names: Sequence[Name], on_front: Bools) -> Floats:
-    """Return each trial's chance to be on the front, by what the search measured; without names by ranks alone."""
+    """Return each trial's chance to be on the front, by the search's measurements; without names by ranks alone."""
     if not names:
-        # One seed has no spread: the neighbors are those that only the front dominates.
+        # One seed gives no variance: the neighbors are the points that only the front dominates.
         return np.asarray(pareto.ranks([t.outcome.objectives for t in trials]) <= 1, dtype=np.float64)
     block = searched([t.outcome for t in trials], names)
     if len(trials) > MANY:

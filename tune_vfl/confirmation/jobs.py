@@ -1,6 +1,6 @@
-"""From what is to be run to jobs: settings and seeds that train in one pass, or one network where nothing stacks.
+"""Batching of a confirmation's trainings: settings and seeds that train in one pass form a job.
 
-How work is cut into jobs changes the speed and what a kill loses, and never a result.
+The batches affect the speed and the work lost by a kill, never a result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
 
 ALWAYS = "gradient_em"
-"""The attack that every confirmation of attacks on labels runs: it breaks noise that nothing else breaks."""
+"""The attack added to every confirmation of attacks on labels: no other one breaks some kinds of noise."""
 
 Place = tuple[str, int, int]
 """A study's name, a trial's number or :data:`UNDEFENDED`, and a seed."""
@@ -30,13 +30,13 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Job:
-    """Settings of a study that are trained alike, each with the same seeds.
+    """Settings of one study with equal training and seeds, run by one call.
 
     Attributes:
         study: its name.
-        cell: with its seeds, and the rows of a report.
+        cell: the evaluation settings, with the seeds and the test rows of a report.
         numbers: the trials.
-        params: a mapping a trial, of the defense alone.
+        params: the defense's parameters of each trial.
     """
 
     study: str
@@ -46,20 +46,20 @@ class Job:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """The trials, among those of all studies."""
+        """The trials as pairs of a study and a number."""
         return tuple((self.study, number) for number in self.numbers)
 
     @property
     def alone(self) -> list[Job]:
-        """One job a trial, for when they could not be evaluated together."""
+        """Split into one job per trial, for a retry after a joint evaluation failed."""
         return [Job(self.study, self.cell, (n,), (p,)) for n, p in zip(self.numbers, self.params, strict=True)]
 
 
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
-    """Return the cell that a setting is confirmed in, without seeds, and the parameters of its defense.
+    """Return the evaluation settings of a confirmation, without seeds, and the parameters of the trial's defense.
 
-    What passive parties reach together is no part of a leakage, and so of no confirmation. An attack that reads all
-    epochs together is, also where the search did without it.
+    Collusion of passive parties is no part of a leakage and is not measured. An attack that reads all epochs together
+    is added, also where the search did not run it.
     """
     given = next((t.params for t in record.trials if t.number == number), {})
     cell, params = (undefended(record.cell), {}) if number == UNDEFENDED else record.cell.with_params(given)
@@ -81,9 +81,9 @@ def _added(cell: Cell) -> list[Named]:
 
 
 def undefended_of(studies: Sequence[StudyRecord]) -> dict[str, str]:
-    """Return, by study, the first of them that has the same undefended model: it is measured in that one's name.
+    """Return, by study, the first study with the same undefended model, which records it.
 
-    It is the same where data set, model as it is built, training and attacks are.
+    Undefended models are the same if data set, initial model, training and attacks are.
     """
     first: dict[str, str] = {}
     models = {record.name: cell_of(record, UNDEFENDED)[0].model_dump_json() for record in studies}
@@ -93,13 +93,13 @@ def undefended_of(studies: Sequence[StudyRecord]) -> dict[str, str]:
 def cut(
     studies: Sequence[StudyRecord], places: Sequence[Place], *, workers: int, stacks: Callable[[Setting], bool]
 ) -> list[Job]:
-    """Cut what is to be run into jobs.
+    """Split trainings into jobs.
 
     Args:
-        studies: what the places are of.
+        studies: the studies of these places.
         places: studies, trials and seeds.
-        workers: jobs that run at once; a job is made no larger than leaves one for each.
-        stacks: says whether networks of a setting train in one pass; those that are trained alike all do, or none.
+        workers: the number of parallel jobs; a job is small enough to leave one for each.
+        stacks: returns whether a setting's networks train in one pass; settings of equal training agree.
     """
     records = {record.name: record for record in studies}
     seeds: dict[Setting, list[int]] = {}
@@ -120,7 +120,7 @@ def cut(
 def _jobs(
     study: str, asked: Sequence[int], settings: Sequence[tuple[int, Cell, dict[str, Any]]], most: int
 ) -> Iterator[Job]:
-    """Yield jobs of at most ``most`` networks for settings that are trained alike with the same seeds."""
+    """Yield jobs of at most ``most`` networks for settings of equal training and seeds."""
     for seeds in _parts(asked, most):
         together = max(1, most // len(seeds))
         for k in range(0, len(settings), together):
@@ -129,13 +129,13 @@ def _jobs(
 
 
 def _lanes(record: StudyRecord) -> int:
-    """Return how many networks a job may hold: what a pass takes, and no more than ten minutes' worth."""
+    """Return the number of networks in a job: at most one pass, and at most ten minutes of training."""
     seconds = [sum(t.outcome.seconds.values()) for t in record.ok]
     return shortened(LANES, sum(seconds) / max(1, len(seconds)) / len(record.cell.seeds))
 
 
 def _parts(seeds: Sequence[int], most: int) -> list[tuple[int, ...]]:
-    """Cut seeds into parts of equal sizes, as few as hold at most ``most`` each."""
+    """Split seeds into the fewest equal parts of at most ``most`` each."""
     count = -(-len(seeds) // most)
     size = -(-len(seeds) // count)
     return [tuple(seeds[k : k + size]) for k in range(0, len(seeds), size)]
@@ -150,17 +150,17 @@ class _Floor(NamedTuple):
 
 @dataclass
 class Floors:
-    """What attacks are compared with, by untrained model and seed; it is the same for every setting of one.
+    """Attack floors by untrained model and seed, shared by all settings of a model.
 
     Attributes:
-        known: by what is built and attacked, see :func:`_untrained`, and seed: R_lower by attack, and its noise.
+        known: R_lower and its noise by attack, for each untrained model (see :func:`_untrained`) and seed.
     """
 
     known: dict[tuple[str, int], dict[str, _Floor]] = field(default_factory=dict)
 
     @classmethod
     def held(cls, studies: Sequence[StudyRecord], held: Mapping[Place, SeedRecord]) -> Floors:
-        """Take what earlier runs have measured from their records."""
+        """Load the floors of earlier runs from their records."""
         floors, records = cls(), {record.name: record for record in studies}
         settings = {(study, number) for study, number, _ in held}
         models = {(study, number): _untrained(cell_of(records[study], number)[0]) for study, number in settings}
@@ -171,7 +171,7 @@ class Floors:
         return floors
 
     def owed(self, jobs: Sequence[Job]) -> list[Cell]:
-        """Return what must be measured before these jobs: a cell a model, with the seeds that are not known."""
+        """Return the floors to measure before these jobs: a cell per model, with the missing seeds."""
         seeds: dict[str, tuple[Cell, dict[int, None]]] = {}
         for job in jobs:
             model = _untrained(job.cell)
@@ -180,7 +180,7 @@ class Floors:
         return [cell.model_copy(update={"seeds": tuple(sorted(asked))}) for cell, asked in seeds.values() if asked]
 
     def learn(self, cell: Cell, references: References) -> None:
-        """Take what was measured for a cell."""
+        """Add a cell's measured floors."""
         model = _untrained(cell)
         for i, seed in enumerate(cell.seeds):
             self.known[model, seed] = {
@@ -189,7 +189,7 @@ class Floors:
             }
 
     def of(self, cell: Cell) -> References:
-        """Return what the attacks of a cell are compared with."""
+        """Return the floors of a cell's attacks."""
         model = _untrained(cell)
         by_seed = [self.known[model, seed] for seed in cell.seeds]
         lower = {name: [seen[name].r_lower for seen in by_seed] for name in by_seed[0]}
@@ -198,6 +198,6 @@ class Floors:
 
 
 def _untrained(cell: Cell) -> str:
-    """Return everything of a cell that is there before the training: data, model as it is built, attacks, threat."""
+    """Return a key of the untrained model and its attacks: the cell without training, defense and seeds."""
     later = {"training": Training(), "defense": "none", "fixed": {}, "trial_minutes": None, "seeds": ()}
     return cell.model_copy(update=later).model_dump_json()

@@ -1,4 +1,4 @@
-"""What a campaign's ledgers hold of its confirmation: each study its own settings, and what it shares with others."""
+"""The store of a campaign's confirmation: each study's records, and shared ones of undefended models."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """The records of a campaign, by place.
+    """The confirmation records of a campaign, by place, synchronized with the ledger.
 
-    The undefended model that several studies have in common is measured in the name of the first of them, and kept with
-    each: a study that is read, packed or confirmed alone lacks nothing.
+    An undefended model common to several studies is measured once and stored with each, so that every study can be
+    read, packed or confirmed without the others.
 
     Args:
-        campaign: as it stands.
-        ledgers: of each of its studies, to write.
+        campaign: its current record.
+        ledgers: a writable ledger for each of its studies.
 
     Attributes:
-        records: everything that is known of settings that are still there.
-        tuned: the attackers that were tuned.
+        records: the results so far, of existing trials.
+        tuned: the tuned attackers.
     """
 
     def __init__(self, campaign: CampaignRecord, ledgers: Mapping[str, Ledger]) -> None:
@@ -46,14 +46,14 @@ class Kept:
         self._share()
 
     def keep(self, place: Place, record: SeedRecord) -> None:
-        """Keep what came of one setting with one seed."""
+        """Store the result of one setting with one seed."""
         study, number, seed = place
         self.records[place] = record
         for name in self._sharing(study, number):
             self._ledgers[name].confirmations.keep((number, seed), record)
 
     def keep_tuned(self, setting: Setting, found: TunedAttack) -> None:
-        """Keep the best attacker that was found against a setting."""
+        """Store the best tuned attacker against a setting."""
         study, number = setting
         self.tuned[setting] = found
         self._ledgers[study].confirmations.keep_tuned(number, found)
@@ -62,11 +62,11 @@ class Kept:
         return self._shared[study] if number == UNDEFENDED else study
 
     def _sharing(self, study: str, number: int) -> Iterator[str]:
-        """Yield the studies with which a record of this one is kept."""
+        """Yield the studies that store this study's record."""
         yield from (s for s, first in self._shared.items() if first == study) if number == UNDEFENDED else (study,)
 
     def _share(self) -> None:
-        """Give every study what those it shares a model with have measured, or had, when a run of them was killed."""
+        """Copy missing records between studies that share a model, such as after a killed run."""
         for name, ledger in self._ledgers.items():
             held = ledger.confirmations.records()
             for (study, number, seed), record in self.records.items():

@@ -1,4 +1,4 @@
-"""Runs calls in Ray's workers, as many at once as there is room for, and hands out answers as they come."""
+"""A pool of Ray tasks with a changing capacity, which yields results in order of completion."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _LOOK_EVERY_SECONDS = 10.0
 
 
 class Died:
-    """Stands for the answer of a call whose worker died."""
+    """The result of a call whose worker died."""
 
 
 class Hung(Died):
-    """Stands for the answer of a call that was over its time, and whose worker was killed."""
+    """The result of a call whose worker was killed after a timeout."""
 
 
 class _Flight(NamedTuple):
-    """A call that was handed to Ray, and when it must have answered."""
+    """A submitted call and its deadline."""
 
     key: Any
     due: float
 
 
 class Pool(Generic[K]):
-    """Calls of one function.
+    """Parallel calls of one function in Ray workers.
 
     Args:
-        function: runs in a worker; what it raises is raised here.
-        resources: what one call takes.
-        room: asked again and again how many calls may run at once.
-        stopped: asked before each call begins; once it says yes, calls that run still answer and none begins.
+        function: runs in a worker; its exceptions are raised here.
+        resources: the Ray resources of one call.
+        room: returns the current limit of parallel calls.
+        stopped: checked before each call; once true, running calls finish and no new one starts.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class Pool(Generic[K]):
     ) -> None:
         import ray
 
-        # A worker that dies is told of here and not hidden by Ray's own retries.
+        # Ray's own retries would hide the death of a worker.
         self._call = ray.remote(num_cpus=resources.cpu, num_gpus=resources.gpu, max_retries=0)(function)
         self._room, self._stopped = room, stopped
 
     def run(
         self, calls: Sequence[tuple[K, tuple[Any, ...]]], seconds: Callable[[K], float | None] = lambda _: None
     ) -> Iterator[tuple[K, Any]]:
-        """Run calls and yield each one's key with its answer, or :class:`Died`, in the order in which they end.
+        """Run calls and yield each key with its result, :class:`Died` or :class:`Hung`, in order of completion.
 
         Args:
             calls: keys and arguments.
-            seconds: how long a call may take; one that is stuck in compiled code hears no alarm of its own.
+            seconds: the timeout of a call, enforced here: a worker stuck in compiled code cannot enforce its own.
 
         Raises:
-            UnreachableError: when Ray itself died.
+            UnreachableError: when the Ray node died.
         """
         import ray
 

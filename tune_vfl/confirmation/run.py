@@ -1,4 +1,4 @@
-"""Run a confirmation: whatever the ledgers of its studies still lack of it."""
+"""The confirmation's driver: run the missing trainings, then compute and store the results."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """How a confirmation ended.
+    """The end of a confirmation.
 
     Attributes:
-        answer: what it found, of a campaign the joint answer; None when it was stopped before.
-        failed: the settings that could not be measured, and why.
-        owed: how many trainings a confirmation that was stopped had still to run, at least.
+        answer: the result, joint for a campaign; None after an early stop.
+        failed: the failed settings, with reasons.
+        owed: after a stop, the least number of remaining trainings.
     """
 
     answer: Confirmation | JointConfirmation | None
@@ -57,27 +57,27 @@ def confirm(
     progress: bool = True,
     work: Work | None = None,
 ) -> Confirmed:
-    """Measure a front and its likeliest neighbors again, with fresh seeds and on the reserve.
+    """Measure a front and its likeliest neighbors again, with fresh seeds and on reserved rows.
 
-    Of a campaign that is the joint front of all its studies on a data set. What an earlier confirmation has run is not
-    run again, also after a kill.
+    A campaign's front is the joint one of all its studies on a data set. Trainings of an earlier confirmation are not
+    repeated, also after a kill.
 
     Args:
         name: the study or the campaign.
-        seeds: how many fresh seeds every setting that is kept has in the end; contested ones get up to twice as many.
-        adaptive: for how many minutes attackers are tuned against each setting that stays; 0: they are not.
+        seeds: the number of fresh seeds for every setting on the final front; undecided ones get up to twice as many.
+        adaptive: the minutes for which attackers are tuned against each setting on the front; 0 skips the tuning.
         storage: the ledger's database; None is the one that the environment names.
-        progress: say on stderr how it goes.
-        work: the trainable, where it is not the real one.
+        progress: write progress to stderr.
+        work: a replacement for the default trainable.
 
     Raises:
-        StudyError: when there is nothing of this name, none of its trials ended ok, it is measured in another way than
-            studies are today, or another process runs it.
+        StudyError: when there is no such name or no ok trial, when the study is of another measure than today's, or
+            when another process holds the lease.
         UsageError: for fewer than 1 seed.
-        KeyboardInterrupt: after Ctrl-C before anything runs, after a second one, and after SIGTERM; what was finished
-            is kept.
+        KeyboardInterrupt: after Ctrl-C before the first training, after a second one, and after SIGTERM; finished
+            trainings are stored.
     """
-    held = open_campaign(name, storage)  # what is not there gets no lease
+    held = open_campaign(name, storage)  # a missing name must not get a lease
     parts = held.parts() if held is not None else [open_to_read(name, storage)]
     place, room = storage_at(storage), room_of(parts[0].spec.resources)
     with answered(lambda: _left(name)), cluster.quiet_tune(), place.lease(name, room=room) as lease:
@@ -94,16 +94,16 @@ def confirm(
 
 
 class Run:
-    """One run of a confirmation; a lone study is confirmed as a campaign with one part.
+    """One run of a confirmation; a single study is a campaign of one.
 
     Args:
-        campaign: as it stands.
-        ledgers: of each of its studies, opened with the lease.
-        lease: the campaign's, held.
+        campaign: its current record.
+        ledgers: one for each of its studies, opened with the lease.
+        lease: the campaign's acquired lease.
         seeds, adaptive, progress, work: see :func:`confirm`.
 
     Raises:
-        StudyError: when nothing of it ended ok, or it is measured in another way than studies are today.
+        StudyError: without an ok trial, or for a study of another measure than today's.
         UsageError: for fewer than 1 seed.
     """
 
@@ -130,7 +130,7 @@ class Run:
         )
 
     def run(self) -> Confirmed:
-        """Run what is missing, phase after phase, and keep each study's answer in its ledger."""
+        """Run the missing trainings, phase after phase, and store each study's result in its ledger."""
         with answered(lambda: _left(self._campaign.name), stop=self._stop):
             while places := self._missing():
                 self._say(f"phase {self._phase}: {len(places)} trainings")
@@ -145,7 +145,7 @@ class Run:
         return Confirmed(self._answer(tables), self._trainings.failed)
 
     def _answer(self, tables: Sequence[Table]) -> Confirmation | JointConfirmation:
-        """Answer with all the attackers that there are, and keep each study's part of it."""
+        """Compute the result with all tuned attackers, and store each study's share of it."""
         parts = {s.name: answer_of(table, s.name) for table in tables for s in table.contest.studies}
         parts = {name: with_attackers(answer, self._kept.tuned) for name, answer in parts.items()}
         for name, answer in parts.items():
@@ -155,7 +155,7 @@ class Run:
         return with_attackers(joint_answer_of(self._campaign, tables), self._kept.tuned)
 
     def _tune(self, kept: Sequence[Setting]) -> int:
-        """Tune attackers against the settings that stay, where that was asked for; return how many a stop has left."""
+        """Tune attackers against the settings on the front, if requested; return the number left by a stop."""
         missing = owed(kept, self._kept.tuned, self._adaptive) if self._adaptive else []
         with answered(lambda: _left(self._campaign.name), stop=self._stop):
             for setting, answer in self._tuned(missing):
@@ -180,7 +180,7 @@ class Run:
 
     @property
     def _phase(self) -> int:
-        """Which phase is run, from 1 on: with several data sets the earliest one."""
+        """The current phase, from 1: with several data sets the earliest."""
         plans = [contest.plan(self._kept.records, self._trainings.failed) for contest in self._contests]
         return 1 + min((plan.phase for plan in plans if not plan.done), default=plans[0].phase)
 

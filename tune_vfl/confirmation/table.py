@@ -1,4 +1,4 @@
-"""What a contest found of its settings, computed anew from the records that the ledger keeps. Nothing is run here."""
+"""Statistics of a finished contest, computed from the ledger's records: intervals, bounds, the front and its knee."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Settings on the same first seeds.
+    """Measurements of settings on the same first seeds.
 
     Attributes:
-        rows: their places among the contest's points; ``records``: theirs.
-        block: the numbers.
-        utility: levels; ``bounds``: of the leakage.
-        variance: of the utilities over test rows, times the share that the spread over seeds does not have in it.
+        rows: the indices among the contest's points; ``records``: the settings' records.
+        block: the records as arrays.
+        utility: levels; ``bounds``: those of the leakage.
+        variance: that of the utilities over test rows, times the share that the variance over seeds does not include.
     """
 
     rows: tuple[int, ...]
@@ -62,17 +62,17 @@ class _Measured:
 
 
 class Table:
-    """The records of a contest that has come to its end, by point and seed.
+    """The records of a finished contest, by point and seed.
 
-    Points are meant by their places among the contest's.
+    Points are indices among the contest's points.
 
     Args:
-        contest: who took part.
-        held: the records of the ledger; nothing of the contest's plan is missing.
-        failed: the settings that could not be measured in this run, and why.
+        contest: the candidates.
+        held: the ledger's records, complete by the contest's plan.
+        failed: the settings that failed in this run, with reasons.
 
     Attributes:
-        facts: which rows were measured on.
+        facts: the test rows.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class Table:
 
     @property
     def by_rows(self) -> bool:
-        """Whether every record says how far its utility would move on other test rows."""
+        """Whether every record has its utility's variance over test rows."""
         return all(r.variance is not None for records in self._records for r in records)
 
     @cached_property
     def points(self) -> list[ConfirmedPoint]:
-        """All settings that took part, in the contest's order."""
+        """The results of all candidates, in the contest's order."""
         return [self._point(i, entrant) for i, entrant in enumerate(self.contest.points)]
 
     def _point(self, i: int, entrant: Entrant) -> ConfirmedPoint:
@@ -118,7 +118,7 @@ class Table:
         return ConfirmedPoint(**about, confirmed=kept, stays=self._stays(i), **self._numbers(i, trial.outcome))
 
     def _end_of(self, setting: Setting) -> tuple[Any, str]:
-        """Return how a setting ended that has no numbers, and why."""
+        """Return the outcome and reason of a setting without numbers."""
         ended = self._ends.get(setting)
         return (ended.outcome, ended.reason) if ended else ("error", self._failed.get(setting, "it was not measured"))
 
@@ -126,7 +126,7 @@ class Table:
         measured = self._on(self._seeds_shown(i))
         row = measured.rows.index(i)
         gains, bounds = measured.block.advantages[:, row], measured.bounds[row]
-        # The search's seeds choose too, unless they did not meet an attack: it must not lose to what stands in there.
+        # The search's seeds choose too, unless they lack an attack: it must not lose to its substitute values.
         alike = self._records[i][0].attacks.keys() <= outcome.attackers.keys()
         earlier = searched([outcome], self._names).advantages[:, 0] if alike else None
         chosen = cross_selected(gains, earlier)
@@ -145,7 +145,7 @@ class Table:
         }
 
     def undefended(self, study: str) -> UndefendedModel:
-        """Return a study's undefended model on all of its fresh seeds."""
+        """Return the result of a study's undefended model on all of its fresh seeds."""
         name = self.contest.undefended[study]
         records = self._undefended.get(name)
         if records is None:
@@ -168,22 +168,22 @@ class Table:
 
     @property
     def reference(self) -> str:
-        """The study whose undefended model stands for the data set: the one that most studies share."""
+        """The study whose undefended model is the data set's baseline: the one that most studies share."""
         shared = Counter(self.contest.undefended.values())
         return max(self._undefended, key=lambda name: shared[name])
 
     def kept(self, study: str | None = None) -> list[int]:
-        """Return the points that stay on the front, of one study or of all."""
+        """Return the points on the confirmed front, of one study or of all."""
         points = self.contest.points
         return [i for i in self._sound if self._plan.kept[i] and study in (None, points[i].study)]
 
     @property
     def settings_kept(self) -> list[Setting]:
-        """The settings that stay on the front, by falling utility."""
+        """The settings on the confirmed front, by falling utility."""
         return [(p.study, p.number) for p in by_utility(self.points) if p.confirmed]
 
     def knee(self, points: Sequence[int], scale: Scale | None) -> int | None:
-        """Return the best compromise among kept points, on the seeds that all of them have."""
+        """Return the best compromise on the confirmed front, by the seeds common to its points."""
         if scale is None or not points:
             return None
         measured = self._on(self.contest.common)
@@ -192,7 +192,7 @@ class Table:
         return None if best is None else measured.rows[best]
 
     def lines(self, points: Sequence[int]) -> list[list[ConfirmedPoint]]:
-        """Return kept points along the front, by falling utility, those in one line that cannot be told apart."""
+        """Return the confirmed front by falling utility, in groups without a significant difference."""
         if not points:
             return []
         measured = self._on(self.contest.common)
@@ -201,19 +201,19 @@ class Table:
 
     @cached_property
     def _sound(self) -> list[int]:
-        """The points that have every seed that was asked for."""
+        """The points with every requested seed."""
         wanted = self._plan.wanted.tolist()
         return [i for i, records in enumerate(self._records) if len(records) >= wanted[i]]
 
     def _stays(self, i: int) -> float:
-        """Return the chance of a point to be on the front: of one that was settled early, as it was then."""
+        """Return a point's chance to be on the front, for one decided early as of that phase."""
         if not self._plan.kept[i]:
             return float(self._plan.member[i])
         return float(self._on_front[self._on(self.contest.common).rows.index(i)])
 
     @cached_property
     def _apart(self) -> tuple[Estimate, Estimate]:
-        """The differences between settings on the seeds that the kept ones have in common."""
+        """The differences between settings on the common seeds of the confirmed front."""
         block = self._on(self.contest.common).block
         return differences(block.utility), leakage_differences(block.advantages)
 
@@ -222,7 +222,7 @@ class Table:
         return membership(dominance(*self._apart))
 
     def _seeds_shown(self, i: int) -> int:
-        """Return on how many seeds a point's numbers are given: the common ones, for it to be laid beside others."""
+        """Return the number of seeds behind a point's numbers: the common ones, so that points are comparable."""
         return min(self.contest.common, len(self._records[i]))
 
     def _on(self, seeds: int) -> _Measured:

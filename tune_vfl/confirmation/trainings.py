@@ -1,4 +1,4 @@
-"""The trainings of a confirmation in Ray's workers: whatever becomes of these, each is kept once, as it comes."""
+"""A confirmation's trainings in Ray workers, with retries; each result is stored once, on arrival."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from tune_vfl.search.room import Room
     from tune_vfl.search.work import Work
 
-# What ends so says nothing about a setting. It is not kept, so that the next confirmation tries it again.
+# Outcomes that are no property of the setting. They are not stored, so that the next confirmation retries.
 _TRY_AGAIN = ("error", "oom", "timeout", "preempted")
 
 
 class Trainings:
-    """Trains settings with seeds.
+    """The runner of a confirmation's trainings.
 
     Args:
-        campaign: what the settings are of.
-        kept: where records go.
-        work: what is trained.
-        room: how many jobs run at once.
-        stopped: asked before each job begins; once it says yes, those that run still answer and none begins.
-        say: is told of what could not be measured.
+        campaign: the campaign of the settings.
+        kept: the store of records.
+        work: the trainable and its options.
+        room: returns the limit of parallel jobs.
+        stopped: checked before each job; once true, running jobs finish and no new one starts.
+        say: a callback for messages on failed settings.
 
     Attributes:
-        failed: the settings that could not be measured, and why.
+        failed: the failed settings, with reasons.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Trainings:
         self.failed: dict[Setting, str] = {}
 
     def run(self, places: Sequence[Place]) -> None:
-        """Train what is to be trained, and what it is compared with before that."""
+        """Run trainings, after the attack floors that they need."""
         cluster.connect()
         workers = min(self._room.packs(), len(places))
         jobs = cut(self._campaign.studies, places, workers=workers, stacks=self._stack)
@@ -70,18 +70,18 @@ class Trainings:
             jobs = self._evaluate(jobs)
 
     def pool(self, function: Any) -> Pool[Any]:
-        """Return the workers, for calls of one function."""
+        """Return a pool for calls of one function."""
         return Pool(function, self._campaign.studies[0].spec.resources, self._room.packs, self._stopped)
 
     def called(self, setting: Setting) -> str:
-        """Return what a setting is called in messages."""
+        """Return a setting's name for messages."""
         study, number = setting
         if number != UNDEFENDED:
             return f"trial {number}" if self._campaign.lone else f"trial {study}#{number}"
         return "the undefended model" if self._campaign.lone else f"the undefended model of {study}"
 
     def _stack(self, setting: Setting) -> bool:
-        """Whether networks of a study's trials, or of its undefended model, train in one pass; looked up once."""
+        """Whether networks of a study's trials, or of its undefended model, train in one pass; cached."""
         kind = setting[0], setting[1] == UNDEFENDED
         if kind not in self._stacks:
             cell = self._campaign.study(setting[0]).cell
@@ -89,7 +89,7 @@ class Trainings:
         return self._stacks[kind]
 
     def _measure_floors(self, jobs: Sequence[Job]) -> None:
-        """Measure what attacks are compared with, where that is not known from earlier runs."""
+        """Measure the attack floors that earlier runs have not measured."""
         from trainables.base import referenced
 
         trainable, options = self._work.trainable, dict(self._work.options)
@@ -104,7 +104,7 @@ class Trainings:
                     self._floors.learn(cell, answer)
 
     def _evaluate(self, jobs: Sequence[Job]) -> list[Job]:
-        """Run jobs and keep what comes; return those to try again, whose worker died."""
+        """Run jobs and store their results; return the jobs to retry after the death of a worker."""
         from trainables.base import evaluated
 
         again: list[Job] = []
@@ -141,7 +141,7 @@ class Trainings:
                 self._kept.keep((*setting, seed), record)
 
     def _lost(self, job: Job) -> list[Job]:
-        """Count a lost worker against every setting it had; return those that are tried again, each alone."""
+        """Count a lost worker against each of its settings; return the retries, a job each."""
         self._losses.update(job.settings)
         spent = [s for s in job.settings if self._losses[s] >= MAX_WORKER_LOSSES]
         self._fail(spent, f"its worker process died {MAX_WORKER_LOSSES} times")
@@ -154,9 +154,9 @@ class Trainings:
 
 
 def _seconds_allowed(job: Job) -> float | None:
-    """Return how long a job may take: one that fails as one is tried again one by one. None where nobody can say.
+    """Return a job's timeout, which includes a retry of its settings one by one; None for no limit.
 
-    On a cluster that grows a job may wait for its machine for as long as it takes.
+    On an autoscaling cluster a job may wait for a machine without limit.
     """
     minutes, count = job.cell.trial_minutes, len(job.numbers)
     return None if minutes is None or cluster.grows() else minutes * 60 * (2 * count if count > 1 else 1)

@@ -1,4 +1,4 @@
-"""Attackers tuned against the settings that stay: which are asked for, and what they add to a setting's leakage."""
+"""Adaptive attackers, tuned against single confirmed settings, and their effect on a setting's leakage."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer", Confirmation, JointConfirmation)
 
 SEEDS = 5
-"""How many trainings an attacker is tuned on; their mean decides."""
+"""The number of trainings for tuning an attacker; their mean decides."""
 
 
 def owed(settings: Sequence[Setting], held: Mapping[Setting, TunedAttack], minutes: float) -> list[Setting]:
-    """Return the settings against which nobody was tuned for as long."""
+    """Return the settings without an attacker tuned for at least these minutes."""
     return [s for s in settings if s not in held or held[s].minutes < minutes]
 
 
@@ -42,19 +42,19 @@ def call_of(record: StudyRecord, number: int, minutes: float, work: tuple[Any, A
 
 
 def with_attackers(answer: Answer, found: Mapping[Setting, TunedAttack]) -> Answer:
-    """Return an answer with the attackers that were tuned against single settings.
+    """Add tuned attackers to the result of a confirmation.
 
-    Who stays, the knee, and how much better the search looked are decided without them, as the search was.
+    The front, the knee and the search's optimism are computed without them, as in the search.
     """
     points = tuple(with_tuned(point, found.get((point.study, point.number))) for point in answer.points)
     return answer.model_copy(update={"points": points})
 
 
 def with_tuned(point: ConfirmedPoint, found: TunedAttack | None) -> ConfirmedPoint:
-    """Return a point whose leakage is that of the tuned attacker, where that one finds more than the others do.
+    """Raise a point's leakage to the tuned attacker's, if that is the largest.
 
-    Its interval and its bound are the larger ones at either end. An attacker that was tuned and found less says
-    nothing good of a setting.
+    Its interval and its bound are the larger ones at either end. A tuned attacker of smaller advantage is no
+    evidence for a setting.
     """
     if found is None or point.leakage is None or point.leakage_interval is None or point.leakage_upper_90 is None:
         return point
@@ -74,7 +74,7 @@ def with_tuned(point: ConfirmedPoint, found: TunedAttack | None) -> ConfirmedPoi
 
 
 def _with_tuned(attacks: Mapping[str, ConfirmedAttack], found: TunedAttack, bounds: Bounds) -> dict[str, Any]:
-    """Return what each attack finds, the one that was tuned raised to what it finds so."""
+    """Return each attack's result, with the tuned attack raised to its tuned result."""
     name = found.attack.partition("/")[0]
     if name not in attacks:
         return dict(attacks)

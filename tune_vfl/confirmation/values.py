@@ -1,9 +1,8 @@
-"""From outcomes and records to blocks: utilities ``(N, S)`` and signed advantages ``(K, N, S)``.
+"""Arrays from outcomes and records: utilities ``(N, S)`` and signed advantages ``(K, N, S)``.
 
-The K attacks of a block are everything that an attacker may commit to: each attack's candidates are attacks of their
-own, because the choice among them is made by the statistics, on other seeds than those that are scored. So is the
-choice among several passive parties, each of which is an attacker with its own floor. Where defenses did not meet the
-same attacks, :func:`tune_vfl.evaluation.certainty.stood_in` fills the places of the others.
+Each candidate of an attack, and each passive party with its own floor, is one of the K attacks of a block: the
+statistics choose among them, on other seeds than the scored ones. If defenses differ in their attacks,
+:func:`tune_vfl.evaluation.certainty.stood_in` fills the missing values.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Block(NamedTuple):
-    """N settings on the same S seeds.
+    """Utilities and advantages of N settings on the same S seeds.
 
     Attributes:
         utility: ``(N, S)``.
         advantages: ``(K, N, S)`` signed, by :func:`names_of`.
-        limits: what limits the bounds of these.
+        limits: the limits of the advantages' bounds.
     """
 
     utility: Floats
@@ -39,7 +38,7 @@ class Block(NamedTuple):
 
 
 def names_of(outcomes: Iterable[Outcome], records: Iterable[SeedRecord] = ()) -> list[Name]:
-    """Return the attacks with their candidates, all that occur, in the order in which they do."""
+    """Return all attacks with their candidates, in order of appearance."""
     found = dict.fromkeys(certainty.names_of(outcomes))
     for record in records:
         found.update({(a, c): None for a, seen in record.attacks.items() for c in seen.candidates})
@@ -47,7 +46,7 @@ def names_of(outcomes: Iterable[Outcome], records: Iterable[SeedRecord] = ()) ->
 
 
 def searched(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Block:
-    """Return what a search measured, all of it with the search's seeds.
+    """Return the block of a search's outcomes, on the search's seeds.
 
     Args:
         outcomes: ok ones.
@@ -58,9 +57,9 @@ def searched(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Block:
 
 
 def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Block:
-    """Return what was measured with fresh seeds: N settings, each with its records of the same S seeds, all ok.
+    """Return the block of N settings, each with ok records of the same S fresh seeds.
 
-    Which floor an attack has is chosen once for these seeds, by the means.
+    An attack's floor is chosen once for these seeds, by the means.
     """
     utility = np.asarray([[r.utility for r in records] for records in points], dtype=np.float64)
     met = np.asarray([[a in records[0].attacks for records in points] for a, _ in names])
@@ -71,7 +70,7 @@ def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Bloc
 
 
 def _fresh(records: Sequence[SeedRecord], attack: str, candidate: str) -> tuple[Floats, tuple[float, bool]]:
-    """Return advantages by seed, and what limits their bounds."""
+    """Return advantages by seed, and the limits of their bounds."""
     seen = [r.attacks[attack] for r in records]
     lower = [s.r_lower for s in seen if s.r_lower is not None]
     floors = chosen_floor([s.guess for s in seen], lower if len(lower) == len(seen) else None)
@@ -81,13 +80,13 @@ def _fresh(records: Sequence[SeedRecord], attack: str, candidate: str) -> tuple[
 
 
 def steady(record: SeedRecord, outcome: Outcome, names: Sequence[Name]) -> list[float]:
-    """Return one seed's advantages ``(K,)`` over the floor and headroom that the search found.
+    """Return one seed's advantages ``(K,)`` by the search's floor and headroom.
 
-    Unlike those of :func:`fresh` they do not change when more seeds arrive, which the plan of a contest needs.
+    Unlike those of :func:`fresh` they do not change with more seeds, as a contest's plan requires.
 
     Args:
-        record: of the seed, ok.
-        outcome: of the same setting in the search.
+        record: the seed's ok record.
+        outcome: the same setting's in the search.
         names: from :func:`names_of`.
     """
     scores = outcome.attackers

@@ -1,4 +1,4 @@
-"""The last step of every loader: check what was loaded and give it its fingerprint."""
+"""The last step of every loader: check the loaded data and compute the fingerprint."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def fingerprint(
     *,
     holders: Holders | None = None,
 ) -> str:
-    """Hash everything that a split can depend on: each party's columns, the labels, held-out rows, whose rows are."""
+    """Hash all inputs of a split: each party's columns, the labels, held-out rows, and the clients of the rows."""
     digest = hashlib.blake2b(digest_size=16)
     passive, active = parties
     for role, columns in [*(("passive", c) for c in passive), *([(ACTIVE, active)] if active else [])]:

@@ -26,7 +26,7 @@ ColumnKind = Literal["number", "code", "category"]
 
 @dataclass(frozen=True)
 class Source:
-    """A column of a file, and the columns it was encoded to.
+    """A column of a file, and its encoded columns.
 
     Attributes:
         name: its name in the file.
@@ -67,14 +67,14 @@ class Columns:
 
     @property
     def fields(self) -> tuple[int, ...]:
-        """How many columns each field became: k for a category, 1 for a number; empty where that is not known."""
+        """Number of columns of each field: k for a category, 1 for a number; empty if unknown."""
         widths = [(s.width,) if s.kind == "category" else (1,) * s.width for s in self.sources]
         return tuple(k for width in widths for k in width)
 
 
 @dataclass(frozen=True, eq=False)
 class Holders:
-    """Whose each row is in a horizontal federation, where the data say so.
+    """The client of each row in a horizontal federation, if the data say so.
 
     Attributes:
         names: the clients.
@@ -169,7 +169,7 @@ class Split:
     test_rows: Tensor
 
     def to(self, device: torch.device | str) -> Split:
-        """Return the same rows on a device; on their own device nothing is copied."""
+        """Return the same rows on a device; rows already there are not copied."""
         return Split(
             passive_train=tuple(x.to(device) for x in self.passive_train),
             passive_test=tuple(x.to(device) for x in self.passive_test),
@@ -272,7 +272,7 @@ class Loader(ABC, Generic[O]):
         return options
 
     def fetch(self, root: Path) -> Path:
-        """Download the official files to where :meth:`load` looks for them, through torchvision or scikit-learn.
+        """Download the official files to the folder that :meth:`load` reads, through torchvision or scikit-learn.
 
         Returns:
             The folder or file that is there now.

@@ -1,4 +1,4 @@
-"""Keep a loaded public data set on disk, so that the next process maps it into memory instead of reading its files."""
+"""A cache on disk of loaded public data sets, which the next process maps into memory."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Stamps = dict[Path, tuple[int, int]]
 
 
 def folder() -> Path:
-    """Return where prepared data sets are kept: ``tune-vfl/prepared`` in the user's cache folder."""
+    """Return the cache folder of prepared data sets: ``tune-vfl/prepared`` in the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tune-vfl" / "prepared"
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Return when a file was last changed, and its size, to tell versions of it apart; -1, -1 where there is none."""
+    """Return a file's time of change and size, to tell versions of it apart; -1, -1 for a missing file."""
     try:
         stat = path.stat()
     except OSError:
@@ -53,7 +53,7 @@ def unchanged(stamps: Stamps) -> bool:
 
 
 def take(key: str, name: str) -> tuple[Dataset, Stamps] | None:
-    """Return the data set that was kept under ``key``, and the files it was read from; None where there is none.
+    """Return the cached data set of ``key``, and the files that it was read from; None on a miss.
 
     An entry is not used when another version of the loaders made it, when its files have changed, or when it is broken.
     The tensors are mapped into memory, so that all processes of a machine share their pages; what is written to them
@@ -106,7 +106,7 @@ def keep(key: str, dataset: Dataset, stamps: Stamps) -> None:
 
 
 def loading_code() -> list[Path]:
-    """Return the files of the code that loads data: this room, its data sets and its readers."""
+    """Return the source files that load data: this room, its data sets and its readers."""
     return sorted(Path(__file__).parent.rglob("*.py"))
 
 

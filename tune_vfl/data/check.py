@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClassFacts:
-    """A class: its rows, their share of all rows, and how many of them are training and test rows."""
+    """A class: number of rows, share of all rows, and numbers of training and test rows."""
 
     name: str
     rows: int
@@ -33,7 +33,7 @@ class ClassFacts:
 
 @dataclass(frozen=True)
 class PartyFacts:
-    """A party: its name, its role (passive or active), the shape of one of its rows, and its columns.
+    """A party: its name, its role (passive or active), the shape of one row, and its columns.
 
     Images and texts have no columns here.
     """
@@ -46,7 +46,7 @@ class PartyFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """What ``data check`` reports of a data set.
+    """The result of ``data check``.
 
     Attributes:
         name: its registered name.
@@ -84,7 +84,7 @@ class Facts:
 
 
 def examine(dataset: Dataset, seed: int = 0, excluded: Sequence[str] | None = None) -> Facts:
-    """Count the rows, classes and columns of a data set, and find what looks wrong.
+    """Count the rows, classes and columns of a data set, and find suspicious columns.
 
     Args:
         dataset: as loaded.

@@ -27,7 +27,7 @@ _MOSTLY_NUMBERS = 0.5
 
 
 class Note(NamedTuple):
-    """What happened to one column: ``missing``, ``many`` or ``mixed`` values, and how many."""
+    """A note on one column: ``missing``, ``many`` or ``mixed`` values, and how many."""
 
     what: Literal["missing", "many", "mixed"]
     column: str
@@ -55,7 +55,7 @@ def grouped(notes: Sequence[Note]) -> list[str]:
 
 
 class Encoding(Strict):
-    """How the columns of a text table become numbers."""
+    """Rules that turn the columns of a text table into numbers."""
 
     codes: Literal["one_hot", "ordinal"] = Field("one_hot", description="how categories become numbers")
     max_categories: int = Field(32, ge=2, description="one-hot columns of a column; the rarer values share 'other'")

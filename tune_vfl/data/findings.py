@@ -63,13 +63,13 @@ class ColumnFacts:
     looks: Looks = ""
 
     def seen_as(self, written: Written) -> ColumnFacts:
-        """Return the facts with what the file shows and the encoded column does not."""
+        """Return the facts with properties of the column in the file that its encoding hides."""
         return replace(self, distinct=written.distinct, common=written.common, looks=written.looks)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is odd about a column.
+    """A suspicious property of a column.
 
     Attributes:
         column, party: which one.
@@ -89,7 +89,7 @@ class Finding:
 
 
 def findings(columns: Sequence[tuple[str, ColumnFacts]], num_classes: int, error: float) -> tuple[Finding, ...]:
-    """Find what is odd about columns.
+    """Find suspicious columns.
 
     Args:
         columns: each with the name of its party.

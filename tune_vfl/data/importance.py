@@ -31,19 +31,19 @@ STREAM = "partition/importance"
 CLOSE = 0.001
 """Shares this near to the asked ones are left as they were drawn."""
 FAR = 0.02
-"""Of shares farther from the asked ones a note says why."""
+"""Distance from the requested shares beyond which a note gives the reason."""
 _STEPS = 200
-# One draw a data set, whatever the seed: who holds what is a property of the partnership.
+# One draw a data set, whatever the seed: the partition is a property of the partnership.
 _SEED = 0
 
 
 def by_importance(dataset: Dataset, share: float, parties: int) -> Dataset:
-    """Share the columns of a table out anew, so that the passive side holds a share of their importance.
+    """Repartition the columns of a table, so that the passive side has a given share of their importance.
 
     Several passive parties get equal parts of that share. Each party holds a column at least, in the file's order.
 
     Args:
-        dataset: as loaded, whoever holds its columns.
+        dataset: as loaded, with any partition of its columns.
         share: the passive side's share of the importance of all columns, in (0, 1).
         parties: the number of passive parties.
 
@@ -119,7 +119,7 @@ def importances(dataset: Dataset, columns: Columns) -> Floats:
 
 
 def shared_out(weights: Floats, targets: Sequence[float], rng: np.random.Generator) -> Ints:
-    """Give each column to a party at random, so that each party's share of the weights is near its target.
+    """Assign columns to parties at random, so that each party's share of the weights is near its target.
 
     The weightiest column is drawn first. A party's chance is the weight that it still lacks; columns without weight go
     by the targets. Then columns are moved or exchanged, best first, until all shares are within 0.001 or none helps.
@@ -187,7 +187,7 @@ class _Reached:
 
 
 def _told(reached: _Reached, held: Sequence[Columns]) -> str:
-    """Say what each party holds, and why where that is far from what was asked."""
+    """Return a note on each party's share of importance, with a reason if it is far from the target."""
     w = reached.weights / reached.weights.sum()
     shares = np.bincount(reached.owners, w, minlength=len(held))
     counts = np.bincount(reached.owners, minlength=len(held))

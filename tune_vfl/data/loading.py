@@ -65,7 +65,7 @@ def _shared_out(dataset: Dataset, options: Strict) -> Dataset:
 
 
 def written_out(named: Named, root: Path | None = None) -> Named:
-    """Return a data set's name with all its options written out and every file path absolute.
+    """Return a data set's name with all options, defaults included, and absolute file paths.
 
     Raises:
         SpecError: listing every problem with the options.
@@ -77,7 +77,7 @@ def written_out(named: Named, root: Path | None = None) -> Named:
 
 
 def excluded(named: Named) -> tuple[str, ...] | None:
-    """Return the columns that a data set's options leave out; None where it has no option to leave out columns.
+    """Return the columns that a data set's options exclude; None for a data set without such an option.
 
     Raises:
         SpecError: listing every problem with the options.

@@ -50,7 +50,7 @@ _TIME_WORDS = frozenset({"time", "timestamp", "date", "ts", "at", "epoch", "crea
 
 @dataclass(frozen=True)
 class Written:
-    """A column as it stands in the file.
+    """A column as written in the file.
 
     Attributes:
         distinct: how many different known values it has.

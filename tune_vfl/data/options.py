@@ -21,7 +21,7 @@ MetricChoice = Literal["auto", "accuracy", "balanced_accuracy", "f1", "auc", "to
 
 
 class ByImportance(Strict):
-    """The passive side holds a share of what the columns tell of the label, not of their number."""
+    """Partition by importance: the passive side has a share of the columns' importance, not of their number."""
 
     importance: float = Field(gt=0, lt=1, description="the passive side's share of the importance of all columns")
 
@@ -46,12 +46,12 @@ SplitChoice = Annotated[float | ByImportance, BeforeValidator(_split)]
 
 
 def share_in_order(split: float | ByImportance) -> float:
-    """Return the share of the columns to cut off in file order: all, where importance shares them out afterwards."""
+    """Return the share of columns to cut off in file order: all, if importance repartitions them afterwards."""
     return 1.0 if isinstance(split, ByImportance) else split
 
 
 class PartyOptions(Strict):
-    """Options of every data set whose columns are shared out in file order.
+    """Options of data sets whose columns are partitioned in file order.
 
     ``split`` divides columns between the parties. It has nothing to do with training and test rows, or with the mode.
     """
@@ -69,7 +69,7 @@ class PartyOptions(Strict):
 
 
 def choose_metric(asked: MetricChoice, num_classes: int) -> str:
-    """Return the utility metric: the one asked for, else binary AUC, multi-class accuracy, top-5 above 50 classes.
+    """Return the utility metric: the given one, else binary AUC, multi-class accuracy, top-5 above 50 classes.
 
     Raises:
         SpecError: for ``auc`` on more than two classes, or ``top5`` on at most five, where it is always 1.

@@ -33,7 +33,7 @@ def chance(num_classes: int) -> float:
 
 
 def noise(y: torch.Tensor, num_classes: int) -> float:
-    """Return the standard error of the score of a column that tells nothing, as :func:`scores_alone` scores it.
+    """Return the standard error under :func:`scores_alone` of the score of an uninformative column.
 
     Args:
         y: ``(N,)`` int64 labels.
@@ -87,7 +87,7 @@ def scores_alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: i
 
 
 def file_columns(columns: Columns) -> Iterator[tuple[str, ColumnKind, int, int]]:
-    """Yield, for each column of a party's file: name, kind, and the encoded columns ``[begin, end)`` that it became."""
+    """Yield for each column of a party's file its name, kind, and encoded columns ``[begin, end)``."""
     if not columns.sources:
         for k in range(columns.x.shape[1]):
             yield columns.names[k] if columns.names else str(k), "number", k, k + 1

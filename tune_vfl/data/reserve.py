@@ -42,7 +42,7 @@ def reserve_rows(dataset: Dataset) -> Tensor:
 
 
 def why_no_reserve(dataset: Dataset) -> str:
-    """Say in a sentence why a data set has no reserve; empty where it has one."""
+    """Return a sentence on why a data set has no reserve; empty if it has one."""
     if len(dataset.y) < LEAST_ROWS:
         return f"no reserve: {dataset.name} has {len(dataset.y)} rows, and under {LEAST_ROWS} none is set aside"
     sizes = reserve_sizes(dataset)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SampledOptions(PartyOptions):
-    """Options of a large data set. A sample is drawn of the training rows; official test rows are all kept."""
+    """Options of a large data set. The training rows are sampled; official test rows are all used."""
 
     rows: int | None = Field(
         None, ge=1, description="keep a stratified sample of so many rows to train on, for fast searches; none: all"

@@ -84,7 +84,7 @@ class Defense(Hooks, Generic[P]):
 
     @classmethod
     def structure(cls, params: P) -> tuple[object, ...]:
-        """What members of one pack must share: everything that is not a number (booleans count as structure)."""
+        """Parameters that members of one pack must share: all but numbers (booleans count as structure)."""
         values = params.model_dump()
         return tuple((k, v) for k, v in values.items() if isinstance(v, bool) or not isinstance(v, (int, float)))
 
@@ -95,12 +95,12 @@ class Defense(Hooks, Generic[P]):
 
     @classmethod
     def fitted_to(cls, given: Mapping[str, Any], *, model: Named, modality: str) -> dict[str, Any]:
-        """Return a spec's parameters, not yet validated, with what follows from model and kind of data written in."""
+        """Return a spec's parameters, not yet validated, completed from the model and the kind of data."""
         return dict(given)
 
     @classmethod
     def problems(cls, params: P, *, num_classes: int, mode: Mode) -> list[str]:
-        """Return why these parameters cannot be used here, one sentence each; empty when they can."""
+        """Return reasons why these parameters cannot be used here, one sentence each; empty if they can."""
         return []
 
     @classmethod
@@ -110,7 +110,7 @@ class Defense(Hooks, Generic[P]):
 
     @property
     def shared(self) -> P:
-        """Parameters of the first member, to read what all members have in common (see :meth:`structure`)."""
+        """Parameters of the first member, for parameters that all members share (see :meth:`structure`)."""
         return self.members[0]
 
     def values(self, parameter: str | Callable[[P], float]) -> list[float]:
@@ -137,7 +137,7 @@ class Defense(Hooks, Generic[P]):
         return self._column(self.values(parameter), dims)
 
     def optional_number(self, parameter: Callable[[P], float | None], dims: int = 2) -> float | Tensor | None:
-        """Do what :meth:`number` does for a parameter that may be None: None where the members leave it out.
+        """Return :meth:`number` of a parameter that may be None; None if the members leave it out.
 
         Either all members of a pack give it or none does (:meth:`structure`).
         """
@@ -162,12 +162,12 @@ class Defense(Hooks, Generic[P]):
         self.begin()
 
     def begin(self) -> None:
-        """Start, or forget, what is remembered from step to step; called when the defense is made and at the set-up."""
+        """Reset the state carried from step to step; called by the constructor and at the set-up."""
 
     def extend(
         self, features: Sequence[Tensor], *, seed: int | Sequence[int], part: Literal["train", "test"]
     ) -> list[Tensor]:
-        """H0, before the models are built: the parties' rows with the columns that this defense has them add.
+        """H0, before the models are built: the parties' rows with the extension columns of this defense.
 
         Args:
             features: ``(*seeds, n, ...)`` of each passive party, then the label party's own where it has any.
@@ -180,7 +180,7 @@ class Defense(Hooks, Generic[P]):
         return list(features)
 
     def decode_rows(self, logits: Tensor, features: Sequence[Tensor]) -> Tensor:
-        """H10 for rows that the parties report: by default what :meth:`decode` says of the logits alone.
+        """H10 for rows that the parties report: by default :meth:`decode` of the logits alone.
 
         Args:
             logits: ``(*trials, B, K)``.
@@ -209,7 +209,7 @@ class Defense(Hooks, Generic[P]):
         return copy.deepcopy(bottom)
 
     def open_bottom(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
-        """Return a passive party's bottom model for somebody who fits what is secret in it to rows that he knows.
+        """Return a passive party's bottom model with its secrets as free parameters, for an attacker that fits them.
 
         Args:
             bottom: trained, as :meth:`wrap_bottom` made it, with no parameter that wants a gradient; it stays as it is.
@@ -221,7 +221,7 @@ class Defense(Hooks, Generic[P]):
         return copy.deepcopy(bottom)
 
     def mixtures(self, epoch: int) -> Mixtures | None:
-        """Return of which rows the parties mix the training rows that they feed in an epoch; None: of no others.
+        """Return partners and shares of the mixed training rows of an epoch; None if nothing is mixed.
 
         Args:
             epoch: from 0.
@@ -232,11 +232,11 @@ class Defense(Hooks, Generic[P]):
         """Learn how often a copy of this defense uploaded for the client: the single steps that attacks read."""
 
     def mechanism(self) -> Mechanism | None:
-        """Return what an attacker knows by the defense's setting, whatever the labels and draws; None: nothing."""
+        """Return public facts of the defense by its setting, whatever the labels and draws; None if there are none."""
         return None
 
     def logged(self) -> dict[str, Sequence[float]]:
-        """Return what the defense measured about itself, a number per member (``teacher_accuracy``, ``sum_kl``)."""
+        """Return the defense's own diagnostics, a number per member (``teacher_accuracy``, ``sum_kl``)."""
         return {}
 
     def notes(self, member: int = 0) -> list[str]:
@@ -249,7 +249,7 @@ defense = DEFENSES.register
 
 
 def grants_missing(sees: Iterable[str], name: str) -> frozenset[str]:
-    """Return what of these grants a passive party does not know under a defense, because others bring it along."""
+    """Return the grants among these that a passive party lacks under a defense, because others own them."""
     brought = frozenset[str]().union(*(cls.capabilities.grants for cls in DEFENSES.classes()))
     return brought.intersection(sees) - DEFENSES[name].capabilities.grants
 

@@ -54,7 +54,7 @@ class BlockCode:
             start += size
 
     def decode(self, probabilities: Tensor) -> Tensor:
-        """Share each block's probability out as its decoder says: ``(B, K)`` to float64 ``(B, K)``."""
+        """Distribute each block's probability by its decoder: ``(B, K)`` to float64 ``(B, K)``."""
         parts = []
         blocks_of = probabilities.double().split_with_sizes(self._sizes, dim=-1)
         for codec, part in zip(self._codecs, blocks_of, strict=True):
@@ -65,7 +65,7 @@ class BlockCode:
 
 @defense("cae")
 class Cae(Defense[CaeParams]):
-    """Trains on the code of each class instead of the class, and decodes what the model predicts.
+    """Trains on each class's code in place of the class, and decodes predictions.
 
     An autoencoder is trained once on made-up labels: its code of a class is a distribution over the classes that names
     other ones, blurred by ``confusion``, and its decoder finds the class again. Codes are per class, not per row, so an
@@ -84,7 +84,7 @@ class Cae(Defense[CaeParams]):
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
-        """H0: train the autoencoders, or take them from memory."""
+        """H0: train the autoencoders, or load them from the cache."""
         super().setup(y, ids, active_features=active_features, seed=seed)
         seeds = [seed] * len(self.members) if isinstance(seed, int) else list(seed)
         sizes = blocks(self.num_classes)

@@ -112,7 +112,7 @@ class DiscreteSgd(Defense[DiscreteSgdParams]):
         self._rows = ids.shape[-1]
 
     def begin(self) -> None:
-        """H0: forget what was measured."""
+        """H0: reset the measurements."""
         self._rows = 0
         self._learned: dict[int, Levels] = {}
         self._seen: dict[int, _Moments] = {}
@@ -183,7 +183,7 @@ class DiscreteSgd(Defense[DiscreteSgdParams]):
         return before < self._rows
 
     def notes(self, member: int = 0) -> list[str]:
-        """Return a note on what the first epoch gives away."""
+        """Return a note on the leakage of the first epoch."""
         if self.shared.mode != "first_epoch":
             return []
         return ["discrete_sgd: under first_epoch the gradients of the first epoch are sent raw"]

@@ -16,7 +16,7 @@ class FedadobParams(PassportParams):
 
 @defense("fedadob")
 class Fedadob(Passported[FedadobParams]):
-    """Each client puts passports into a bottom model that it keeps; the server averages what lies above it alone.
+    """Clients own private bottom models with passports; the server averages only the layers above.
 
     The last convolution of the bottom model gets them, its last linear layer where there is none, in the same layers as
     ``fedpass`` makes (there, for the vertical setting). Weights, passports and the statistics of batch norms of a

@@ -24,7 +24,7 @@ class FedpassParams(PassportParams):
 
 @defense("fedpass")
 class Fedpass(Passported[FedpassParams]):
-    """Scales and shifts a layer's output by what the layer makes of secret inputs, its passports.
+    """Scales and shifts a layer's output by the layer's response to secret inputs, its passports.
 
     In the top model the first linear layer gets them, in a passive bottom model the last convolution, or the last
     linear layer where there is none. Passports are drawn once, as large as one input of the layer; the layer, an

@@ -1,4 +1,4 @@
-"""FLSG: random numbers at a small cosine distance of the cut gradient leave in its place."""
+"""FLSG: send random numbers at a small cosine distance of the cut gradient in its place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FlsgParams(Strict):
 
 @defense("flsg")
 class Flsg(Substituting[FlsgParams]):
-    """Sends a normal vector in the gradient's order whose cosine distance to it is at most tau, else the nearest of 2.
+    """Sends a normal vector in the gradient's order at a cosine distance of at most tau, else the nearer of 2.
 
     SGSub adds the Mahalanobis distance to this rule. Only the paper's abstract was at hand: a Gaussian vector of the
     gradient's size within a threshold on the cosine distance; the order is taken from SGSub, as an independent vector

@@ -127,7 +127,7 @@ class Gafm(Defense[GafmParams]):
         return (*super().structure(params), ("hidden", params.hidden), ("lr", params.lr))
 
     def begin(self) -> None:
-        """H0: forget an earlier training and its critic."""
+        """H0: reset the critic of an earlier training."""
         self._ends_in_sigmoid: list[bool] = []
         self._seen: list[Tensor] = []
         self._last_pass = LastPass(1)
@@ -143,7 +143,7 @@ class Gafm(Defense[GafmParams]):
         self._last_pass = LastPass(y.shape[-1])
 
     def wrap_bottom(self, bottom: nn.Module) -> nn.Module:
-        """H2: see whether the bottom model ends in a sigmoid; call it for one party after the other."""
+        """H2: detect a sigmoid at the end of the bottom model; call this for one party after the other."""
         *_, last = bottom.modules()
         self._ends_in_sigmoid.append(isinstance(last, nn.Sigmoid))
         return bottom
@@ -216,5 +216,5 @@ class Gafm(Defense[GafmParams]):
         return {} if inverted is None else {"inverted": inverted.reshape(-1).double().tolist()}
 
     def notes(self, member: int = 0) -> list[str]:
-        """Return what the defense leaves open."""
+        """Return notes on the defense's limits."""
         return [GRADIENTS_ONLY]

@@ -34,7 +34,7 @@ class GaussianParams(Strict):
 
 @defense("gaussian")
 class Gaussian(Defense[GaussianParams]):
-    """Adds independent N(0, ``sigma``^2) noise to each entry, afresh at each step, after clipping rows if asked to.
+    """Adds independent N(0, ``sigma``^2) noise to each entry at each step, after optional clipping of rows.
 
     Without ``clip`` nothing bounds a row's influence, so that no privacy budget can be computed from ``sigma``. Like
     Laplace noise it is an absolute number against gradients of a batch mean. With ``where="embeddings"`` the passive
@@ -64,15 +64,15 @@ class Gaussian(Defense[GaussianParams]):
         self._releases: Tensor | None = None
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
-        """Return ``grad``, clipped row by row where asked for, with noise added; same shape and dtype."""
+        """Return ``grad``, optionally clipped row by row, with noise added; same shape and dtype."""
         return grad if self._on_embeddings else self._noised(grad, f"cut/{party}")
 
     def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
-        """H3: the same for what a passive party sends, where the noise is there."""
+        """H3: the same for a passive party's embedding, if the noise is configured there."""
         return self._noised(embedding, f"sent/{party}") if self._on_embeddings else embedding
 
     def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
-        """Return a client's update, clipped as a whole where asked for, with noise added."""
+        """Return a client's update, optionally clipped as a whole, with noise added."""
         so_far = taking.reshape(-1).long()
         self._releases = so_far if self._releases is None else self._releases + so_far
         return update if self._on_embeddings else self._noised(update, "update")
@@ -107,7 +107,7 @@ class Gaussian(Defense[GaussianParams]):
         return {"epsilon": [epsilon_of(mu) for mu in mus]}
 
     def notes(self, member: int = 0) -> list[str]:
-        """Return a note on what noise on embeddings leaves open, or on whose budget it is and whether there is one."""
+        """Return notes on the limits of noise on embeddings, or on the privacy budget."""
         if self._on_embeddings:
             return ["gaussian: the noise is on embeddings; gradients, updates and the models themselves have none"]
         if self._releases is None:

@@ -1,4 +1,4 @@
-"""Geno: rows whose gradient has an unusual norm are not sent, nor anything to a party whose embeddings drift."""
+"""Geno: drop gradient rows of unusual norm, and all gradients to a party whose embeddings drift."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GenoParams(Strict):
 
 @defense("geno")
 class Geno(Defense[GenoParams]):
-    """Sends zeros in place of the rows whose norm is above a threshold, or of everything to a party that drifts.
+    """Sends zeros in place of rows whose norm exceeds a threshold, or of all rows to a party that drifts.
 
     ``scope="rows"`` looks at the norm of each row of the outgoing gradient. ``scope="party"`` looks at how far the
     embeddings of a party moved since the epoch before, |e - e_before| / |e_before| over the batch: a party that
@@ -68,7 +68,7 @@ class Geno(Defense[GenoParams]):
         self._seen = 0
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
-        """Return ``grad`` with what is held back set to zero; same shape and dtype.
+        """Return ``grad`` with dropped rows set to zero; same shape and dtype.
 
         Raises:
             UsageError: with ``scope="party"`` in a loop that offers no context.
@@ -109,5 +109,5 @@ class Geno(Defense[GenoParams]):
         return moved / length.clamp_min(1e-12)
 
     def logged(self) -> dict[str, Sequence[float]]:
-        """Return ``filtered``: the share of rows, or of steps, that was held back."""
+        """Return ``filtered``: the share of dropped rows, or steps."""
         return {"filtered": (self._held_back / self._seen).tolist()} if self._seen else {}

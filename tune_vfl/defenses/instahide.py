@@ -40,5 +40,5 @@ class Instahide(Mixing):
         self._signs = Signs(self._seeds, self.stream_prefix, self._table.count, self._device)
 
     def encoded(self, mixed: list[Tensor], positions: Tensor) -> list[Tensor]:
-        """Flip signs: each party its own."""
+        """Flip signs with each party's own key."""
         return [self._signs.flipped(x, party, self._epoch, positions) for party, x in enumerate(mixed)]

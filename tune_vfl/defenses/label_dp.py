@@ -78,7 +78,7 @@ class LabelDp(Defense[LabelDpParams]):
 
     @classmethod
     def problems(cls, params: LabelDpParams, *, num_classes: int, mode: Mode) -> list[str]:
-        """Return why a rule cannot be used here: no features for its model, or no loss that corrects it."""
+        """Return reasons why a rule cannot be used here: no features for its model, or no loss that corrects it."""
         found = []
         if params.rule == "lp_2st" and mode == "label_only":
             found.append(
@@ -134,7 +134,7 @@ class LabelDp(Defense[LabelDpParams]):
         features: Tensor | None,
         seed: int | Sequence[int],
     ) -> Tensor:
-        """Return what a model, taught the released labels of the first part, believes: ``(*trials, N, K)``."""
+        """Return class probabilities ``(*trials, N, K)`` by a model of the released labels of the first part."""
         if features is None:
             raise UsageError("label_dp: lp_2st trains a model on features, got none; pass active_features to setup")
         x = features if self.stacked else features.unsqueeze(0)

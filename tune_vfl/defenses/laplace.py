@@ -62,7 +62,7 @@ class Laplace(Defense[LaplaceParams]):
         return Mechanism(laplace=scale if self.stacked else scale[0])
 
     def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
-        """Return a client's update with noise added, shortened as a whole before where asked for."""
+        """Return a client's update, optionally clipped as a whole, with noise added."""
         self._on_updates = True
         return self._noised(update, "update")
 

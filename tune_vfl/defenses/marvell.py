@@ -47,7 +47,7 @@ class _Noise(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """What a batch says of its two classes, on the host.
+    """A batch's statistics of its two classes, on the host.
 
     Attributes:
         difference: ``(T, d)`` the positives' mean less the negatives'.
@@ -179,7 +179,7 @@ class Marvell(Defense[MarvellParams]):
         return _Noise(np.zeros((len(host), grad.shape[-1])), np.zeros_like(across), across)
 
     def logged(self) -> dict[str, Sequence[float]]:
-        """Return ``sum_kl``: what the noise leaves of the classes' divergence, a mean over batches and parties."""
+        """Return ``sum_kl``: the remaining divergence of the classes, a mean over batches and parties."""
         if not (self._kl_count > 0).all():
             return {}
         return {"sum_kl": (self._kl_sum / self._kl_count).tolist()}

@@ -58,7 +58,7 @@ class Bottleneck(nn.Module):
         self.divergence: Tensor | None = None
 
     def forward(self, embedding: Tensor) -> Tensor:
-        """Map ``(*trials, B, d)`` to the same shape; in training mode the divergence is kept until it is taken."""
+        """Map ``(*trials, B, d)`` to the same shape; in training mode also store the divergence."""
         mean, log_variance = self.encode(embedding).split_with_sizes((self.width, self.width), dim=-1)
         if not self.training:
             return self._decoded(mean)
@@ -110,7 +110,7 @@ class BottleneckedTop(nn.Module):
 
 @defense("mid")
 class Mid(Defense[MidParams]):
-    """The top model sees each passive embedding through a noisy channel, and the loss charges for what that carries.
+    """Passes each embedding through a noisy channel before the top model, and penalizes its information.
 
     Before the top model an embedding becomes a mean and a variance, a draw from them, and a linear map of the draw. The
     loss gains ``weight`` times the divergence of those draws from N(0, I), a mean over rows and a sum over parties: an

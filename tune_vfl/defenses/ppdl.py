@@ -71,7 +71,7 @@ class Ppdl(Defense[PpdlParams]):
         return torch.empty_like(entries).scatter_(-1, order, sent).view(grad.shape)
 
     def mechanism(self) -> Mechanism:
-        """Return the bound: the sign of an entry released at it is a coin's where the noise is far larger.
+        """Return the bound: at it, the sign of a released entry is random if the noise is far larger.
 
         The noise grows with the number of entries that are released; that of a single one counts here.
         """

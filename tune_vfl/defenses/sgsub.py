@@ -1,4 +1,4 @@
-"""SGSub: random numbers that are near the cut gradient, and in its order, leave in its place."""
+"""SGSub: send random numbers near the cut gradient, and in its order, in its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparsification: only the largest entries leave; the others wait in a residual until they are large enough."""
+"""Sparsification: send only the largest entries, and accumulate the others in a residual."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Sparsification(Defense[SparsificationParams]):
         return grad if self._on_embeddings else self._thinned(grad, party)
 
     def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
-        """H3: the same for what a passive party sends, where that is thinned out."""
+        """H3: the same for a passive party's embedding, if embeddings are sparsified."""
         return self._thinned(embedding, party) if self._on_embeddings else embedding
 
     def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
@@ -101,14 +101,14 @@ class Sparsification(Defense[SparsificationParams]):
         return sent
 
     def _waiting(self, rows: Tensor, party: int) -> Tensor | None:
-        """Return the party's residual for a batch of this size; drop its others where they do not outlive a change."""
+        """Return the party's residual for a batch of this size; drop residuals that a change of size invalidates."""
         batch = rows.shape[-2]
         if self.shared.residual_on_resize == "drop":
             self._residuals = {key: r for key, r in self._residuals.items() if key[0] != party or key[1] == batch}
         return self._residuals.get((party, batch))
 
     def notes(self, member: int = 0) -> list[str]:
-        """Return a note on what thinning out embeddings leaves open."""
+        """Return a note on the limits of sparsified embeddings."""
         if not self._on_embeddings:
             return []
         return ["sparsification: embeddings are thinned out; gradients, updates and the models themselves stay whole"]

@@ -45,7 +45,7 @@ class Splitfed(Defense[SplitfedParams]):
         return params.version == "v2"
 
     def notes(self, member: int = 0) -> list[str]:
-        """Return what the main server is given, whatever becomes of the bottom models."""
+        """Return a note on the labels and embeddings that the main server receives in any case."""
         seen = (
             "splitfed: the main server receives the labels of every batch and what bottom models make of its rows; the "
             "second server is trusted not to hand it the bottom models"

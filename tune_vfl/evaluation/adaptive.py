@@ -1,4 +1,4 @@
-"""Attacks tuned against one setting of a defense, by an attacker who knows the defense and its setting.
+"""Attacks tuned against one setting of a defense, by an attacker that knows the defense and its setting.
 
 They are tuned with the true labels of half of the rows, which no attacker has, and scored on the other half: an upper
 bound of what tuning brings, and never the flattery of having been chosen on the rows that are reported.
@@ -140,7 +140,7 @@ class _Tuner:
 
     def tell(self, value: float) -> None:
         """Record the result of the attacker returned by the last :meth:`ask`."""
-        assert self._asked is not None  # noqa: S101 - nobody tells before asking
+        assert self._asked is not None  # noqa: S101 - :meth:`ask` comes before
         trial, key = self._asked
         self.known[key] = value  # -inf of one that cannot be carried out here
         self._study.tell(trial, max(value, -1.0))

@@ -26,7 +26,7 @@ Name = tuple[str, str]
 Interval = tuple[float, float]
 
 NOT_MET = 2.0
-"""How far an attack that a setting did not meet is put below one that it met: below all that its noise could reach."""
+"""Distance by which an imputed attack is put below a measured one, beyond the reach of its noise."""
 
 
 class Certainty(NamedTuple):
@@ -164,7 +164,7 @@ def certainties(
     Args:
         outcomes: ok ones, with the same seeds and attacks, without the undefended model.
         undefended: that model with these seeds and more; None where it is not known.
-        gains: what :func:`advantages_of` says of all their attacks, where it was asked already.
+        gains: the result of :func:`advantages_of` on all their attacks, if computed already.
     """
     if not outcomes:
         return []

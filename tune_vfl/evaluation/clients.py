@@ -31,7 +31,7 @@ class Clients:
 
     Attributes:
         task: what is evaluated.
-        pack: who trains together, each member with all clients.
+        pack: the members of the training, each with all clients.
     """
 
     task: Task

@@ -44,7 +44,7 @@ def training_cost(cell: Cell, params: Mapping[str, Any], undefended: Cell, *, de
     without = defense_params("none", {}, num_classes=cell.num_classes)
     clock = _clock(device)
     begun = clock()
-    # A seed that nobody trains with: what a process keeps of earlier trainings, such as a teacher, is kept by it.
+    # A seed of no study: a process caches parts of earlier trainings, such as a teacher, by seed.
     pack = Pack((zlib.crc32(cell.model_dump_json().encode()),), None)
     one = TimedTraining(plain, [without], pack, clock=clock, device=device)
     other = TimedTraining(defended, [with_it], pack, clock=clock, device=device)

@@ -1,7 +1,7 @@
 """Coverage of a study's attacks: goals, sources and kinds of attackers that it tries, and those that it omits.
 
-It is worked out once, when a study is planned and all attacks are imported anyway, and kept with the study: whoever
-reads it later, as ``status`` does, asks for no attack's code.
+It is worked out once, when a study is planned and all attacks are imported anyway, and stored with the study, so
+that later readers such as ``status`` need no attack's code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Coverage(Strict):
     """Goals, sources and kinds of attackers among a study's attacks, and the attacks that it omits.
 
     Attributes:
-        untried: the attacks of a competent adversary that fit the data, model and defense, and were not asked for.
+        untried: the attacks of a competent adversary that fit the data, model and defense, and are not in the spec.
         acts: whether an attack takes part in the training and changes what it sends.
         features: whether an attack looks for features.
         goals: what the attacks that are run are after, ``features``, ``labels``; empty where it was planned before that

@@ -62,7 +62,7 @@ def train_clients(
     Args:
         task: of a horizontal cell.
         params: one set of defense parameters per trial, of equal structure.
-        pack: who trains together.
+        pack: the members of the training.
         attacks: those that watch.
         deadline: ``time.monotonic()`` after which TimeoutError is raised.
         device: where the networks are trained.

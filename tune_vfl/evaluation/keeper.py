@@ -57,7 +57,7 @@ class Keeper(Hooks):
 
         Args:
             width: columns of an embedding.
-            streams: where the noise comes from, which also say who the members are.
+            streams: the random streams of the noise, one per member.
         """
         raise NotImplementedError(f"{type(self).__name__} keeps nothing where nothing was trained")
 

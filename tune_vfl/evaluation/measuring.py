@@ -35,7 +35,7 @@ def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: 
     Args:
         task: what is evaluated.
         params: one set of defense parameters per trial, of equal structure.
-        pack: who trains together.
+        pack: the members of the training.
         deadline: ``time.monotonic()`` at which training stops with a TimeoutError.
         device: where the network is trained.
     """
@@ -82,7 +82,7 @@ def score_attack(attack: Attack[Strict], run: Run, draws: Sequence[int] = ()) ->
 
     Args:
         attack: what is run.
-        run: a training, or a model that nobody trained.
+        run: a training, or an untrained model.
         draws: of what the attacker knows and draws, over which its success is a mean; none: as many as it asks for.
     """
     if run.pack.trials is not None and not attack.capabilities.stackable:
@@ -96,7 +96,7 @@ def score_attack(attack: Attack[Strict], run: Run, draws: Sequence[int] = ()) ->
             if found and attack.choice in answers:  # of the first draw alone the others are shown too
                 answers = {attack.choice: answers[attack.choice]}
             found.append({variant: _scored(answer, seen) for variant, answer in answers.items()})
-            if run.table and draw == 0:  # models that nobody trained are a floor, and are not tested
+            if run.table and draw == 0:  # untrained models are a floor, and are not tested
                 put(table, ("permuted", name), _permuted(answers, seen))
         for variant, columns in over_draws(attack, found).items():
             put(table, ("attack", name, variant), columns)
@@ -137,7 +137,7 @@ def references_of(task: Task) -> References:
     """Measure R_lower by seed: each attack that reads a bottom model, by each party, on untrained models.
 
     What else it is granted of a training is replaced by what stands in for one that never was, noise for gradients. A
-    few labeled rows on one untrained model are a noisy floor, which whoever subtracts it takes for leakage; so each
+    few labeled rows on one untrained model are a noisy floor, and its noise would count as leakage; so each
     seed's is the mean over :data:`STARTS` models, each with one of the draws over which the attack is scored. An attack
     that reads the label party's own columns is measured without what was sent: no model takes part, so once.
     """

@@ -89,7 +89,7 @@ class OwnLoop:
         return self._network.top
 
     def join(self, embeddings: Sequence[Tensor]) -> Tensor:
-        """Join what the parties sent, the label party's own embedding last: ``(B, d)``, as the study's model does."""
+        """Join the parties' embeddings as the study's model does, the label party's own last: ``(B, d)``."""
         return self._network.join(list(embeddings))
 
     def optimizer(
@@ -120,7 +120,7 @@ class OwnLoop:
     def context(
         self, batch: Batch, *, epoch: int, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor], party: int = 0
     ) -> Context:
-        """Return what the label party knows of a step, for :meth:`~tune_vfl.defenses.base.Defense.cut_gradient`.
+        """Return the label party's knowledge of a step, for :meth:`~tune_vfl.defenses.base.Defense.cut_gradient`.
 
         Args:
             batch: the rows of the step.
@@ -128,7 +128,7 @@ class OwnLoop:
             logits: ``(B, K)`` with their graph, of which ``backward(retain_graph=True)`` keeps what is needed here.
             targets: what the loss trained on.
             embeddings: what arrived from each passive party, ``(B, d)``, leaves of that graph.
-            party: for whom the gradient is.
+            party: the receiver of the gradient.
         """
         return Context(
             embeddings=[e.detach() for e in embeddings],
@@ -202,7 +202,7 @@ def _watching_alone(task: Task) -> Task:
 
 
 def outcome(loops: Sequence[OwnLoop] | Sequence[OwnRounds]) -> Outcome:
-    """Return what trainings of one setting come to, one a seed, as a trial of a search does.
+    """Return the outcome of trainings of one setting, one a seed, as a trial of a search does.
 
     Raises:
         UsageError: for none, or one that was not measured.

@@ -13,7 +13,7 @@ from tune_vfl.spec.study import PORTFOLIOS
 
 
 def is_portfolio(named: Named) -> bool:
-    """Return whether an entry under ``attacks`` stands for several attacks.
+    """Return whether an entry under ``attacks`` names a portfolio.
 
     Raises:
         SpecError: when it has options, which belong to single attacks.

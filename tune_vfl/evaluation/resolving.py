@@ -39,7 +39,7 @@ class _Problems(list[str]):
 
 
 def mode_of(dataset: Dataset, options: ModelOptions) -> Mode:
-    """Return the architecture of a cell: derived from data and model, never asked."""
+    """Return the mode of a cell, which follows from data and model."""
     if dataset.active is None:
         return "label_only"
     return "nosplit" if options.top == "none" else "split"
@@ -111,7 +111,8 @@ def open_task(
 def _dataset(spec: StudySpec) -> Named:
     """Return the spec's data set; in the horizontal setting all columns at one party, unless the spec splits them.
 
-    Every client holds all columns, so there is one party to a client. The column by which rows are shared out is told.
+    Every client has all columns, so there is one party to a client. The column that assigns rows to clients is passed
+    on.
 
     Raises:
         SpecError: where rows are shared out by a column, and the data set has no option for it or another column.
@@ -155,7 +156,7 @@ def _as_many_as_hold_rows(federation: Federation, dataset: Dataset) -> Federatio
     """Return the federation with one client per value of the column that assigns rows to clients.
 
     Raises:
-        SpecError: where another number of clients is asked for.
+        SpecError: if the spec gives another number of clients.
     """
     if federation.shards.name != "column" or dataset.holders is None:
         return federation
@@ -172,7 +173,7 @@ def _known(named: Named) -> bool:
     """Look an entry under ``attacks`` up.
 
     Raises:
-        SpecError: for a name or an option that nobody knows.
+        SpecError: for an unknown name or option.
     """
     return is_portfolio(named) or build_attack(named) is not None
 

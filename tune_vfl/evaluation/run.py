@@ -29,11 +29,11 @@ class Run:
     """A pack with its network and true labels, from which the views of attacks are made.
 
     Attributes:
-        task: what is trained.
-        pack: who trains together.
+        task: the task to train.
+        pack: the members of the training.
         split: the rows, stacked over the pack's seeds (not over its trials), with what the defense had parties add.
         network: on the CPU once it is trained, and then in evaluation mode; never handed out itself, only copies.
-        keepers: what was kept of the training for those who are granted it, by class; none before the training.
+        keepers: recordings of the training for grants, by class; none before the training.
         table: what was measured, a row a member; empty before the training.
         parties: the passive parties that views are cut for, by position: the one that attacks, all that attack
             together, or the one under attack.
@@ -78,7 +78,7 @@ class Run:
 
     @property
     def layout(self) -> SideBySide:
-        """How the rows of :attr:`parties` lie side by side."""
+        """Layout of the rows of :attr:`parties` side by side."""
         axes, own = self.split.y_train.dim(), self.task.dataset.passive
         shapes = tuple(tuple(self.split.passive_train[k].shape[axes:]) for k in self.parties)
         added = (shape[-1] - own[k].shape[-1] for k, shape in zip(self.parties, shapes, strict=True))
@@ -105,7 +105,7 @@ class Run:
         """Return the keeper of a class.
 
         Raises:
-            KeyError: when no attack of this training asked for it.
+            KeyError: when no attack of this training needs it.
         """
         keeper = self.keepers[kind]
         assert isinstance(keeper, kind)  # noqa: S101 - filed under its own class

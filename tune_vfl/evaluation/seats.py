@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from tune_vfl.spec import Strict
 
 Seats = Mapping[str, tuple[int, ...]]
-"""Passive parties by position, by the name of who they are: a party's, ``together``, nothing where there is one."""
+"""Passive parties by position, by the attacker's name: a party's, ``together``, nothing where there is one."""
 
 
 def seats_of(attack: Attack[Strict], task: Task) -> Seats:
     """Return the attacking parties of an attack, or the victim if the label party attacks.
 
-    A single passive party needs no name. Of several, each attacks by itself; what takes part in the training, is
-    carried out by the label party, or asks for it, is about the first one alone. All of them ``together`` are one
-    attacker more, where the threat model says so and the attack can join what they hold.
+    A single passive party needs no name. Each of several attacks by itself; acting attacks, attacks by the label party,
+    and attacks that request it, involve the first party alone. All parties ``together`` are one more attacker, if the
+    threat model says so and the attack can join their data.
     """
     names, can = [columns.party for columns in task.dataset.passive], attack.capabilities
     if len(names) == 1:
@@ -35,5 +35,5 @@ def seats_of(attack: Attack[Strict], task: Task) -> Seats:
 
 
 def named_seats(attack: Attack[Strict], task: Task) -> Seats:
-    """Return :func:`seats_of` by the attacker's whole name, under which tables and references keep its numbers."""
+    """Return :func:`seats_of` by the attacker's full name, the key of tables and reference scores."""
     return {attacker_name(attack.name, party): parties for party, parties in seats_of(attack, task).items()}

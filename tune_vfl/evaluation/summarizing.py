@@ -80,7 +80,7 @@ def worst_party(scores: Mapping[str, AttackScore]) -> AttackScore:
     """Return the score of an attack: the passive party with the largest advantage.
 
     Each party is an attacker by itself, with its own floor, and chooses among its own variants. What all of them reach
-    together is shown beside it, and is nobody's leakage.
+    together is shown beside it, and does not count as leakage.
 
     Args:
         scores: by party; that of the only passive one stands under no name.
@@ -88,7 +88,7 @@ def worst_party(scores: Mapping[str, AttackScore]) -> AttackScore:
     if "" in scores:
         return scores[""]
     alone = {party: score for party, score in scores.items() if party != TOGETHER}
-    # Advantages that are clipped to 0 are told apart by what they were.
+    # Advantages clipped to 0 are compared before the clipping.
     worst = max(alone, key=lambda party: (alone[party].advantage, float(np.mean(alone[party].advantages))))
     score = alone[worst]
     beside = {

@@ -2,8 +2,8 @@
 
 Columns are lists, under keys of one or more words: ``("utility",)``, ``("lost",)``, ``("notes",)``, ``("seconds",
 "train")``, ``("logged", "sum_kl")``, ``("attack", "pmc", "logreg", "success")``, with several passive parties
-``("attack", "pmc/bank", "logreg", "success")``. One that stops being measured when a member is lost ends early; nobody
-reads it then.
+``("attack", "pmc/bank", "logreg", "success")``. One that stops being measured when a member is lost ends early, and
+is not read then.
 """
 
 from __future__ import annotations

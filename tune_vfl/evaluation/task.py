@@ -38,7 +38,7 @@ class Task:
         """Look up the names of a cell.
 
         Raises:
-            SpecError: for a name or an option that nobody knows.
+            SpecError: for an unknown name or option.
             DataError: when the data cannot be read.
         """
         attacks = tuple(build_attack(a) for a in cell.attacks)

@@ -19,7 +19,7 @@ from tune_vfl.spec import Strict
 class _HandedOver(Hooks):
     """Passes gradients from party to party, with or without a defense that screens them.
 
-    Where nobody looks, the loop goes back through both sides in one pass, which no two parties could.
+    Without a screening hook the loop backpropagates through both sides in one pass, which no two parties could.
     """
 
     def screen(self, gradients: list[Tensor]) -> list[Tensor]:
@@ -31,9 +31,9 @@ class TimedTraining:
     """A training that its caller advances step by step.
 
     Args:
-        task: what is trained.
+        task: the task to train.
         params: one set of defense parameters per trial.
-        pack: who trains together.
+        pack: the members of the training.
         clock: returns seconds.
         device: where the network is trained.
 

@@ -99,7 +99,7 @@ def train_pack(
     Args:
         task: what is evaluated.
         params: one set of defense parameters per trial, of equal structure.
-        pack: who trains together.
+        pack: the members of the training.
         attacks: those that watch, or the one that takes part in the training after the defense.
         deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at once an epoch.
         device: where the network is trained; weights and orders are the same on every device, noise is the device's.
@@ -153,9 +153,9 @@ def prepared(task: Task, params: Sequence[Strict], pack: Pack, *, widened: int =
     """Prepare a training up to its first step; arguments are those of :func:`train_pack`.
 
     Args:
-        task: what is trained.
+        task: the task to train.
         params: one set of defense parameters per trial.
-        pack: who trains together.
+        pack: the members of the training.
         widened: columns that attackers add to the first passive party's embedding.
         device: where the network is trained.
     """

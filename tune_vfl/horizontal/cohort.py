@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tune_vfl.spec import Training
 
 BottomOf = Literal["shared", "hidden", "kept"]
-"""What becomes of a client's bottom model, see :class:`tune_vfl.defenses.base.DefenseCapabilities`."""
+"""Handling of a client's bottom model, see :class:`tune_vfl.defenses.base.DefenseCapabilities`."""
 
 
 class ClientSide(Hooks):
-    """What a defense does while a client trains; nothing leaves a client before its round is over.
+    """A defense's hooks during a client's local training; nothing leaves a client before the end of its round.
 
     Args:
         defense: the client's.
@@ -46,7 +46,7 @@ class ClientSide(Hooks):
 
 
 class Cohort:
-    """Some clients and their networks, side by side.
+    """Clients and their networks, stacked.
 
     Args:
         clients: which; every member of the pack has each of them.
@@ -82,11 +82,11 @@ class Cohort:
 
     @property
     def members(self) -> int:
-        """How many members of the pack there are, each with all of these clients."""
+        """Number of members of the pack, each with all of these clients."""
         return self._shared.members // len(self.clients)
 
     def shared(self) -> Tensor:
-        """Return what the server averages, as it is now: ``(members, clients, n)``."""
+        """Return the current parameters that the server averages: ``(members, clients, n)``."""
         return self._by_client(self._shared.read())
 
     def statistics(self) -> Tensor:
@@ -94,22 +94,22 @@ class Cohort:
         return self._by_client(self._statistics.read())
 
     def hidden(self) -> Tensor:
-        """Return what is averaged where the server does not see it: ``(members, clients, n)``."""
+        """Return the parameters averaged out of the server's sight: ``(members, clients, n)``."""
         return self._by_client(self._hidden.read())
 
     def take(self, shared: Tensor, statistics: Tensor, hidden: Tensor) -> None:
-        """Put what was averaged, ``(members, n)`` each, into every client's network."""
+        """Load averaged parameters, ``(members, n)`` each, into every client's network."""
         for vector, values in ((self._shared, shared), (self._statistics, statistics), (self._hidden, hidden)):
             vector.write(values.repeat_interleave(len(self.clients), 0))
 
     def train(self, first_epoch: int, epochs: int, steps: int | None, taking: Tensor) -> Iterator[None]:
-        """Train the clients that take part in a round, each on its own rows, step by step.
+        """Train a round's participants, each on its own rows, step by step.
 
         Args:
             first_epoch: how many passes over its rows a client had made before.
             epochs: passes in this round.
             steps: batches in this round instead of whole passes.
-            taking: ``(members, clients)`` bool; who does not take part stays as it was.
+            taking: ``(members, clients)`` bool; clients that do not take part stay unchanged.
         """
         if not bool(taking.any()):
             self.rows.pass_over(epochs)  # the orders of later rounds are those that it has beside others
@@ -124,11 +124,11 @@ class Cohort:
             self._everything.write(torch.where(stays, before, self._everything.read()))
 
     def uploads(self, sent: Tensor, taking: Tensor) -> Tensor:
-        """Return what the clients upload, ``(members, clients, n)``: how far they moved what was ``sent``.
+        """Return the clients' uploads, ``(members, clients, n)``: their updates of the ``sent`` parameters.
 
         Args:
             sent: ``(members, n)``.
-            taking: ``(members, clients)`` bool; of who does not take part there is 0.
+            taking: ``(members, clients)`` bool; 0 for clients that do not take part.
         """
         moved = self.shared() - sent.unsqueeze(1)
         flat = moved.reshape(-1, 1, moved.shape[-1]) if self.lead else moved.reshape(1, -1)

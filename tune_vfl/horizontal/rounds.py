@@ -22,11 +22,11 @@ class Rounds:
         cohorts: all clients, in order: in one cohort, or each in one of its own.
         federation: clients, rounds and the rest; ``rounds`` is given.
         counts: ``(members, clients)`` how many rows each client holds.
-        seeds: the member's seed, or each member's; it draws who takes part in a round, and in which order clients
+        seeds: the member's seed, or each member's; it draws the participants of a round, and in which order clients
             train that train in turn.
         in_turn: clients train the shared part one after the other; only what is hidden is averaged (SplitFed V2). All
             members have one seed then, because a seed has an order of its own.
-        observers: who sees what reaches the server.
+        observers: called with everything that reaches the server.
 
     Raises:
         ValueError: for clients in turn with several seeds.
@@ -73,7 +73,7 @@ class Rounds:
         return self
 
     def steps(self, *, deadline: float | None = None) -> Iterator[int]:
-        """Do what :meth:`run` does, round by round; yield how many are done."""
+        """Run as :meth:`run`, round by round; yield the number of finished rounds."""
         for number in range(self._federation.rounds or 1):
             taking = self._taking()
             for cohort in self._order():
@@ -90,20 +90,20 @@ class Rounds:
         self._settle()
 
     def _taking(self) -> Tensor:
-        """Draw who takes part in a round: ``(members, clients)`` bool."""
+        """Draw the participants of a round: ``(members, clients)`` bool."""
         clients = self._federation.clients
         rank = self._takers.permutation(clients).reshape(-1, clients)
         return rank < self._federation.participants
 
     def _order(self) -> list[Cohort]:
-        """Return the cohorts in the order in which they train in a round: a new one each round for clients in turn."""
+        """Return the cohorts in their training order of a round: shuffled each round if clients train in turn."""
         if not self._in_turn:
             return self.cohorts
         order = self._turns.permutation(len(self.cohorts)).reshape(-1, len(self.cohorts))[0]
         return [self.cohorts[k] for k in order.tolist()]
 
     def _train(self, cohort: Cohort, number: int, taking: Tensor) -> None:
-        """Have a cohort train its round and upload what came of it."""
+        """Train a cohort for a round and upload its updates."""
         federation, of = self._federation, taking[:, cohort.clients]
         epochs, steps = (1, federation.local_steps) if federation.local_steps else (federation.local_epochs, None)
         if self._in_turn:

@@ -29,19 +29,19 @@ class Received:
 
 
 class Observer:
-    """Sees what the server sees. It may look, and change nothing."""
+    """A passive observer of the server's traffic."""
 
     def received(self, what: Received) -> None:
         """Look at something that reached the server."""
 
 
 class Server:
-    """Averages what clients upload, weighted by their rows.
+    """Averages clients' uploads, weighted by their numbers of rows.
 
     Args:
         start: ``(members, n)`` the shared parameters before the first round.
         secure: it receives sums over clients only.
-        observers: who sees what it receives.
+        observers: called with everything that the server receives.
 
     Attributes:
         shared: ``(members, n)`` the parameters that it sends.
@@ -71,7 +71,7 @@ class Server:
         self._weight += weight
 
     def close(self, round: int) -> None:  # noqa: A002
-        """End a round: move what is shared by the mean; members with which nobody took part stay as they are."""
+        """End a round: move the shared parameters by the mean; members without participants stay unchanged."""
         mean = self._sum / torch.where(self._weight > 0, self._weight, 1.0)
         if self._secure:
             self._show(Received(round, None, mean, self.shared, self._weight.squeeze(-1) > 0))

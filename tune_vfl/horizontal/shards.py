@@ -24,14 +24,14 @@ Rows = NDArray[np.int64]
 
 
 def client_seed(seed: int, client: int) -> int:
-    """Return the seed of what one client draws for itself: its order of rows, its noise, its secrets."""
+    """Return the seed of one client's own draws: order of rows, noise, secrets."""
     return derive(seed, f"client/{client}")
 
 
 def shards(y: Tensor, federation: Federation, seed: int, holders: Holders | None = None) -> list[Tensor]:
     """Share the training rows of a seed out to the clients.
 
-    Where clients hold equally many rows, up to ``clients - 1`` rows are left over and held by nobody.
+    Where clients hold equally many rows, up to ``clients - 1`` rows are left over, at no client.
 
     Args:
         y: ``(N,)`` labels of the training rows.
@@ -81,7 +81,7 @@ def _in_equal_parts(order: Rows, parts: int) -> list[Rows]:
 
 
 def _few_classes(labels: Rows, clients: int, per_client: int, rng: np.random.Generator) -> list[Rows]:
-    """Cut the rows, sorted by class, into equal pieces and deal each client ``per_client`` of them (McMahan et al.).
+    """Deal each client ``per_client`` equal pieces of the rows sorted by class (McMahan et al.).
 
     A piece at a border between two classes has rows of both.
     """

@@ -24,12 +24,12 @@ class Vector:
 
     @classmethod
     def of_parameters(cls, modules: Iterable[nn.Module], lead: tuple[int, ...]) -> Vector:
-        """Return what the modules learn."""
+        """Return the trainable parameters of the modules."""
         return cls([p for module in modules for p in module.parameters()], lead)
 
     @classmethod
     def of_statistics(cls, modules: Iterable[nn.Module], lead: tuple[int, ...]) -> Vector:
-        """Return what the modules keep of the rows they saw without learning it: running means and variances."""
+        """Return the running means and variances of the modules."""
         norms = [m for module in modules for m in module.modules() if isinstance(m, BATCH_NORMS)]
         return cls([b for norm in norms for b in norm.buffers() if b.is_floating_point()], lead)
 

@@ -36,7 +36,7 @@ class _Chain(ctypes.Structure):
 
 
 class NativePasses:
-    """What :mod:`tune_vfl.kernels.passes` does, with the same arguments.
+    """Compiled twins of :mod:`tune_vfl.kernels.passes`, with the same arguments.
 
     Args:
         library: what was compiled.

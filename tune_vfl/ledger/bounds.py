@@ -1,4 +1,4 @@
-"""What may be constrained of a setting: its estimate, and the one-sided bound by which a constraint is kept or missed.
+"""Quantities that a constraint may bound: estimates of a setting and their one-sided bounds.
 
 Names are those of :data:`tune_vfl.spec.constraints.Constraints`. Utility is bounded from below, everything else from
 above. Where seeds say nothing, as from a single one, the bound is the estimate itself.

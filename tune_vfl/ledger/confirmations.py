@@ -5,7 +5,6 @@ The records are enough to compute everything that an answer says; the answer is 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,18 +17,11 @@ from tune_vfl.outcome import Outcome, OutcomeName, TunedAttack
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from optuna.storages import BaseStorage
-
 CONFIRMATION_SCHEMA: Literal["tune-vfl/confirmation/1"] = "tune-vfl/confirmation/1"
 FIRST_SEED = 1000
 
 UNDEFENDED = -1
 """Stands for the undefended model where a trial's number is asked."""
-
-Place = tuple[int, int]
-"""A trial's number, or :data:`UNDEFENDED`, and a seed."""
-
-_ANSWER, _RECORD, _TUNED = "confirmation", "confirmed", "tuned"
 
 
 class _Plain(BaseModel):
@@ -232,56 +224,3 @@ def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Seq
         )
         for i, seed in enumerate(seeds)
     }
-
-
-def answer_in(attrs: Mapping[str, Any]) -> Confirmation | None:
-    """Return the answer among what a ledger holds of a study; None without one."""
-    raw = attrs.get(_ANSWER)
-    return None if raw is None else Confirmation.model_validate(raw)
-
-
-class Confirmations:
-    """The confirmations of one study, in its ledger.
-
-    Every record has a key of its own, so that writing one twice leaves one, and a kill loses none that was written.
-    """
-
-    def __init__(self, storage: BaseStorage, study_id: int) -> None:
-        self._storage, self._study_id = storage, study_id
-
-    def records(self) -> dict[Place, SeedRecord]:
-        """Return everything that was kept."""
-        found = {}
-        for key, value in self._storage.get_study_user_attrs(self._study_id).items():
-            if place := re.fullmatch(rf"{_RECORD}/(-?\d+)/(\d+)", key):
-                found[int(place[1]), int(place[2])] = SeedRecord.model_validate(value)
-        return found
-
-    def keep(self, place: Place, record: SeedRecord) -> None:
-        """Keep what came of one setting with one seed."""
-        number, seed = place
-        self._storage.set_study_user_attr(
-            self._study_id, f"{_RECORD}/{number}/{seed}", record.model_dump(mode="json", exclude_defaults=True)
-        )
-
-    def tuned(self) -> dict[int, TunedAttack]:
-        """Return the attackers that were tuned, by the trial against which they were."""
-        held = self._storage.get_study_user_attrs(self._study_id)
-        return {
-            int(place[1]): TunedAttack.model_validate(value)
-            for key, value in held.items()
-            if (place := re.fullmatch(rf"{_TUNED}/(\d+)", key))
-        }
-
-    def keep_tuned(self, number: int, found: TunedAttack) -> None:
-        """Keep the best attacker that was found against a trial's setting."""
-        self._storage.set_study_user_attr(self._study_id, f"{_TUNED}/{number}", found.model_dump(mode="json"))
-
-    @property
-    def answer(self) -> Confirmation | None:
-        """The answer of the last confirmation that came to its end; None without one."""
-        return answer_in(self._storage.get_study_user_attrs(self._study_id))
-
-    def set_answer(self, answer: Confirmation) -> None:
-        """Keep the answer of a confirmation that has come to its end."""
-        self._storage.set_study_user_attr(self._study_id, _ANSWER, answer.plain())

@@ -1,28 +1,28 @@
-"""A ledger's database, whatever its kind: opened, leased and brought up in the same way."""
+"""The database of a ledger: transactions that are repeated while it is away, and leases."""
 
 from __future__ import annotations
 
-import sqlite3
-import warnings
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
-from tune_vfl.ledger.lease import Clock, Lease, holders
-from tune_vfl.ledger.reader import SqlReader
-from tune_vfl.ledger.schema import bring_up, campaign_of, refuse_newer
-from tune_vfl.ledger.trouble import LedgerTroubleError, speak_plainly, trouble_of, with_patience
+from sqlalchemy import NullPool, func, select
+
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger.db_errors import retry, translated
+from tune_vfl.ledger.lease import Lease
+from tune_vfl.ledger.schema import make_tables, studies, version_of
+from tune_vfl.machine.secrets import hide_password
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator
 
-    from optuna.storages import BaseStorage, RDBStorage
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, Pool
 
-    from tune_vfl.ledger.reader import Reader
+    from tune_vfl.ledger.lease import Clock
+
+T = TypeVar("T")
 
 
 class LedgerStorage(ABC):
@@ -37,176 +37,141 @@ class LedgerStorage(ABC):
 
     def __init__(self, url: str) -> None:
         self.url, self.shown = url, hide_password(url)
+        self._checked = False
 
     @abstractmethod
     def exists(self) -> bool:
         """Say whether there is a ledger to read, without making one.
 
         Raises:
+            StudyError: for tables of an earlier or a later program.
             UnreachableError: when the database does not answer.
         """
-
-    @abstractmethod
-    def engine(self) -> Engine:
-        """Return an engine that keeps no connection open."""
-
-    @abstractmethod
-    def for_leases(self) -> Engine:
-        """Return an engine whose transactions change a row one after the other; no connection of it stays open."""
 
     @abstractmethod
     def clock(self, connection: Connection) -> Clock:
         """Look at the clock that all who use this database share."""
 
     @abstractmethod
-    def _making(self) -> AbstractContextManager[None]:
-        """Be the only one who makes tables; what they stand in is made first."""
+    def serialize(self, connection: Connection) -> None:
+        """Let this transaction wait for all others that call this, and those that come for its end."""
 
     @abstractmethod
-    def _open(self, *, migrate: bool = False) -> RDBStorage:
-        """Open Optuna's tables, made first where there are none, brought up first where that is asked."""
+    def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
+        """Return an engine; one that writes to a file locks it from the start of a transaction."""
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make what tables can be made in."""
 
     def version(self) -> int:
-        """Return the version of the ledger's tables; 0 where there is none.
-
-        Raises:
-            StudyError: for one that a later program has changed.
-            UnreachableError: when the database does not answer.
-        """
-        with self._in_words(), self._looking() as reader:
-            return refuse_newer(reader, self.shown)
+        """Return the version of the tables; 0 where there are none; errors are those of :meth:`exists`."""
+        with translated(self.shown), self._reader.connect() as connection:
+            return version_of(connection, self.shown)
 
     def count(self) -> int:
         """Return how many studies the ledger holds; there must be one to ask."""
-        with self._in_words(), self._looking() as reader:
-            return int(reader.rows("SELECT count(*) FROM studies")[0][0])
+        return self.read(lambda connection: connection.execute(select(func.count()).select_from(studies)).scalar_one())
 
-    def migrate(self) -> int:
-        """Bring an older ledger up to what this program writes, Optuna's tables included.
+    def read(self, ask: Callable[[Connection], T]) -> T:
+        """Ask something, again while the database is away for a moment; errors are those of :meth:`snapshot`."""
 
-        Returns:
-            The version that it had.
+        def attempt() -> T:
+            with self.snapshot() as connection:
+                return ask(connection)
 
-        Raises:
-            StudyError: for a newer one, or while a study of it is being run.
-            UnreachableError: when the database does not answer or cannot be written.
-        """
-        with self._in_words(), self._making():
-            with self.for_leases().begin() as connection:
-                before = refuse_newer(SqlReader(connection), self.shown)
-                bring_up(connection)
-            running = holders(self)
-            if running:
-                study, holder = running[0]
-                raise StudyError(f"study {study!r} is being run by {holder}: stop it before the ledger is brought up")
-            self._open(migrate=True)
-        return before
+        return retry(attempt)
 
     @contextmanager
-    def lease(self, study: str, *, take_over: bool = False, room: str = "") -> Iterator[Lease]:
+    def snapshot(self) -> Iterator[Connection]:
+        """Ask within the block; there must be a ledger.
+
+        Raises:
+            StudyError: for tables of an earlier or a later program, and where there are none.
+            UnreachableError: when the database does not answer.
+        """
+        with translated(self.shown), self._reader.begin() as connection:
+            self._check(connection)
+            yield connection
+
+    def write(self, change: Callable[[Connection], T], lease: Lease | None = None) -> T:
+        """Change something, in one transaction.
+
+        Args:
+            change: is called again where a connection broke and nobody knows what became of its transaction; by then
+                that has come to its end.
+            lease: must be held, and cannot change hands before the transaction ends; None asks for none.
+
+        Raises:
+            LeaseLostError: when the lease is held by another one.
+            UnreachableError: when the database does not answer or cannot be written.
+        """
+
+        def attempt() -> T:
+            with self.transaction(lease) as connection:
+                return change(connection)
+
+        return retry(attempt)
+
+    @contextmanager
+    def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
+        """Write within the block; see :meth:`write`, which also repeats it."""
+        with translated(self.shown), self._writer.begin() as connection:
+            self._check(connection)
+            if lease is not None:
+                lease.require(connection)
+            yield connection
+
+    def make(self) -> None:
+        """Make the ledger where there is none.
+
+        Raises:
+            StudyError: for tables of an earlier or a later program.
+            UnreachableError: when the database does not answer or cannot be written.
+        """
+        if self._checked:
+            return
+        with translated(self.shown):
+            self._prepare()
+            with self._writer.begin() as connection:
+                self.serialize(connection)
+                if not version_of(connection, self.shown):
+                    make_tables(connection)
+        self._checked = True
+
+    @contextmanager
+    def lease(self, name: str, *, take_over: bool = False, room: str = "") -> Iterator[Lease]:
         """Hold the right to write a study or a campaign for the block; see :meth:`Lease.hold`.
 
         A campaign has one lease, which is also that of each of its parts.
 
         Raises:
-            StudyError: when another process holds it, or a later program has changed the ledger's tables.
+            StudyError: when another process holds it, or another program has made the tables.
             UnreachableError: when the database does not answer or cannot be written.
         """
-        with self._in_words(), self._making(), self.for_leases().begin() as connection:
-            refuse_newer(SqlReader(connection), self.shown)
-            bring_up(connection)
-            study = campaign_of(connection, study) or study
-        with Lease.hold(study, self, take_over=take_over, room=room) as held:
-            yield held
+        self.make()
+        of = select(studies.c.campaign).where(studies.c.name == name)
+        campaign = self.read(lambda connection: connection.execute(of).scalar_one_or_none())
+        try:
+            with Lease.hold(campaign or name, self, take_over=take_over, room=room) as held:
+                yield held
+        finally:
+            self.close()
 
-    def open(self, lease: Lease | None = None) -> BaseStorage:
-        """Open the database, behind Optuna's cache of finished trials.
+    def close(self) -> None:
+        """Close the connections that are kept open for writing; the next change opens others."""
+        self._writer.dispose()
 
-        Args:
-            lease: everything that is written needs it; None opens it to read.
-
-        Raises:
-            StudyError: when another version of this program, or of Optuna, has made the tables.
-            UnreachableError: when it does not answer.
-        """
-        import optuna
-        from optuna.storages import get_storage
-
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-        with self._in_words(), self._making():
-            with self._looking() as reader:
-                refuse_newer(reader, self.shown)
-            storage = self._open()
-        speak_plainly(storage.engine, self.shown)
-        if lease is not None:
-            lease.guard(storage.engine)
-        return with_patience(get_storage(storage))
-
-    @contextmanager
-    def reading(self) -> Iterator[Reader]:
-        """Open the database only to look at it; there must be a ledger.
-
-        Raises:
-            StudyError: for one that a later program has changed.
-            UnreachableError: when it does not answer.
-        """
-        with self._in_words(), self._looking() as reader:
-            refuse_newer(reader, self.shown)
-            yield reader
-
-    @contextmanager
-    def _looking(self) -> Iterator[Reader]:
-        """Connect to ask."""
-        with self._to_read.connect() as connection:
-            yield SqlReader(connection)
+    def _check(self, connection: Connection) -> None:
+        if not self._checked and not version_of(connection, self.shown):
+            raise StudyError(f"there is no ledger at {self.shown} yet: a search makes it")
+        self._checked = True
 
     @cached_property
-    def _to_read(self) -> Engine:
-        """An engine to read with, made once: making one takes longer than most of what is asked of it."""
-        engine = self.engine()
-        speak_plainly(engine, self.shown)
-        return engine
+    def _reader(self) -> Engine:
+        # Many studies may be open to be read, each by a storage of its own: none keeps a connection.
+        return self._engine(NullPool, writes=False)
 
-    @contextmanager
-    def _in_words(self) -> Iterator[None]:
-        """Say in words why a database cannot be opened."""
-        try:
-            yield
-        except TuneVflError:
-            raise
-        except _broken() as error:
-            trouble = trouble_of(error)
-            if trouble is not None:
-                raise LedgerTroubleError(self.shown, trouble) from error
-            if isinstance(error, OSError):
-                raise UnreachableError(
-                    f"the ledger {self.shown} cannot be written ({error.strerror or error}); free or change the place "
-                    "that TUNE_VFL_HOME (or TUNE_VFL_STORAGE, --storage, the spec's storage) names"
-                ) from error
-            raise UnreachableError(
-                f"the ledger {self.shown} cannot be opened: {error}; check that the database runs, or that the folder "
-                "can be written (TUNE_VFL_HOME, TUNE_VFL_STORAGE, --storage or the spec's storage names it)"
-            ) from error
-        except RuntimeError as error:  # of Optuna, for tables of another version of its own
-            if "optuna" not in str(error):
-                raise
-            raise StudyError(
-                f"the ledger {self.shown} was made with another version of Optuna ({error}); 'tune-vfl doctor "
-                "--migrate' brings an older one up, a newer one needs the tune-vfl that wrote it"
-            ) from error
-
-
-def _broken() -> tuple[type[Exception], ...]:
-    """Return what is raised for a database that is broken or away; Optuna is loaded for it only when one is."""
-    import optuna
-    import sqlalchemy.exc
-
-    return sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, sqlite3.Error, OSError
-
-
-def hide_password(url: str) -> str:
-    """Return a database URL that may be shown."""
-    scheme, mark, rest = url.partition("://")
-    user, at, host = rest.rpartition("@")
-    return f"{scheme}{mark}{user.partition(':')[0]}{at}{host}"
+    @cached_property
+    def _writer(self) -> Engine:
+        return self._engine(None, writes=True)

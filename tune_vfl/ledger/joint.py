@@ -6,19 +6,12 @@ alone, in which ``confirmed`` says what stays on the joint front. This one adds 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.ledger.confirmations import CONFIRMATION_SCHEMA, ConfirmedPoint, Line, UndefendedModel
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from optuna.storages import BaseStorage
-
-_ANSWER = "confirmation"
 
 Setting = tuple[str, int]
 """A study's name and a trial's number, which a person writes as ``STUDY#21``."""
@@ -103,14 +96,3 @@ class JointConfirmation(_Plain):
     def on(self, dataset: str) -> tuple[ConfirmedPoint, ...]:
         """Return the points on one data set."""
         return tuple(p for p in self.points if p.dataset == dataset)
-
-
-def joint_answer_in(attrs: Mapping[str, Any]) -> JointConfirmation | None:
-    """Return the answer among what a ledger holds of a campaign; None without one."""
-    raw = attrs.get(_ANSWER)
-    return None if raw is None else JointConfirmation.model_validate(raw)
-
-
-def keep_joint_answer(storage: BaseStorage, campaign_id: int, answer: JointConfirmation) -> None:
-    """Keep the answer of a confirmation that has come to its end, in the row of its campaign."""
-    storage.set_study_user_attr(campaign_id, _ANSWER, answer.plain())

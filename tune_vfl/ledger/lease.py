@@ -1,11 +1,11 @@
-"""The lease on a study: who may write it, as the ledger's own database says.
+"""The lease on a study: which process may write it, as the ledger's own database says.
 
 One row a study: the holder, an epoch that grows whenever the lease changes hands, and the moment at which it runs out
 unless it is renewed, by a clock that all who look at the row share: the server's, or for a file the time since this
 machine was started. A holder that ended on this machine holds nothing; of any other one the time is waited for.
 
-Who holds the lease looks at the row again in every transaction that writes, and keeps it from changing until the
-transaction ends. So a driver that was stopped, cut off or taken over cannot write, whatever it believes.
+The holder selects its row, by holder and epoch, at the start of every transaction that writes, and keeps it locked
+until the transaction ends. So a driver that was stopped, cut off or taken over cannot write, whatever it believes.
 """
 
 from __future__ import annotations
@@ -17,41 +17,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from sqlalchemy import insert, select, update
+
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.owner import end_session, has_ended, new_session, this_owner
-from tune_vfl.ledger.trouble import LedgerTroubleError
+from tune_vfl.ledger.db_errors import LedgerTroubleError
+from tune_vfl.ledger.process_identity import end_session, has_ended, new_session, this_owner
+from tune_vfl.ledger.schema import leases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import ColumnElement, Connection
 
 LEASE_SECONDS = 60.0
 """How long a holder may be silent before another one may take its place."""
-
-TABLE = """
-CREATE TABLE IF NOT EXISTS tune_vfl_leases (
-  study TEXT PRIMARY KEY, epoch BIGINT NOT NULL, holder TEXT NOT NULL, since TEXT NOT NULL,
-  clock TEXT NOT NULL, expires DOUBLE PRECISION NOT NULL
-)
-"""
-_FIRST = "INSERT INTO tune_vfl_leases VALUES (:study, 0, '', '', '', 0) ON CONFLICT DO NOTHING"
-_ALL = "SELECT epoch, holder, since, clock, expires, study FROM tune_vfl_leases"
-_READ = f"{_ALL} WHERE study = :study"
-_TAKE = (
-    "UPDATE tune_vfl_leases SET epoch = :epoch, holder = :holder, since = :since, clock = :clock, expires = :expires "
-    "WHERE study = :study"
-)
-_RENEW = (
-    "UPDATE tune_vfl_leases SET clock = :clock, expires = :expires "
-    "WHERE study = :study AND epoch = :epoch AND holder = :holder"
-)
-_GIVE_BACK = (
-    "UPDATE tune_vfl_leases SET holder = '', expires = 0 WHERE study = :study AND epoch = :epoch AND holder = :holder"
-)
-_FORGET = "DELETE FROM tune_vfl_leases WHERE study = :study"
-_WRITES = ("INSERT", "UPDATE", "DELETE")
-_SEEN = "tune_vfl.lease"
+_GIVEN_BACK = 0.0
+"""The moment at which a lease runs out that was given back; no clock has shown it."""
 
 
 class LeaseLostError(StudyError):
@@ -73,16 +55,22 @@ class Clock(NamedTuple):
 class Leasable(Protocol):
     """A database that has leases."""
 
-    def for_leases(self) -> Engine:
-        """Return an engine whose transactions change a row one after the other; no connection of it stays open."""
+    def snapshot(self) -> AbstractContextManager[Connection]:
+        """Ask within the block."""
 
-    def clock(self, connection: Connection) -> Clock:
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """Write within the block."""
+
+    def serialize(self, connection: Connection, /) -> None:
+        """Let this transaction wait for all others that call this."""
+
+    def clock(self, connection: Connection, /) -> Clock:
         """Look at the shared clock."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """What a row says."""
+    """The present or last holder of a study, as its row says."""
 
     epoch: int
     text: str
@@ -91,9 +79,14 @@ class Holder:
 
     @property
     def owner(self) -> dict[str, Any]:
-        """Who holds it; empty when nobody does."""
+        """The process that holds the study or held it last; empty when there was none."""
         owner: dict[str, Any] = json.loads(self.text) if self.text else {}
         return owner
+
+    @property
+    def gave_back(self) -> bool:
+        """Whether the holder gave the study back; its name stays."""
+        return self.clock.now == _GIVEN_BACK
 
     def stands(self, clock: Clock) -> bool:
         """Say whether nobody else may take the study yet."""
@@ -115,12 +108,11 @@ class Lease:
     Attributes:
         study: its name.
         session: this run of the process.
-        taken_from: who was driven out, with :meth:`hold`'s ``take_over``; None when it was free.
+        taken_from: the former holder, with :meth:`hold`'s ``take_over``; None when it was free.
     """
 
     def __init__(self, study: str, place: Leasable, room: str = "") -> None:
         self.study, self._place, self._room = study, place, room
-        self._engine = place.for_leases()
         self.session = new_session()
         self._text = json.dumps({**this_owner(self.session), "room": room})
         self._epoch = 0
@@ -135,7 +127,7 @@ class Lease:
 
         Args:
             study: its name.
-            place: the database, its table of leases made.
+            place: the database, its tables made.
             take_over: drive another holder out.
             room: what its packs share with those of other studies, see :meth:`roommates`.
 
@@ -154,7 +146,7 @@ class Lease:
                 lease._over.set()
                 heart.join()
                 with suppress(LedgerTroubleError):  # it runs out by itself
-                    lease._change(_GIVE_BACK)
+                    lease._give_back()
         finally:
             end_session(lease.session)
 
@@ -167,126 +159,110 @@ class Lease:
         if self._lost is not None:
             raise self._lost
 
+    def require(self, connection: Connection) -> None:
+        """Refuse a transaction unless the lease is held, and keep it held until the transaction ends.
+
+        An earlier transaction of this holder that the server still works on is waited for.
+
+        Raises:
+            LeaseLostError: when it is not.
+        """
+        if connection.execute(select(leases.c.epoch).where(*self._ours).with_for_update()).one_or_none() is None:
+            raise self._gone(lease_of(self.study, connection))
+
     def roommates(self) -> list[str]:
         """Return the studies that are held now and share this one's room, itself among them, the oldest lease first."""
         sharing = [(h.since, study) for study, h in holders(self._place) if h.owner.get("room") == self._room]
         return [study for _, study in sorted(sharing)]
 
-    def settle(self) -> None:
-        """Renew it, which waits for the end of every transaction of this holder that the database still works on."""
-        if not self._change(_RENEW):
-            raise self._gone(self._read())
-
-    def guard(self, engine: Engine) -> None:
-        """Let no transaction of this engine write unless the lease is held, and keep it held until it ends.
-
-        Such a transaction raises :class:`LeaseLostError`, which Optuna neither hides nor tries again.
-        """
-        import sqlalchemy
-
-        lock = " FOR SHARE" if engine.dialect.name == "postgresql" else ""
-        row = sqlalchemy.text(_READ + lock)
-
-        # After the first change: then the transaction is open in every database, and of a file nobody else may write.
-        def look(connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
-            if not statement.lstrip().upper().startswith(_WRITES):
-                return
-            transaction = connection.get_transaction()
-            if connection.info.get(_SEEN) is transaction:
-                return
-            found = connection.execute(row, {"study": self.study}).one_or_none()
-            if found is None or (found.epoch, found.holder) != (self._epoch, self._text):
-                raise self._gone(_holder(found))
-            connection.info[_SEEN] = transaction
-
-        sqlalchemy.event.listen(engine, "after_cursor_execute", look)
+    @property
+    def _ours(self) -> tuple[ColumnElement[bool], ...]:
+        return leases.c.name == self.study, leases.c.epoch == self._epoch, leases.c.holder == self._text
 
     def _take(self, *, take_over: bool) -> None:
-        from sqlalchemy import text
-
-        with self._engine.begin() as connection:
-            connection.execute(text(_FIRST), {"study": self.study})
-            lock = " FOR UPDATE" if self._engine.dialect.name == "postgresql" else ""
-            held = _holder(connection.execute(text(_READ + lock), {"study": self.study}).one())
-            clock = self._place.clock(connection)
+        with self._place.transaction() as connection:
+            self._place.serialize(connection)
+            held, clock = lease_of(self.study, connection, lock=True), self._place.clock(connection)
             if held.stands(clock):
                 if not take_over:
                     raise _in_use(self.study, held, clock)
                 self.taken_from = held
-            since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-            values = {**self._values(clock), "epoch": held.epoch + 1, "since": since}
-            connection.execute(text(_TAKE), values)
-        self._epoch = held.epoch + 1
+            epoch, since = held.epoch + 1, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            row = {"epoch": epoch, "holder": self._text, "since": since, **_until(clock)}
+            there = leases.c.name == self.study
+            if not connection.execute(update(leases).where(there).values(row)).rowcount:
+                connection.execute(insert(leases).values(name=self.study, **row))
+        self._epoch = epoch
 
-    def _values(self, clock: Clock) -> dict[str, Any]:
-        expires = clock.now + LEASE_SECONDS
-        return {
-            "study": self.study,
-            "epoch": self._epoch,
-            "holder": self._text,
-            "clock": clock.name,
-            "expires": expires,
-        }
+    def _renew(self) -> None:
+        """Renew it.
 
-    def _change(self, statement: str) -> bool:
-        """Change the row, if it is still ours."""
-        from sqlalchemy import text
+        Raises:
+            LeaseLostError: when it is held no more.
+        """
+        with self._place.transaction() as connection:
+            renewed = update(leases).where(*self._ours).values(_until(self._place.clock(connection)))
+            if not connection.execute(renewed).rowcount:
+                raise self._gone(lease_of(self.study, connection))
 
-        with self._engine.begin() as connection:
-            return connection.execute(text(statement), self._values(self._place.clock(connection))).rowcount == 1
-
-    def _read(self) -> Holder:
-        return read_lease(self.study, self._engine)
+    def _give_back(self) -> None:
+        with self._place.transaction() as connection:
+            # The holder's name stays: a process that was taken over is told by which one, even if that has ended.
+            connection.execute(update(leases).where(*self._ours).values(epoch=self._epoch + 1, expires=_GIVEN_BACK))
 
     def _beat(self) -> None:
         pause = LEASE_SECONDS / 3
         while not self._over.wait(pause):
             try:
-                if not self._change(_RENEW):
-                    self._lost = self._gone(self._read())
-                    return
+                self._renew()
                 pause = LEASE_SECONDS / 3
+            except LeaseLostError as lost:
+                self._lost = lost
+                return
             except Exception:  # the heart goes on whatever happens to one beat: the driver's own writing will tell
                 pause = LEASE_SECONDS / 30
 
     def _gone(self, now: Holder) -> LeaseLostError:
+        taken = f"study {self.study!r} was taken over by another process: {now}"
+        if now.text and not now.gave_back:
+            return LeaseLostError(
+                f"{taken} has it now; this one has stopped, and wrote nothing since. What was finished before is kept: "
+                f"'tune-vfl status {self.study}' shows how far it is"
+            )
+        lost = f"{taken} has ended" if now.text else f"study {self.study!r} is not held by this process any more"
         return LeaseLostError(
-            f"study {self.study!r} was taken over by another process: {now} has it now; this one has stopped, and "
-            f"wrote nothing since. What was finished before is kept: 'tune-vfl status {self.study}' shows how far it is"
-            if now.text
-            else f"study {self.study!r} is not held by this process any more, which has stopped; nobody has it now: "
-            f"'tune-vfl resume {self.study}' goes on"
+            f"{lost}; this one has stopped; nobody has it now: 'tune-vfl resume {self.study}' goes on"
         )
 
 
 def holders(place: Leasable) -> list[tuple[str, Holder]]:
-    """Return the studies that are held now, by name, each with who holds it; the table of leases must be there."""
-    from sqlalchemy import text
-
-    with place.for_leases().connect() as connection:
-        clock = place.clock(connection)
-        rows = connection.execute(text(f"{_ALL} ORDER BY study")).all()
-    found = [(str(row[5]), _holder(row)) for row in rows]
+    """Return the studies that are held now, by name, each with its holder; there must be a ledger."""
+    with place.snapshot() as connection:
+        clock, rows = place.clock(connection), connection.execute(select(leases).order_by(leases.c.name)).all()
+    found = [(str(row.name), _holder(row)) for row in rows]
     return [(study, holder) for study, holder in found if holder.stands(clock)]
 
 
-def read_lease(study: str, engine: Engine) -> Holder:
-    """Return what the row of a study says; one without a row has no holder."""
-    from sqlalchemy import text
+def lease_of(study: str, connection: Connection, *, lock: bool = False) -> Holder:
+    """Return what the row of a study says; one without a row has no holder.
 
-    with engine.connect() as connection:
-        return _holder(connection.execute(text(_READ), {"study": study}).one_or_none())
-
-
-def forget(connection: Connection, study: str) -> None:
-    """Delete the row of a study that is no more; who holds it must be the one who asks."""
-    from sqlalchemy import text
-
-    connection.execute(text(_FORGET), {"study": study})
+    Args:
+        study: its name, or its campaign's.
+        connection: to the ledger.
+        lock: keep it from changing until the transaction ends.
+    """
+    row = select(leases).where(leases.c.name == study)
+    return _holder(connection.execute(row.with_for_update() if lock else row).one_or_none())
 
 
 def _holder(row: Any) -> Holder:
-    return Holder(0, "", "", Clock("", 0.0)) if row is None else Holder(row[0], row[1], row[2], Clock(row[3], row[4]))
+    if row is None:
+        return Holder(0, "", "", Clock("", 0.0))
+    return Holder(row.epoch, row.holder, row.since, Clock(row.clock, row.expires))
+
+
+def _until(clock: Clock) -> dict[str, Any]:
+    return {"clock": clock.name, "expires": clock.now + LEASE_SECONDS}
 
 
 def _in_use(study: str, held: Holder, clock: Clock) -> StudyError:

@@ -1,41 +1,202 @@
-"""Reading a study without Optuna: its tables are read as they are, many times as fast as through its objects.
-
-The tables are those of the Optuna that this program is installed with, which a ledger says that it has. One with others
-is left to Optuna, which says in words what is wrong.
-"""
+"""Read studies and campaigns from a ledger."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.ledger import ledger, opening
+from sqlalchemy import select
+
+from tune_vfl.errors import StudyError
 from tune_vfl.ledger.campaigns import CampaignRecord, Left
-from tune_vfl.ledger.held import HeldStudy
-from tune_vfl.ledger.joint import joint_answer_in
-from tune_vfl.ledger.rows import TrialRows
+from tune_vfl.ledger.confirmations import Confirmation
+from tune_vfl.ledger.joint import JointConfirmation
+from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
+from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.records import StudyRecord, TrialRecord
+from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trouble import patiently
+from tune_vfl.ledger.trials import Trial, trials_of
+from tune_vfl.outcome import Outcome
+from tune_vfl.samplers.base import listed_points
+from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
+
+    from sqlalchemy import Connection
 
     from tune_vfl.ledger.database import LedgerStorage
-    from tune_vfl.ledger.reader import Reader
-    from tune_vfl.ledger.rows import ReadTrial
-
-OPTUNA_TABLES = "v3.2.0.a"
-"""The version of Optuna's tables that is read here."""
-
-_STUDY = "SELECT study_id FROM studies WHERE study_name = :name"
-_NAMES = """
-SELECT s.study_name FROM studies s JOIN study_user_attributes a ON a.study_id = s.study_id
-WHERE a.key = 'schema' AND a.value_json = :schema
-"""
-_STUDY_ATTRS = "SELECT key, value_json FROM study_user_attributes WHERE study_id = :study"
+    from tune_vfl.spaces.space import Space
+    from tune_vfl.spec import StudySpec
+    from tune_vfl.spec.cell import Cell
 
 
-def open_to_read(name: str, storage: str | None = None) -> HeldStudy:
+# What becomes known of a study as it runs; the other columns say what it is of.
+_KNOWN = [
+    studies.c[name] for name in ("trials", "reference_scores", "reference_point", "baseline", "cost", "confirmation")
+]
+
+
+class StudyReader:
+    """One study of a ledger, read anew whenever it is asked, but for trials that had ended before.
+
+    Args:
+        place: the ledger.
+        study: what it is of, as the ledger has it.
+    """
+
+    def __init__(self, place: LedgerStorage, study: PlannedStudy) -> None:
+        self.place, self.study = place, study
+        self._records: dict[int, TrialRecord] = {}
+        self._settled = 0  # all trials before this number have ended and are among the records
+
+    @property
+    def spec(self) -> StudySpec:
+        """The spec as the user gave it."""
+        return self.study.spec
+
+    @property
+    def cell(self) -> Cell:
+        """The spec as it was resolved."""
+        return self.study.cell
+
+    @property
+    def space(self) -> Space:
+        """What is searched, as it was when the study began."""
+        return self.study.space
+
+    @property
+    def budget(self) -> int:
+        """How many finished trials the study is to have."""
+        return int(self._known()["trials"])
+
+    @property
+    def references(self) -> References | None:
+        """What attacks are compared with; None before it was measured."""
+        return _references(self._known())
+
+    @property
+    def reference_point(self) -> tuple[float, float] | None:
+        """``(utility, leakage)`` for the hypervolume; None before it was measured."""
+        return _reference_point(self._known())
+
+    @property
+    def baseline(self) -> Outcome | None:
+        """The undefended model's outcome; None before it was measured."""
+        return _baseline(self._known())
+
+    @property
+    def cost(self) -> float | None:
+        """The training's CPU over the undefended one's; None before it was measured."""
+        cost: float | None = self._known()["cost"]
+        return cost
+
+    def trials(self) -> list[Trial]:
+        """Return all trials, by number."""
+        return self.place.read(lambda connection: trials_of(self.study.name, connection))
+
+    def running(self) -> list[Trial]:
+        """Return the trials that run, or did when the search was stopped, by number."""
+        return self.place.read(lambda connection: trials_of(self.study.name, connection, trials.c.outcome.is_(None)))
+
+    def record(self) -> StudyRecord:
+        """Return the study as it stands."""
+        self._settle()
+
+        def ask(connection: Connection) -> tuple[Mapping[str, Any], list[Trial]]:
+            new = trials_of(self.study.name, connection, trials.c.number >= self._settled)
+            return self._ask(connection), new
+
+        row, new = self.place.read(ask)
+        for trial in new:
+            if trial.outcome is not None and trial.number not in self._records:
+                self._records[trial.number] = trial.record(self.cell.fixed)
+        running = sum(trial.outcome is None for trial in new)
+        records = tuple(self._records[number] for number in sorted(self._records))
+        counted = sum(record.outcome.outcome != "preempted" for record in records)
+        references = _references(row)
+        return StudyRecord(
+            spec=self.spec,
+            cell=self.cell,
+            baseline=_baseline(row),
+            reference_point=_reference_point(row) or (0.0, 1.0),
+            trials=records,
+            running=running,
+            waiting=max(0, int(min(int(row["trials"]), self.most())) - counted - running),
+            measure=self.study.measure,
+            confirmation=_confirmation(row),
+            alone=tuple(references.alone) if references else (),
+            cost=row["cost"],
+            coverage=self.study.coverage,
+        )
+
+    def most(self) -> float:
+        """Return how many different points there are to try; infinite with a float range."""
+        listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials)
+        return self.space.size if listed is None else len(listed)
+
+    def _settle(self) -> None:
+        while self._settled in self._records:
+            self._settled += 1
+
+    def _known(self) -> Mapping[str, Any]:
+        """Return what is known of the study, as it stands now."""
+        return self.place.read(self._ask)
+
+    def _ask(self, connection: Connection) -> Mapping[str, Any]:
+        row = connection.execute(select(*_KNOWN).where(studies.c.name == self.study.name)).mappings().one_or_none()
+        if row is None:
+            raise StudyError(f"study {self.study.name!r} is not in the ledger any more: it was removed")
+        return dict(row)
+
+
+class CampaignReader:
+    """One campaign of a ledger, read anew whenever it is asked.
+
+    Args:
+        place: the ledger.
+        name: the campaign's.
+    """
+
+    def __init__(self, place: LedgerStorage, name: str) -> None:
+        self.name, self.place = name, place
+        self._parts: dict[str, StudyReader] = {}
+
+    def parts(self) -> list[StudyReader]:
+        """Return its studies, in the order of its spec."""
+        names = self.place.read(lambda connection: parts_of(connection, self.name))
+        self._parts = {name: self._parts.get(name) or open_to_read(name, self.place.url) for name in names}
+        return list(self._parts.values())
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The spec as the user gave it at last."""
+        spec: dict[str, Any] = self._row()["spec"]
+        return spec
+
+    def record(self) -> CampaignRecord:
+        """Return the campaign as it stands."""
+        row, parts = self._row(), tuple(part.record() for part in self.parts())
+        confirmation = row["confirmation"]
+        return CampaignRecord(
+            name=self.name,
+            studies=parts,
+            trials=int(row["trials"]),
+            constraints=row["spec"].get("constraints") or {},
+            confidence=float(row["spec"].get("confidence", parts[0].spec.confidence)),
+            skipped=tuple(Left(s["study"], s["attack"], tuple(s["problems"])) for s in row["skipped"]),
+            confirmation=None if confirmation is None else JointConfirmation.model_validate(confirmation),
+        )
+
+    def _row(self) -> Mapping[str, Any]:
+        wanted = select(campaigns).where(campaigns.c.name == self.name)
+        row = self.place.read(lambda connection: connection.execute(wanted).mappings().one_or_none())
+        if row is None:
+            raise StudyError(f"campaign {self.name!r} is not in the ledger any more: it was removed")
+        return dict(row)
+
+
+def open_to_read(name: str, storage: str | None = None) -> StudyReader:
     """Open a study that exists.
 
     Args:
@@ -46,20 +207,11 @@ def open_to_read(name: str, storage: str | None = None) -> HeldStudy:
         StudyError: when there is none of this name; the message names the nearest.
         UnreachableError: when the database does not answer.
     """
-    return _opened(storage_at(storage), name)
+    place = storage_at(storage)
+    return StudyReader(place, find(place, name))
 
 
-def _opened(place: LedgerStorage, name: str) -> HeldStudy:
-    found = patiently(lambda: _find(place, name)) if place.exists() else None
-    if found is not None:
-        return ReadStudy(place, found, name)
-    opened = ledger.Ledger.open(name, place.url)
-    # It is only read: it begins no trials that would have to count as lost.
-    opened.close()
-    return opened
-
-
-def open_campaign(name: str, storage: str | None = None) -> HeldCampaign | None:
+def open_campaign(name: str, storage: str | None = None) -> CampaignReader | None:
     """Open a campaign; None where there is none of this name.
 
     Args:
@@ -70,103 +222,50 @@ def open_campaign(name: str, storage: str | None = None) -> HeldCampaign | None:
         UnreachableError: when the database does not answer.
     """
     place = storage_at(storage)
-    found = patiently(lambda: _find(place, name)) if place.exists() else None
-    if found is None or _read_attrs(place, found).get("schema") != opening.CAMPAIGN_SCHEMA:
-        return None
-    return HeldCampaign(place, found, name)
+    return CampaignReader(place, name) if place.exists() and name in place.read(campaign_names) else None
 
 
-class HeldCampaign:
-    """One campaign of a ledger, read anew whenever it is asked.
-
-    Args:
-        place: the ledger.
-        campaign_id: the campaign's there.
-        name: the campaign's.
-    """
-
-    def __init__(self, place: LedgerStorage, campaign_id: int, name: str) -> None:
-        self.name, self.place, self._id = name, place, campaign_id
-        self._parts: dict[str, HeldStudy] = {}
-
-    def parts(self) -> list[HeldStudy]:
-        """Return its studies, in the order of its spec."""
-        for name in self._attrs()["parts"]:
-            if name not in self._parts:
-                self._parts[name] = _opened(self.place, name)
-        return list(self._parts.values())
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """The spec as the user gave it at last."""
-        spec: dict[str, Any] = self._attrs()["spec"]
-        return spec
-
-    def record(self) -> CampaignRecord:
-        """Return the campaign as it stands."""
-        attrs, studies = self._attrs(), tuple(part.record() for part in self.parts())
-        return CampaignRecord(
-            name=self.name,
-            studies=studies,
-            trials=int(attrs["trials"]),
-            constraints=attrs["spec"].get("constraints") or {},
-            confidence=float(attrs["spec"].get("confidence", studies[0].spec.confidence)),
-            skipped=tuple(Left(s["study"], s["attack"], tuple(s["problems"])) for s in attrs["skipped"]),
-            confirmation=joint_answer_in(attrs),
-        )
-
-    def _attrs(self) -> dict[str, Any]:
-        return patiently(lambda: _read_attrs(self.place, self._id))
-
-
-class ReadStudy(HeldStudy):
-    """One study, read anew whenever it is asked, but for trials that had ended before.
-
-    Args:
-        place: the ledger.
-        study_id: the study's there.
-        name: the study's.
-    """
-
-    def __init__(self, place: LedgerStorage, study_id: int, name: str) -> None:
-        self._place, self._study_id = place, study_id
-        super().__init__(opening.read(name, self._attrs()), TrialRows(place, study_id))
-
-    def trials(self) -> list[ReadTrial]:
-        """Return all trials, by number."""
-        return self._rows.read()
-
-    def _attrs(self) -> dict[str, Any]:
-        return patiently(lambda: _read_attrs(self._place, self._study_id))
-
-
-def study_names(storage: str | None = None) -> Sequence[str]:
-    """Return the names of all studies in a ledger, sorted."""
+def study_names(storage: str | None = None) -> list[str]:
+    """Return the names of all studies in a ledger, sorted; those of campaigns are not among them."""
     place = storage_at(storage)
-    found = patiently(lambda: _names(place)) if place.exists() else None
-    return ledger.study_names(storage) if found is None else found
+    return place.read(names_in) if place.exists() else []
 
 
-def _names(place: LedgerStorage) -> list[str] | None:
-    """Return the names of all studies that tune-vfl made, sorted; None where the tables are others than those here."""
-    with place.reading() as reader:
-        if not _is_known(reader):
-            return None
-        return sorted(name for (name,) in reader.rows(_NAMES, schema=json.dumps(opening.LEDGER_SCHEMA)))
+def find(place: LedgerStorage, name: str) -> PlannedStudy:
+    """Return what a study is of.
+
+    Raises:
+        StudyError: when there is none of this name, or it is a campaign's.
+    """
+    if not place.exists():
+        raise StudyError(nowhere(name, [], [], place.shown))
+
+    def ask(connection: Connection) -> PlannedStudy:
+        row = connection.execute(select(studies).where(studies.c.name == name)).mappings().one_or_none()
+        if row is not None:
+            return PlannedStudy.read(dict(row))
+        if parts := parts_of(connection, name):
+            raise StudyError(f"{name!r} is a campaign of the studies {', '.join(parts)}: name one of them")
+        raise StudyError(nowhere(name, names_in(connection), campaign_names(connection), place.shown))
+
+    return place.read(ask)
 
 
-def _find(place: LedgerStorage, name: str) -> int | None:
-    """Return a study's id; None where there is none of this name, or the tables are others than those read here."""
-    with place.reading() as reader:
-        return next((int(found) for (found,) in reader.rows(_STUDY, name=name)), None) if _is_known(reader) else None
+def _references(row: Mapping[str, Any]) -> References | None:
+    raw = row["reference_scores"]
+    return None if raw is None else References.model_validate(raw)
 
 
-def _is_known(reader: Reader) -> bool:
-    if not reader.has_table("alembic_version"):
-        return False
-    return [version for (version,) in reader.rows("SELECT version_num FROM alembic_version")] == [OPTUNA_TABLES]
+def _reference_point(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    raw = row["reference_point"]
+    return None if raw is None else (float(raw[0]), float(raw[1]))
 
 
-def _read_attrs(place: LedgerStorage, study_id: int) -> dict[str, Any]:
-    with place.reading() as reader:
-        return {key: json.loads(value) for key, value in reader.rows(_STUDY_ATTRS, study=study_id)}
+def _baseline(row: Mapping[str, Any]) -> Outcome | None:
+    raw = row["baseline"]
+    return None if raw is None else Outcome.model_validate(raw)
+
+
+def _confirmation(row: Mapping[str, Any]) -> Confirmation | None:
+    raw = row["confirmation"]
+    return None if raw is None else Confirmation.model_validate(raw)

@@ -1,26 +1,19 @@
-"""Taking studies and campaigns out of a ledger, each in one transaction, with its lease held."""
+"""Remove studies and campaigns from a ledger, each in one transaction, with its lease held."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, func, select, update
 
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger import opening
-from tune_vfl.ledger.lease import forget
+from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
+from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, trials
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trouble import patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from optuna.storages import BaseStorage
     from sqlalchemy import Connection
-
-# What a campaign has found of its studies together, and each of them in view of the others: what stays is measured
-# against what is gone. The records of single seeds stay, from which a confirmation finds it again.
-_ANSWER = "confirmation"
 
 
 @dataclass(frozen=True)
@@ -72,11 +65,7 @@ def removal_of(name: str, storage: str | None = None) -> Removal:
         UnreachableError: when the ledger does not answer.
     """
     place = storage_at(storage)
-    opened = place.open()
-    try:
-        return _removal(name, opened, place.shown, storage)
-    finally:
-        opened.remove_session()
+    return place.read(lambda connection: _removal(name, connection, place.shown, storage))
 
 
 def remove(name: str, storage: str | None = None) -> Removal:
@@ -88,104 +77,54 @@ def remove(name: str, storage: str | None = None) -> Removal:
         What is gone.
 
     Raises:
-        StudyError: as :func:`removal_of`, and while somebody runs it.
+        StudyError: as :func:`removal_of`, and while a process runs it.
         UnreachableError: when the ledger does not answer or cannot be written.
     """
     place = storage_at(storage)
     with place.lease(name) as lease:
-        opened = place.open(lease)
-        try:
-            gone = _removal(name, opened, place.shown, storage)
-            engine = place.for_leases()
-            lease.guard(engine)
-
-            def attempt() -> Removal:
-                with engine.begin() as connection:
-                    rows = gone.studies if not gone.campaign or gone.staying else (*gone.studies, gone.campaign)
-                    _delete(connection, rows)
-                    if gone.staying:
-                        _leave(connection, gone)
-                    for row in rows:
-                        forget(connection, row)
-                return gone
-
-            return patiently(attempt)
-        finally:
-            opened.remove_session()
+        gone = removal_of(name, storage)
+        place.write(lambda connection: _delete(connection, gone), lease)
+        names = [*gone.studies, gone.campaign] if gone.whole else gone.studies
+        place.write(lambda connection: connection.execute(delete(leases).where(leases.c.name.in_(names))))
+    return gone
 
 
-def _removal(name: str, opened: BaseStorage, shown: str, storage: str | None) -> Removal:
-    attrs = _attrs(opened, name)
-    if attrs is None:
-        raise StudyError(opening.nowhere(opened, name, shown))
-    campaign = name if attrs["schema"] == opening.CAMPAIGN_SCHEMA else str(attrs.get("campaign", ""))
-    whole = _attrs(opened, campaign) if campaign else None
-    held = () if whole is None else tuple(whole["parts"])
-    studies = held if name == campaign else (name,)
-    staying = tuple(part for part in held if part not in studies)
-    if whole is not None and name != campaign and not staying:
+def _removal(name: str, connection: Connection, shown: str, storage: str | None) -> Removal:
+    there = campaign_names(connection)
+    row = connection.execute(select(studies.c.campaign).where(studies.c.name == name)).one_or_none()
+    if row is None and name not in there:
+        raise StudyError(nowhere(name, names_in(connection), there, shown))
+    campaign = name if row is None else str(row.campaign)
+    parts = parts_of(connection, campaign) if campaign else [name]
+    going = tuple(parts) if row is None else (name,)
+    staying = tuple(part for part in parts if part not in going)
+    if campaign in there and row is not None and not staying:
         raise StudyError(f"{name!r} is the last study of campaign {campaign!r}: remove the campaign")
-    there = {study: found for study in studies if (found := _attrs(opened, study)) is not None}
-    ids = [opened.get_study_id_from_name(study) for study in there]
+    count = select(func.count()).select_from(trials).where(trials.c.study.in_(going))
+    answer = select(campaigns.c.confirmation).where(campaigns.c.name == campaign)
+    specs = connection.execute(select(studies.c.spec).where(studies.c.name.in_(going))).scalars()
     return Removal(
         name=name,
-        studies=studies,
-        trials=sum(opened.get_n_trials(study_id) for study_id in ids),
-        campaign=campaign if whole is not None else "",
+        studies=going,
+        trials=int(connection.execute(count).scalar_one()),
+        campaign=campaign,
         staying=staying,
-        confirmed=bool(whole and whole.get(_ANSWER)),
-        tracking=next((found["spec"].get("tracking") for found in there.values()), None),
+        confirmed=connection.execute(answer).scalar_one_or_none() is not None,
+        tracking=next((spec.get("tracking") for spec in specs), None),
         storage=storage,
     )
 
 
-def _attrs(opened: BaseStorage, name: str) -> Mapping[str, Any] | None:
-    try:
-        attrs: Mapping[str, Any] = opened.get_study_user_attrs(opened.get_study_id_from_name(name))
-    except KeyError:
-        return None
-    return attrs if attrs.get("schema") in (opening.LEDGER_SCHEMA, opening.CAMPAIGN_SCHEMA) else None
-
-
-def _delete(connection: Connection, names: Sequence[str]) -> None:
-    """Delete studies with all that hangs on them: Optuna would read every row first."""
-    import sqlalchemy
-    from optuna.storages._rdb import models
-
-    tables = models.BaseModel.metadata
-    studies, trials = tables.tables["studies"], tables.tables["trials"]
-    gone = sqlalchemy.select(studies.c.study_id).where(studies.c.study_name.in_(names))
-    theirs = sqlalchemy.select(trials.c.trial_id).where(trials.c.study_id.in_(gone))
-    for table in reversed(tables.sorted_tables):  # what refers to another comes before it
-        if table is studies:
-            connection.execute(sqlalchemy.delete(table).where(table.c.study_name.in_(names)))
-        elif "study_id" in table.c:
-            connection.execute(sqlalchemy.delete(table).where(table.c.study_id.in_(gone)))
-        elif "trial_id" in table.c:
-            connection.execute(sqlalchemy.delete(table).where(table.c.trial_id.in_(theirs)))
-
-
-def _leave(connection: Connection, gone: Removal) -> None:
-    """Take studies out of what is written of their campaign."""
-    import sqlalchemy
-    from optuna.storages._rdb import models
-
-    tables = models.BaseModel.metadata.tables
-    studies, attrs = tables["studies"], tables["study_user_attributes"]
-
-    def of(*names: str) -> Any:
-        chosen = sqlalchemy.select(studies.c.study_id).where(studies.c.study_name.in_(names))
-        return attrs.c.study_id.in_(chosen)
-
-    rows = connection.execute(sqlalchemy.select(attrs.c.key, attrs.c.value_json).where(of(gone.campaign))).all()
-    held = {key: json.loads(value) for key, value in rows}
-    budgets = sqlalchemy.select(attrs.c.value_json).where(of(*gone.staying), attrs.c.key == "trials")
-    new: dict[str, Any] = {"parts": list(gone.staying)}
-    new["trials"] = sum(int(value) for value in connection.execute(budgets).scalars())
-    for key, value in new.items():
-        if key in held:
-            change = sqlalchemy.update(attrs).where(of(gone.campaign), attrs.c.key == key)
-            connection.execute(change.values(value_json=json.dumps(value)))
-    answers = sqlalchemy.delete(attrs).where(of(gone.campaign, *gone.staying), attrs.c.key == _ANSWER)
-    if gone.confirmed:
-        connection.execute(answers)
+def _delete(connection: Connection, gone: Removal) -> None:
+    """Delete the rows of what goes; a second time there are none."""
+    connection.execute(delete(studies).where(studies.c.name.in_(gone.studies)))
+    for table in (trials, confirmations):
+        connection.execute(delete(table).where(table.c.study.in_(gone.studies)))
+    if gone.staying:
+        budgets = select(func.sum(studies.c.trials)).where(studies.c.name.in_(gone.staying)).scalar_subquery()
+        whole = update(campaigns).where(campaigns.c.name == gone.campaign)
+        connection.execute(whole.values(trials=budgets, confirmation=None))
+        if gone.confirmed:
+            connection.execute(update(studies).where(studies.c.name.in_(gone.staying)).values(confirmation=None))
+    elif gone.campaign:
+        connection.execute(delete(campaigns).where(campaigns.c.name == gone.campaign))

@@ -1,75 +1,154 @@
-"""The version of a ledger's tables: an older program refuses a newer ledger, a newer program brings an older one up.
+"""The tables of a ledger, the same in a sqlite file and on a PostgreSQL server.
 
-Version 1 is what there was before ledgers knew theirs: Optuna's tables alone. Version 2 has the leases
-(:mod:`tune_vfl.ledger.lease`) and the row that says so. Version 3 has campaigns, whose lease is that of their parts: an
-older program would take a part's own. Reading changes nothing; whoever runs a study adds what lacks.
+A lone study is a row of ``studies`` whose campaign is empty. A trial without an outcome is running. What is nested is
+JSON; what a question selects by has a column of its own. Moments are seconds since 1970.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column, Double, Integer, MetaData, Table, Text, TypeDecorator, insert, inspect, select
 
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger import lease
 from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Dialect
 
-    from tune_vfl.ledger.reader import Reader
+SCHEMA = 4
+"""The version of these tables. Earlier ones stood in Optuna's, and were in no release."""
 
-SCHEMA = 3
-"""The version that this program writes."""
-
-_CAMPAIGN = """
-SELECT a.value_json FROM study_user_attributes a JOIN studies s ON s.study_id = a.study_id
-WHERE s.study_name = :study AND a.key = 'campaign'
-"""
-_TABLE = "CREATE TABLE IF NOT EXISTS tune_vfl_ledger (version INTEGER NOT NULL, program TEXT NOT NULL)"
+_METADATA = MetaData()
 
 
-def refuse_newer(reader: Reader, place: str) -> int:
+class Json(TypeDecorator[Any]):
+    """JSON as text, which is the same in every database; both kinds have functions that read it."""
+
+    impl, cache_ok = Text, True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> str | None:
+        """Return what is written."""
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> Any:
+        """Return what is read."""
+        return None if value is None else json.loads(value)
+
+
+version_table = Table(
+    "tune_vfl_ledger",
+    _METADATA,
+    Column("version", Integer, nullable=False),
+    Column("program", Text, nullable=False),
+)
+
+campaigns = Table(
+    "campaigns",
+    _METADATA,
+    Column("name", Text, primary_key=True),
+    Column("spec", Json, nullable=False),  # as the user gave it at last
+    Column("skipped", Json, nullable=False),
+    Column("trials", Integer, nullable=False),  # the budget of all its studies
+    Column("confirmation", Json),
+)
+
+studies = Table(
+    "studies",
+    _METADATA,
+    Column("name", Text, primary_key=True),
+    Column("campaign", Text, nullable=False, index=True),
+    Column("place", Integer, nullable=False),  # in the order of the campaign
+    Column("spec", Json, nullable=False),
+    Column("cell", Json, nullable=False),
+    Column("space", Json, nullable=False),
+    Column("measure", Integer, nullable=False),
+    Column("data", Text, nullable=False),  # the fingerprint of its rows
+    Column("coverage", Json),
+    Column("trials", Integer, nullable=False),  # the budget
+    Column("reference_scores", Json),
+    Column("reference_point", Json),
+    Column("baseline", Json),
+    Column("cost", Double),
+    Column("confirmation", Json),
+)
+
+trials = Table(
+    "trials",
+    _METADATA,
+    Column("study", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("params", Json, nullable=False),  # the searched ones, lists as texts
+    Column("pack", Text, nullable=False),
+    Column("session", Text, nullable=False),  # the run of a search that asked it
+    Column("asked", Double, nullable=False),
+    Column("retry_of", Integer),
+    Column("sampler", Json, nullable=False),  # what the sampler remembers of it
+    Column("outcome", Text),
+    Column("utility", Double),
+    Column("leakage", Double),
+    Column("result", Json),  # the whole outcome
+    Column("lost", Text),
+    Column("finished", Double),
+    Column("tuned", Json),  # the best attacker that was tuned against it
+)
+
+confirmations = Table(
+    "confirmations",
+    _METADATA,
+    Column("study", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # of the trial; -1 is the undefended model
+    Column("seed", Integer, primary_key=True, autoincrement=False),
+    Column("record", Json, nullable=False),
+)
+
+leases = Table(
+    "leases",
+    _METADATA,
+    Column("name", Text, primary_key=True),  # of a campaign or a lone study
+    Column("epoch", Integer, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("since", Text, nullable=False),
+    Column("clock", Text, nullable=False),
+    Column("expires", Double, nullable=False),
+)
+
+
+def version_of(connection: Connection, place: str) -> int:
     """Return the version of a ledger's tables; 0 where there is no ledger yet.
 
+    Args:
+        connection: to the database.
+        place: the database, for messages.
+
     Raises:
-        StudyError: for one that a later program has changed.
+        StudyError: for tables of an earlier or a later program.
     """
-    version, program = _held(reader)
+    tables = inspect(connection).get_table_names()
+    if version_table.name not in tables:
+        if "alembic_version" in tables or studies.name in tables:
+            raise _earlier(place)
+        return 0
+    version, program = connection.execute(select(version_table.c.version, version_table.c.program)).one()
+    if version < SCHEMA:
+        raise _earlier(place)
     if version > SCHEMA:
         raise StudyError(
             f"the ledger {place} has schema {version}, written by tune-vfl {program}; this is tune-vfl {VERSION}, "
-            f"which knows schemas up to {SCHEMA}: install tune-vfl {program} or later"
+            f"which knows schema {SCHEMA}: install tune-vfl {program} or later"
         )
-    return version
+    return int(version)
 
 
-def bring_up(connection: Connection) -> None:
-    """Add what an older ledger, or none, lacks; what is there stays as it is."""
-    from sqlalchemy import text
-
-    connection.execute(text(lease.TABLE))
-    connection.execute(text(_TABLE))
-    row = connection.execute(text("SELECT version FROM tune_vfl_ledger")).one_or_none()
-    values = {"version": SCHEMA, "program": VERSION}
-    if row is None:
-        connection.execute(text("INSERT INTO tune_vfl_ledger VALUES (:version, :program)"), values)
-    elif row[0] < SCHEMA:
-        connection.execute(text("UPDATE tune_vfl_ledger SET version = :version, program = :program"), values)
+def make_tables(connection: Connection) -> None:
+    """Make the tables and write down their version."""
+    _METADATA.create_all(connection)
+    connection.execute(insert(version_table).values(version=SCHEMA, program=VERSION))
 
 
-def campaign_of(connection: Connection, study: str) -> str:
-    """Return the campaign that a study is a part of; empty for a lone one, and for one that is not there."""
-    import sqlalchemy
-
-    if "study_user_attributes" not in sqlalchemy.inspect(connection).get_table_names():
-        return ""
-    found = connection.execute(sqlalchemy.text(_CAMPAIGN), {"study": study}).scalar_one_or_none()
-    return "" if found is None else str(json.loads(found))
-
-
-def _held(reader: Reader) -> tuple[int, str]:
-    if reader.has_table("tune_vfl_ledger"):
-        for version, program in reader.rows("SELECT version, program FROM tune_vfl_ledger"):
-            return int(version), str(program)
-    return (1, "") if reader.has_table("studies") else (0, "")
+def _earlier(place: str) -> StudyError:
+    return StudyError(
+        f"the ledger {place} has Optuna's tables or those of a tune-vfl from before its first release, which are not "
+        "read: move it away or name another place (TUNE_VFL_HOME, TUNE_VFL_STORAGE, --storage), and search again"
+    )

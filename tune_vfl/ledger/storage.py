@@ -1,38 +1,31 @@
-"""Where a ledger is held: a sqlite file or a PostgreSQL server, and which one is meant."""
+"""Where a ledger is kept: a sqlite file or a PostgreSQL server, and which one is meant."""
 
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock
+import sqlalchemy
+from sqlalchemy import event
 
-from tune_vfl.errors import UsageError
-from tune_vfl.ledger.database import LedgerStorage, hide_password
+from tune_vfl.errors import UnreachableError, UsageError
+from tune_vfl.ledger.database import LedgerStorage
+from tune_vfl.ledger.db_errors import retry, translated
 from tune_vfl.ledger.lease import Clock
-from tune_vfl.ledger.owner import boot_id
-from tune_vfl.ledger.reader import FileReader
-from tune_vfl.ledger.trouble import speak_plainly
+from tune_vfl.ledger.process_identity import boot_id
 from tune_vfl.machine.places import home
-from tune_vfl.machine.secrets import from_environment
+from tune_vfl.machine.secrets import from_environment, hide_password
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from optuna.storages import RDBStorage
-    from sqlalchemy import Connection, Engine
-
-    from tune_vfl.ledger.reader import Reader
+    from sqlalchemy import Connection, Engine, Pool
 
 SQLITE = "sqlite:///"
 # How sqlite says that a file is no database, or not a whole one.
 DAMAGED = ("file is not a database", "disk image is malformed")
 # Any number that no other program is likely to lock: "tune-vfl" in eight bytes.
-_MAKING = int.from_bytes(b"tune-vfl", "big", signed=True)
+_ONE_AT_A_TIME = int.from_bytes(b"tune-vfl", "big", signed=True)
 # A server that is cut off must not hold a search for the hours that TCP would wait.
 _CONNECTING = {"connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "tcp_user_timeout": 30_000}
 # Nor may what the server still holds of a driver that was cut off keep others waiting.
@@ -47,24 +40,8 @@ class SqliteFile(LedgerStorage):
         self.path = path
 
     def exists(self) -> bool:
-        """Say whether the file is there."""
-        return self.path.is_file()
-
-    def engine(self) -> Engine:
-        """Return an engine that keeps no connection open."""
-        import sqlalchemy
-
-        return sqlalchemy.create_engine(self.url, poolclass=sqlalchemy.NullPool, connect_args={"timeout": 60})
-
-    def for_leases(self) -> Engine:
-        """Return an engine whose transactions lock the file for writing from their start."""
-        import sqlalchemy
-
-        connecting = {"timeout": 60, "isolation_level": None}  # transactions begin when they are told to
-        engine = sqlalchemy.create_engine(self.url, poolclass=sqlalchemy.NullPool, connect_args=connecting)
-        sqlalchemy.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-        speak_plainly(engine, self.shown)
-        return engine
+        """Say whether the file is there and holds a ledger."""
+        return self.path.is_file() and self.version() > 0
 
     def clock(self, connection: Connection) -> Clock:
         """Return the seconds since this machine was started, which no setting of its clock changes.
@@ -73,30 +50,33 @@ class SqliteFile(LedgerStorage):
         """
         return Clock(boot_id(), time.monotonic())
 
-    @contextmanager
-    def _looking(self) -> Iterator[Reader]:
-        with closing(sqlite3.connect(self.path, timeout=60)) as connection:
-            yield FileReader(connection)
+    def serialize(self, connection: Connection) -> None:
+        """Do nothing: a transaction that writes has the file to itself."""
 
-    @contextmanager
-    def _making(self) -> Iterator[None]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Optuna makes the tables one by one: a second process must not meet a database with some of them.
-        with FileLock(f"{self.path}.lock", timeout=60):
-            connection = sqlite3.connect(self.path, timeout=60)
-            try:
-                connection.execute("PRAGMA journal_mode=WAL")
-            finally:
-                connection.close()
-            yield
+    def _prepare(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnreachableError(
+                f"the ledger {self.shown} cannot be written ({error.strerror or error}); free or change the place "
+                "that TUNE_VFL_HOME (or TUNE_VFL_STORAGE, --storage, the spec's storage) names"
+            ) from error
 
-    def _open(self, *, migrate: bool = False) -> RDBStorage:
-        import sqlalchemy
+        def connect() -> None:
+            with translated(self.shown), self._writer.connect():
+                pass
 
-        storage = _tables(self.url, {"connect_args": {"timeout": 60}}, migrate=migrate)
-        sqlalchemy.event.listen(storage.engine, "connect", _tune_connection)
-        storage.engine.dispose()
-        return storage
+        retry(connect)  # sqlite does not wait where two turn the log on at once
+
+    def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
+        # The driver begins no transaction by itself, so that one that will write can lock the file when it begins.
+        connecting = {"timeout": 60, "isolation_level": None}
+        engine = sqlalchemy.create_engine(self.url, poolclass=pool, connect_args=connecting)
+        if writes:
+            event.listen(engine, "connect", _log_ahead)
+        begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+        return engine
 
 
 class PostgresServer(LedgerStorage):
@@ -106,58 +86,30 @@ class PostgresServer(LedgerStorage):
         """Ask the server whether the database holds a ledger."""
         return self.version() > 0
 
-    def engine(self) -> Engine:
-        """Return an engine that keeps no connection open."""
-        return self._engine()
-
-    def for_leases(self) -> Engine:
-        """Return an engine whose transactions wait for each other where they lock a row."""
-        import sqlalchemy
-
-        engine = self._engine()
-        sqlalchemy.event.listen(engine, "connect", _limit_connection)
-        speak_plainly(engine, self.shown)
-        return engine
-
     def clock(self, connection: Connection) -> Clock:
         """Return the server's own time, in seconds since 1970."""
-        import sqlalchemy
+        now = sqlalchemy.extract("epoch", sqlalchemy.func.clock_timestamp())
+        return Clock("server", float(connection.execute(sqlalchemy.select(now)).scalar_one()))
 
-        now = connection.execute(sqlalchemy.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
-        return Clock("server", float(now))
+    def serialize(self, connection: Connection) -> None:
+        """Take a lock of the server's, which ends with the transaction."""
+        connection.execute(sqlalchemy.select(sqlalchemy.func.pg_advisory_xact_lock(_ONE_AT_A_TIME)))
 
-    @contextmanager
-    def _making(self) -> Iterator[None]:
-        import sqlalchemy
+    def _prepare(self) -> None:
+        """Nothing: the database is made by its owner."""
 
-        with self._engine(isolation_level="AUTOCOMMIT").connect() as connection:
-            connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:key)"), {"key": _MAKING})
-            yield  # the server gives it back with the connection
-
-    def _open(self, *, migrate: bool = False) -> RDBStorage:
-        import sqlalchemy
-
-        kwargs = {"pool_pre_ping": True, "connect_args": self._connecting}
-        storage = _tables(self._with_driver, kwargs, migrate=migrate)
-        sqlalchemy.event.listen(storage.engine, "connect", _limit_connection)
-        storage.engine.dispose()
-        return storage
-
-    def _engine(self, **options: Any) -> Engine:
-        import sqlalchemy
-
+    def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
+        connecting = {key: value for key, value in _CONNECTING.items() if f"{key}=" not in self.url}
+        how: dict[str, Any] = {"pool_pre_ping": True} if pool is None else {"poolclass": pool}
         try:
-            return sqlalchemy.create_engine(
-                self._with_driver, poolclass=sqlalchemy.NullPool, connect_args=self._connecting, **options
-            )
+            engine = sqlalchemy.create_engine(self._with_driver, connect_args=connecting, **how)
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"the ledger {self.shown}: PostgreSQL needs psycopg; python -m pip install 'tune-vfl[postgres]'"
             ) from error
-
-    @property
-    def _connecting(self) -> dict[str, Any]:
-        return {key: value for key, value in _CONNECTING.items() if f"{key}=" not in self.url}
+        if writes:
+            event.listen(engine, "connect", _limit_connection)
+        return engine
 
     @property
     def _with_driver(self) -> str:
@@ -190,17 +142,8 @@ def storage_at(given: str | None = None) -> LedgerStorage:
     raise UsageError(f"storage {hide_password(named)}: expected a path, sqlite:///PATH or postgresql://USER@HOST/NAME")
 
 
-def _tables(url: str, engine: dict[str, Any], *, migrate: bool) -> RDBStorage:
-    from optuna.storages import RDBStorage
-
-    if migrate:
-        older = RDBStorage(url, engine_kwargs=engine, skip_compatibility_check=True)
-        older.upgrade()
-        older.engine.dispose()
-    return RDBStorage(url, engine_kwargs=engine)
-
-
-def _tune_connection(connection: Any, _record: Any) -> None:
+def _log_ahead(connection: Any, _record: Any) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
     # With the write-ahead log a crash of the process loses nothing; only a power cut may lose the last commits.
     connection.execute("PRAGMA synchronous=NORMAL")
 

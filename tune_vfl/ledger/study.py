@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SelectionError
 from tune_vfl.ledger.exporting import exported
-from tune_vfl.ledger.reading import open_to_read
+from tune_vfl.ledger.reading import StudyReader, open_to_read
 from tune_vfl.ledger.selecting import front_of
 from tune_vfl.ledger.selecting import select as select_point
 from tune_vfl.ledger.standing import standing
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tune_vfl.ledger.confirmations import ConfirmedPoint
-    from tune_vfl.ledger.held import HeldStudy
     from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
 
@@ -42,21 +41,21 @@ class Study:
         self.name = name
         self.storage = storage
         self.stopped = stopped
-        self._ledger: HeldStudy = open_to_read(name, storage)
+        self._ledger = open_to_read(name, storage)
 
     @classmethod
     def of(cls, ledger: Ledger, *, stopped: bool) -> Study:
         """Return the study of a ledger that is open already, and that somebody else closes."""
-        study = cls.__new__(cls)
-        study.name, study.stopped, study._ledger = ledger.study.name, stopped, ledger
-        study.storage = ledger.place.url
+        study = cls.reading(ledger)
+        study.stopped = stopped
         return study
 
     @classmethod
-    def reading(cls, held: HeldStudy) -> Study:
+    def reading(cls, held: StudyReader) -> Study:
         """Return the study that was opened already, to be read."""
         study = cls.__new__(cls)
         study.name, study.stopped, study._ledger = held.study.name, False, held
+        study.storage = held.place.url
         return study
 
     def record(self) -> StudyRecord:
@@ -71,7 +70,7 @@ class Study:
     def overdue(self) -> list[int]:
         """Return the numbers of running trials that take longer than the study allows them."""
         minutes = self._ledger.cell.trial_minutes
-        return [] if minutes is None else overdue(self._ledger.trials(), minutes)
+        return [] if minutes is None else overdue(self._ledger.running(), minutes)
 
     def front_trials(self, attack: str | None = None) -> list[TrialRecord]:
         """Return the trials on the front, by number; equal points all stay.
@@ -123,8 +122,8 @@ class Study:
         Args:
             record: as :meth:`record` has just given it; None reads it.
         """
-        from tune_vfl.ledger.database import hide_password
         from tune_vfl.machine.places import named_uri
+        from tune_vfl.machine.secrets import hide_password
 
         record = record or self.record()
         trust, now = trust_of(record), standing(record)

@@ -1,135 +1,133 @@
-"""A trial as the ledger writes it: what is said of it when it is asked, and how it is read back."""
+"""A trial as a row of the ledger."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tune_vfl.errors import StudyError
+from sqlalchemy import Text, select, type_coerce
+
 from tune_vfl.ledger.records import TrialRecord
+from tune_vfl.ledger.schema import trials
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec.cell import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from enum import Enum
 
-    from optuna.trial import FrozenTrial
+    from sqlalchemy import ColumnElement, Connection
 
 
-class LedgerTrial(Protocol):
-    """A trial that was read from a ledger; Optuna's own is one.
+@dataclass(frozen=True)
+class Trial:
+    """A trial, running or finished.
 
     Attributes:
-        number: of the trial, in its study.
-        user_attrs: what tune-vfl wrote; ``outcome`` may still be JSON.
-        system_attrs: what Optuna wrote, with ``fixed_params`` of one that was only enqueued.
-        params: searched, lists as texts.
-        datetime_start, datetime_complete: local, without a zone.
+        number: its number in the study.
+        params: the searched parameters, lists as texts.
+        asked: when it was asked, in seconds since 1970.
+        pack: the pack that it runs in.
+        session: the run of a search that asked it.
+        retry_of: the lost trial that it repeats.
+        sampler: what the sampler remembers of it.
+        outcome: how it ended; None while it runs.
+        utility, leakage: of an outcome that is ok.
+        result: the whole outcome, as JSON.
+        lost: what was lost with it, of preempted trials.
+        finished: when it ended, in seconds since 1970.
     """
 
     number: int
-    user_attrs: dict[str, Any]
-    system_attrs: dict[str, Any]
     params: dict[str, Any]
-    datetime_start: datetime | None
-    datetime_complete: datetime | None
+    asked: float
+    pack: str = ""
+    session: str = ""
+    retry_of: int | None = None
+    sampler: dict[str, Any] = field(default_factory=dict)
+    outcome: str | None = None
+    utility: float | None = None
+    leakage: float | None = None
+    result: str | None = None
+    lost: str | None = None
+    finished: float | None = None
 
     @property
-    def state(self) -> Enum:
-        """How far it is, with a name of Optuna's ``TrialState``."""
+    def objectives(self) -> tuple[float, float] | None:
+        """``(utility, leakage)``; None of an outcome that is not ok."""
+        return None if self.utility is None or self.leakage is None else (self.utility, self.leakage)
+
+    def ended(self) -> Outcome:
+        """Return how it ended; it must have."""
+        return Outcome.model_validate_json(self.result or "")
+
+    def record(
+        self, fixed: Mapping[str, Any], outcome: Outcome | None = None, finished: float | None = None
+    ) -> TrialRecord:
+        """Return the record of a finished trial.
+
+        Args:
+            fixed: the parameters that the search does not touch.
+            outcome: how it ended, where it was read while it ran.
+            finished: when it ended, likewise.
+        """
+        return TrialRecord(
+            number=self.number,
+            params={**fixed, **{name: from_text(value) for name, value in self.params.items()}},
+            outcome=outcome or self.ended(),
+            started=datetime.fromtimestamp(self.asked, UTC),
+            finished=datetime.fromtimestamp(finished or self.finished or 0.0, UTC),
+            retry_of=self.retry_of,
+        )
 
 
-def is_running(trial: LedgerTrial) -> bool:
-    """Whether somebody works on it, or did when the search was stopped."""
-    return trial.state.name == "RUNNING"
+# Outcomes are read from their text at once: a thousand of them are most of what a ledger holds.
+_COLUMNS = [
+    type_coerce(column, Text).label(column.name) if column is trials.c.result else column
+    for column in trials.c
+    if column not in {trials.c.study, trials.c.tuned}
+]
 
 
-def is_finished(trial: LedgerTrial) -> bool:
-    """Whether it has ended, well or not."""
-    return trial.state.name not in ("RUNNING", "WAITING")
+def trials_of(study: str, connection: Connection, *conditions: ColumnElement[bool]) -> list[Trial]:
+    """Return the trials of a study that meet some conditions, by number."""
+    wanted = select(*_COLUMNS).where(trials.c.study == study, *conditions).order_by(trials.c.number)
+    return [Trial(**row) for row in connection.execute(wanted).mappings()]
 
 
-def params_of(trial: LedgerTrial) -> dict[str, Any]:
-    """Return a trial's searched parameters, lists as texts, also of one that was only enqueued."""
-    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-
-
-def overdue(trials: Iterable[LedgerTrial], minutes: float | None, now: datetime | None = None) -> list[int]:
+def overdue(running: Sequence[Trial], minutes: float | None, now: datetime | None = None) -> list[int]:
     """Return the running trials that were asked longer ago than their pack may take, by number.
 
     Args:
-        trials: all of a study.
+        running: all trials of a study that run.
         minutes: how long a trial may take; None is no limit.
         now: with a time zone; the present by default.
     """
     if minutes is None:
         return []
-    running = [t for t in trials if is_running(t)]
-    packs = Counter(t.user_attrs.get("pack") for t in running)
-    moment = now or datetime.now(UTC)
-    waited = {t.number: (moment - _asked(t)).total_seconds() / 60 for t in running}
-    return [t.number for t in running if waited[t.number] > minutes * packs[t.user_attrs.get("pack")]]
+    packs = Counter(t.pack for t in running)
+    moment = (now or datetime.now(UTC)).timestamp()
+    return [t.number for t in running if moment - t.asked > 60 * minutes * packs[t.pack]]
 
 
-def session_of(trial: FrozenTrial) -> str | None:
-    """Return the session that asked a trial; None of one that somebody else has made."""
-    return (trial.user_attrs.get("owner") or {}).get("session")
+def repeats(retry_of: Mapping[int, int | None], number: int) -> list[int]:
+    """Return the trials that a trial repeats, the latest first.
 
-
-def repeats(trials: Sequence[FrozenTrial], number: int) -> list[FrozenTrial]:
-    """Return the lost trials that trial ``number`` repeats, the latest first."""
-    by_number = {t.number: t for t in trials}
+    Args:
+        retry_of: by trial, the one that it repeats.
+        number: the trial.
+    """
     chain = []
-    before = by_number[number].user_attrs.get("retry_of")
+    before = retry_of[number]
     while before is not None:
-        chain.append(by_number[before])
-        before = by_number[before].user_attrs.get("retry_of")
+        chain.append(before)
+        before = retry_of[before]
     return chain
 
 
-def not_repeated(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Return the lost trials that have not been asked again, by number."""
-    repeated = {t.user_attrs.get("retry_of") for t in trials}
-    lost = [t for t in trials if (t.user_attrs.get("outcome") or {}).get("outcome") == "preempted"]
-    return [t for t in lost if t.number not in repeated]
-
-
-def to_record(trial: LedgerTrial, fixed: Mapping[str, Any]) -> TrialRecord:
-    """Return a finished trial's record.
-
-    Args:
-        trial: finished.
-        fixed: the parameters that the search does not touch.
-
-    Raises:
-        StudyError: when somebody else finished it.
-    """
-    raw = trial.user_attrs.get("outcome")
-    if raw is None and trial.state.name == "COMPLETE":
-        raise StudyError(f"trial {trial.number} was not written by tune-vfl: it has values but no outcome")
-    outcome = _outcome(raw) if raw else Outcome.failed("error", "ended without an outcome")
-    return TrialRecord(
-        number=trial.number,
-        params={**fixed, **{name: from_text(value) for name, value in params_of(trial).items()}},
-        outcome=outcome,
-        started=_utc(trial.datetime_start),
-        finished=_utc(trial.datetime_complete),
-        retry_of=trial.user_attrs.get("retry_of"),
-    )
-
-
-def _asked(trial: LedgerTrial) -> datetime:
-    # Optuna's own time is in the zone of the machine that asked, which need not be that of the one that looks.
-    asked = trial.user_attrs.get("asked")
-    return _utc(trial.datetime_start) if asked is None else datetime.fromtimestamp(asked, UTC)
-
-
-def _outcome(raw: Mapping[str, Any] | str) -> Outcome:
-    return Outcome.model_validate_json(raw) if isinstance(raw, str) else Outcome.model_validate(raw)
-
-
-def _utc(moment: datetime | None) -> datetime:
-    # Optuna writes local time without a zone.
-    return moment.astimezone(UTC) if moment else datetime.fromtimestamp(0, UTC)
+def not_repeated(held: Iterable[Trial]) -> list[Trial]:
+    """Return the lost trials that have not been asked again, in the order in which they come."""
+    held = list(held)
+    repeated = {t.retry_of for t in held}
+    return [t for t in held if t.outcome == "preempted" and t.number not in repeated]

@@ -96,3 +96,10 @@ def _make_token(path: Path) -> None:
             path.hardlink_to(draft)
     finally:
         Path(draft).unlink()
+
+
+def hide_password(url: str) -> str:
+    """Return a URL without its password, so that it may be shown."""
+    scheme, mark, rest = url.partition("://")
+    user, at, host = rest.rpartition("@")
+    return f"{scheme}{mark}{user.partition(':')[0]}{at}{host}"

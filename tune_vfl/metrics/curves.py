@@ -25,7 +25,7 @@ _ONE_PERCENT = 0.01
 
 
 class Ends(NamedTuple):
-    """What one curve tells.
+    """Summary numbers of one ROC curve.
 
     Attributes:
         area: the AUC.
@@ -41,7 +41,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(scores: Sequence[Floats], y: Sequence[Labels]) -> list[Ends]:
-    """Return what the curve of each set of scores tells.
+    """Return the summary numbers of each set of scores.
 
     Args:
         scores: G times ``(n,)``, larger is more positive; n may differ.
@@ -67,7 +67,7 @@ def _ends(scores: Floats, y: Labels) -> list[Ends]:
 
 
 def _told(found: Counts, accused: Counts) -> tuple[Floats, Floats, Floats]:
-    """Return what is in :class:`Ends`, a number a curve.
+    """Return the fields of :class:`Ends`, one number per curve.
 
     Args:
         found: ``(G, n + 1)`` positives beyond each threshold, from none of the rows to all.
@@ -81,7 +81,7 @@ def _told(found: Counts, accused: Counts) -> tuple[Floats, Floats, Floats]:
 
 
 def _at_one_percent(accused: Floats, found: Floats) -> Floats:
-    """Return what share is found where 1% is accused, on straight lines between thresholds, as numpy.interp does."""
+    """Return the true-positive rate at a false-positive rate of 1%, linearly interpolated as numpy.interp does."""
     last = (accused <= _ONE_PERCENT).sum(1, keepdims=True) - 1
     (x0, x1), (y0, y1) = ([np.take_along_axis(v, last + k, 1)[:, 0] for k in (0, 1)] for v in (accused, found))
     between = (y1 - y0) / (x1 - x0) * (_ONE_PERCENT - x0) + y0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Hits(NamedTuple):
-    """What one set of scores says; NaN without rows.
+    """Top-1 and F1 of one set of scores; NaN without rows.
 
     Attributes:
         top1: the share of rows whose label is predicted.
@@ -30,7 +30,7 @@ class Hits(NamedTuple):
 
 
 def hits_of(scores: Sequence[Floats], y: Sequence[Labels]) -> list[Hits]:
-    """Return what each set of class scores says.
+    """Return top-1 and F1 of each set of class scores.
 
     Args:
         scores: G times ``(n, 2)``; n may differ.

@@ -77,7 +77,7 @@ def turned(area: float) -> float:
 
 
 def success_at_one_percent(scores: Floats, y: Labels) -> float:
-    """Share of the positives that an attacker finds while it wrongly accuses at most 1% of the negatives.
+    """Share of the positives that an attacker finds at a false-positive rate of at most 1%.
 
     An AUC is an average over all thresholds; what a few sure guesses reveal shows only here. Between two thresholds
     the curve is a straight line, as it is for ties.
@@ -124,7 +124,7 @@ def top1(scores: Floats, y: Labels) -> float:
 
 
 def top5(scores: Floats, y: Labels) -> float:
-    """Share of rows whose label is among the five largest class scores; rows that predict nothing count as wrong."""
+    """Share of rows whose label is among the five largest class scores; rows without a prediction count as wrong."""
     if not len(y):
         return float("nan")
     decided = predictions(scores) >= 0

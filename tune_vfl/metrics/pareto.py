@@ -131,7 +131,7 @@ def _area(points: NDArray[np.float64], worst: ArrayLike) -> float:
 
 
 class GrowingFront:
-    """A front that is kept up point by point, where all points anew would take too long.
+    """A Pareto front updated point by point, which is faster than recomputing it.
 
     Args:
         reference: as for :func:`hypervolume`.
@@ -177,7 +177,7 @@ class GrowingFront:
         self.area = max(self.area, self._measured())
 
     def _measured(self) -> float:
-        """Return :func:`hypervolume` of the front, of which it is known how it is ordered, and that it is finite."""
+        """Return :func:`hypervolume` of a front that is known to be sorted and finite."""
         least, most = self._reference
         some = slice(bisect_right(self._utilities, least), bisect_left(self._leakages, most))
         better = np.array([self._utilities[some], self._leakages[some]]).T

@@ -15,7 +15,7 @@ from tune_vfl.outcome import AttackScore, Outcome
 
 
 class Scalars(NamedTuple):
-    """What one attack on one setting comes to; None where the paper's formula does not apply.
+    """Published scalars of one attack on one setting; None if the paper's formula does not apply.
 
     Attributes:
         cap: utility times recovery error: the mean squared error of reconstructed features, or the share of the rows

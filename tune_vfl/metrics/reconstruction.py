@@ -50,7 +50,7 @@ def mse(found: Floats, true: Floats) -> float:
 
 
 def mse_of_the_mean(mean: Floats, true: Floats) -> float:
-    """The error of one answer to all rows, such as the mean of a party's rows: what can be had without an attack.
+    """The error of one constant answer, such as the mean of a party's rows: reachable without an attack.
 
     Args:
         mean: one row, ``(d,)`` or ``(C, H, W)``.

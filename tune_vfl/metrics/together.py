@@ -16,7 +16,7 @@ _NUMBERS_AT_ONCE = 2**18
 
 
 def of_each(look: Callable[[Floats, Labels], Sequence[T]], scores: Sequence[Floats], y: Sequence[Labels]) -> list[T]:
-    """Return what is to be told of each set of scores, in order.
+    """Apply a function to equally long sets of scores at once; return one result per set, in order.
 
     Args:
         look: is given those of one length, stacked, and their labels: ``(G, n, ...)`` and ``(G, n)``; a result a set.

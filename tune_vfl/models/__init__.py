@@ -1,1 +1,1 @@
-"""Models, written for leading axes where they can be stacked."""
+"""Models with leading axes if they can be stacked."""

@@ -63,7 +63,7 @@ class Alexnet(CutNet[AlexnetOptions]):
         return net
 
     def started(self, shape: tuple[int, ...], stream: Stream) -> nn.Module:
-        """Build the trunk with its starting weights, and with the batch norm that the options ask for."""
+        """Build the trunk with initial weights, and with the optional batch norm."""
         net = super().started(shape, stream)
         if self.options.batch_norm:  # afterward: files of weights know no norm
             net.add_module("features", normed(net.get_submodule("features"), self.options.cut or 5))

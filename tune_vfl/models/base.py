@@ -18,7 +18,7 @@ from tune_vfl.spec import VERTICAL, FederationName, Named, Strict, validated
 Aggregation = Literal["concat", "sum", "mean"]
 HeadOption = Literal["auto", "classes", "scalar"]
 Width = Annotated[int, Field(ge=1)]
-"""How many numbers a layer gives, or how many channels."""
+"""Output width of a layer, or number of channels."""
 
 
 class ModelOptions(Strict):
@@ -71,7 +71,7 @@ class Architecture(ABC, Generic[M_co]):
         return 1 if self.options.head == "scalar" else num_classes
 
     def width(self, shape: tuple[int, ...], num_classes: int) -> int:
-        """Return how many numbers a party sends of each of its rows, and gets back as their gradient.
+        """Return the number of columns that a party sends for each of its rows, and of their gradient.
 
         Args:
             shape: the shape of one row.
@@ -82,7 +82,7 @@ class Architecture(ABC, Generic[M_co]):
 
     @property
     def joins(self) -> bool:
-        """Whether the top model reads numbers side by side: of several parties, and columns sent beside them."""
+        """Whether the top model reads columns side by side: of several parties, and extension columns."""
         return True
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Architecture(ABC, Generic[M_co]):
         """Build a top model ``(*trials, B, d_in) -> (*trials, B, d_out)``."""
 
     def top_of(self, shapes: Sequence[tuple[int, ...]], d_in: int, d_out: int, stream: Stream) -> nn.Module:
-        """Build a top model for what bottom models send of rows of these shapes; by default as :meth:`top` does.
+        """Build a top model for the embeddings of rows of these shapes; by default as :meth:`top` does.
 
         Args:
             shapes: for each party the shape of one row, the label party's own last where it has any.
@@ -238,5 +238,5 @@ def built_bottom(
 
 
 def _without_torchs_generator() -> AbstractContextManager[None]:
-    """Leave torch's global generator as it is, from which its own layers draw before their weights are drawn anew."""
+    """Preserve the state of torch's global generator while layers draw weights that are redrawn later."""
     return torch.random.fork_rng(devices=[])

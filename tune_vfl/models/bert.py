@@ -20,7 +20,7 @@ _DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "
 
 
 class BertOptions(ModelOptions):
-    """A pretrained model by its folder or hub name, or the size of one to train from scratch."""
+    """A pretrained model by its folder or hub name, or the size of a model to train from scratch."""
 
     embedding_dim: int = Field(32, ge=1, description="width of each party's embedding")
     pretrained: str | None = Field(
@@ -124,7 +124,7 @@ class Bert(Architecture[BertOptions]):
 
 
 def auto() -> Any:
-    """Return transformers, imported at the first use: it takes seconds."""
+    """Import transformers lazily, which takes seconds, and return it."""
     from tune_vfl.machine.vision import import_torchvision
 
     import_torchvision()  # transformers imports torchvision itself

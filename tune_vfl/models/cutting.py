@@ -24,7 +24,7 @@ BATCH_NORM = "a batch norm behind the bottom's last convolution, as FedAdOb give
 
 
 class CutNet(DeepNet[C_co]):
-    """Base: a deep net that is cut behind all its convolutions, or with the option ``cut`` between two of them.
+    """Base class of deep nets cut behind all convolutions, or with the option ``cut`` between two of them.
 
     A convolution comes with what follows it up to the next one: norm, activation, pooling. Cut, the bottom sends its
     feature maps ``(C, H, W)``, flattened to a row, so that the width of what is sent follows from the image; there is
@@ -33,7 +33,7 @@ class CutNet(DeepNet[C_co]):
     """
 
     def stages(self, trunk: nn.Module) -> Stages:
-        """Return the parts of a trunk; run one after the other and flattened, they are the trunk.
+        """Return the stages of a trunk; in sequence and flattened, they are the trunk.
 
         Here each convolution of a sequence is a part.
         """
@@ -84,7 +84,7 @@ class CutNet(DeepNet[C_co]):
         return nn.Sequential(*below), nn.Sequential(*list(stages.values())[len(below) :])
 
     def _maps(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the shapes of what one image becomes at the cut and behind the last stage."""
+        """Return the shapes of one image at the cut and after the last stage."""
         with torch.device("meta"), torch.no_grad():  # shapes alone: nothing is drawn or computed
             below, above = self._parted(self.trunk(shape).eval())
             sent = below(torch.zeros(1, *shape))
@@ -92,7 +92,7 @@ class CutNet(DeepNet[C_co]):
 
 
 def normed(layers: nn.Module, place: int) -> nn.Sequential:
-    """Return a sequence with a batch norm behind one of its convolutions.
+    """Return a sequence with a batch norm after one of its convolutions.
 
     Args:
         layers: the sequence, whose layers are taken over.
@@ -107,7 +107,7 @@ def normed(layers: nn.Module, place: int) -> nn.Sequential:
 
 
 def by_convolution(parts: Iterable[nn.Module]) -> Stages:
-    """Return each convolution of a sequence with what follows it up to the next one; flattening is left out."""
+    """Split a sequence at its convolutions, each with all layers up to the next one; flattening is left out."""
     groups: list[list[nn.Module]] = []
     for part in parts:
         if isinstance(part, nn.Conv2d):
@@ -118,7 +118,7 @@ def by_convolution(parts: Iterable[nn.Module]) -> Stages:
 
 
 def by_block(first: Sequence[nn.Module], blocks: Sequence[nn.Module], end: nn.Module) -> Stages:
-    """Return a residual net's first convolution with what follows it, and each of its blocks, the end with the last.
+    """Split a residual net into its first convolution and its blocks, the end with the last.
 
     Convolutions of shortcuts do not count, as in the nets' names.
     """

@@ -88,5 +88,5 @@ class Dcn(FieldNet[DcnOptions]):
     federations = BOTH
 
     def bottom_of_fields(self, fields: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
-        """Build both parts and the layer that joins them."""
+        """Build the cross layers, the MLP and the linear layer that joins them."""
         return DeepAndCross(fields, d_out, self.options, stream=stream)

@@ -20,7 +20,7 @@ _CHANNELS = (6, 16, 32)
 
 
 class GafmCnnOptions(DeepOptions):
-    """Hidden widths of its linear layers; what is sent is 40 wide."""
+    """Hidden widths of the linear layers; the embedding has 40 columns."""
 
     embedding_dim: int = Field(40, ge=1, description="width of the output that is sent, which passes a ReLU")
     bottom_hidden: tuple[Width, ...] = Field((120, 84), description="hidden widths after the convolutions")

@@ -73,7 +73,7 @@ T_co = TypeVar("T_co", bound=DeepOptions, covariant=True)
 
 
 class DeepNet(Architecture[T_co]):
-    """Base: a trunk of convolutions, a linear map from its output to the embedding, and an MLP on top."""
+    """Base class: a trunk of convolutions, a linear map from its output to the embedding, and an MLP on top."""
 
     stackable = False
     modalities = frozenset({"image"})
@@ -94,7 +94,7 @@ class DeepNet(Architecture[T_co]):
         """Build ``(B, C, H, W) -> (B, width)``; its weights are drawn afterward."""
 
     def started(self, shape: tuple[int, ...], stream: Stream) -> nn.Module:
-        """Build the trunk with its starting weights, drawn or from the file that the options name.
+        """Build the trunk with initial weights, drawn or from the file in the options.
 
         Raises:
             SpecError: where that file cannot be read, or is another net's.
@@ -119,7 +119,7 @@ BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm that takes a batch of one value a channel, which torch refuses, with its running statistics.
+    """Batch norm that accepts a batch of one value a channel, normalized by the running statistics.
 
     Such a batch occurs: the last batch of an epoch may be a single row, and of a small image a deep net may leave a
     single place.

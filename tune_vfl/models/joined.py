@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class SideBySide:
-    """How one row of several parties lies in a single line of numbers: their own columns first, then what was added.
+    """Layout of several parties' rows side by side: their own columns first, then extension columns.
 
     Attributes:
         shapes: for each party the shape of one of its rows.
@@ -41,7 +41,7 @@ class SideBySide:
 
 
 class JoinedBottoms(nn.Module):
-    """Reads the rows of several parties side by side and gives their embeddings side by side.
+    """A bottom model that maps several parties' rows side by side to their embeddings side by side.
 
     Args:
         parts: a bottom model a party.

@@ -41,7 +41,7 @@ class MemberProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        """Return the gradients of x (where it is wanted), weight and bias."""
+        """Return the gradients of x (if needed), weight and bias."""
         x, weight = ctx.saved_tensors
         grad = grads[0].contiguous()
         to_x = _product(grad, weight) if ctx.needs_input_grad[0] else None
@@ -118,7 +118,7 @@ class Dropout(nn.Module):
         return x * kept.div_(1 - self._share)
 
     def select(self, index: int) -> None:
-        """Keep one member of a pack: its next masks are those that it would have got in the pack."""
+        """Select one member of a pack; its later masks are the same as in the pack."""
         self._stream = self._stream.member(index)
 
 

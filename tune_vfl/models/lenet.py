@@ -20,7 +20,7 @@ _LAYERS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "sigmoid": nn.Sig
 
 
 class LenetOptions(CutOptions):
-    """Channels of the convolutions, hidden widths of the top model, and what is between all of them."""
+    """Channels of the convolutions, hidden widths of the top model, and the activation between layers."""
 
     embedding_dim: int = Field(64, ge=1, description="width of each party's embedding")
     channels: tuple[Width, ...] = Field((6, 16), min_length=1, description="channels of the 5x5 convolutions, in order")
@@ -41,7 +41,7 @@ class LenetOptions(CutOptions):
 
     @property
     def layer(self) -> type[nn.Module]:
-        """What is between the layers."""
+        """The activation between layers."""
         return _LAYERS[self.activation or "relu"]
 
     def implied(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class LenetDlgOptions(CutOptions):
-    """Where it is cut; one linear layer on top, as published."""
+    """The position of the cut; one linear layer on top, as published."""
 
     top_hidden: tuple[Width, ...] = Field((), description="hidden widths of the top model; none make it one layer")
     cut: int = Field(3, ge=1, description="how many of the three convolutions are the bottom's")

@@ -47,7 +47,7 @@ class MlpOptions(ModelOptions):
 
 @model("mlp")
 class Mlp(Architecture[MlpOptions]):
-    """Linear layers with ReLU between them; there is none on the embedding and none on the logits."""
+    """Linear layers with ReLU between them, without activation on the embedding and on the logits."""
 
     summary = "ReLU multi-layer perceptrons"
     reference = "the usual tabular network of the field"

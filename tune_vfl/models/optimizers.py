@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Optimizer:
-    """Base of optimizers; a subclass says what a step does.
+    """Base class of optimizers; a subclass implements the step.
 
     Args:
         parameters: what is trained, or groups of it: under ``params``, with options of their own.

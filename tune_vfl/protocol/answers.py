@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What one variant of an attack says about rows.
+    """Class scores of rows by one variant of an attack.
 
     Attributes:
         scores: ``(*trials, M)`` binary scores, larger is more positive, or ``(*trials, M, K)`` class scores.
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """What one variant of an attack takes a passive party's rows to be.
+    """Features of a passive party's rows as one variant of an attack reconstructs them.
 
     Attributes:
         rows: ``(*trials, M, ...)`` of the shape of the rows; pixels beyond [0, 1] are clamped when they are scored.

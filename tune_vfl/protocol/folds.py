@@ -24,6 +24,6 @@ def folds_of(y: Tensor, keys: Tensor, folds: int | Tensor) -> Tensor:
 
 
 def folds_with_every_class(y: Tensor, keys: Tensor, most: int) -> Tensor:
-    """Assign rows to as many folds, up to ``most``, as have a row of each class: :func:`folds_of` that many."""
+    """Assign rows to at most ``most`` folds, each with a row of every class, by :func:`folds_of`."""
     rarest = one_hot(y).sum(-2).amin(-1, keepdim=True)
     return folds_of(y, keys, rarest.clamp(1, most))

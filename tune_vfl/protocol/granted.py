@@ -20,7 +20,7 @@ Instant = Literal["first_batch", "epoch0", "last"]
 
 @dataclass(frozen=True)
 class Average:
-    """A moment that lasts: each row's mean gradient over the last epochs, in which noise drawn anew averages out.
+    """A moment of several epochs: each row's mean gradient, in which independent noise averages out.
 
     Attributes:
         epochs: how many, at least 1; all of them where the training has fewer.
@@ -41,7 +41,7 @@ Moment = Instant | Average
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """What the attacker received during one moment of training, in the order it was sent.
+    """Gradients received during one moment of training, in order of arrival.
 
     A mean over epochs has the last one's order and batches. What it averages is the gradient of a row's own loss, the
     received one times the rows of its batch then; it is divided by the rows of its batch here, as a received one is.
@@ -58,16 +58,16 @@ class Recording:
 
     @property
     def batch_rows(self) -> Tensor:
-        """``(M,)`` the rows of each row's batch: times these, a received gradient is that of the row's own loss."""
+        """``(M,)`` batch size of each row: the factor from a received gradient to that of the row's own loss."""
         return torch.cat([self.gradients.new_full((stop - start,), stop - start) for start, stop in self.batches])
 
     def member(self, index: int) -> Recording:
-        """Return what one member of a pack received, without the leading axis."""
+        """Return one member's recording, without the leading axis."""
         return Recording(self.ids[index], self.gradients[index], self.batches)
 
     @staticmethod
     def joined(parts: Sequence[Recording]) -> Recording:
-        """Return what several parties received in the same batches, side by side; of one party, what it received."""
+        """Return the recordings of several parties in the same batches, side by side; of one party, its own."""
         first = parts[0]
         if len(parts) == 1:
             return first
@@ -76,7 +76,7 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """What a passive party sent for each training row and what came back for it, in the same step of each epoch.
+    """A passive party's embedding of each training row and the gradient received for it, by epoch.
 
     Attributes:
         sent: ``(*trials, E, N, d)`` embeddings, in the order of the training split.
@@ -89,7 +89,7 @@ class Exchange:
 
 @dataclass(frozen=True, eq=False)
 class Mixtures:
-    """Of which training rows the rows that were fed in one epoch were mixed, as every party knows that mixes.
+    """Partners and shares of one epoch's mixed training rows, known to every party that mixes.
 
     Attributes:
         partners: ``(*trials, N, m)`` int64 positions in the training split; mixture n carries the id of row n.
@@ -102,7 +102,7 @@ class Mixtures:
 
 @dataclass(frozen=True, eq=False)
 class MixedGradients:
-    """What was received for mixtures over some epochs: all that least squares need of it.
+    """Sums of gradients received for mixtures over some epochs: sufficient for least squares.
 
     Attributes:
         mixtures: of each of the epochs; the same object where two epochs had the same ones.
@@ -144,7 +144,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Centers:
-    """Each class's center, computed without the rows of one fold at a time.
+    """Class centers computed without the rows of one fold at a time.
 
     Attributes:
         folds: ``(*trials, M)`` int64 the fold of each row.
@@ -157,7 +157,7 @@ class Centers:
 
 @dataclass(frozen=True, eq=False)
 class ClassOracle:
-    """Per-class statistics of what was received, computed with true labels that the attacker does not have.
+    """Per-class statistics of received values, computed with true labels that no real attacker has.
 
     A row's own value must not move the centers that it is compared with: on noise it would be nearer to its own class's
     by that alone. So rows fall into folds, and each fold is compared with centers of the others.
@@ -208,7 +208,7 @@ def _medians(values: Tensor, members: Tensor, folds: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """What a passive party sent to the label party for the rows whose features are to be reconstructed.
+    """Embeddings that the label party received for the rows whose features are to be reconstructed.
 
     Attributes:
         ids: ``(*trials, M)`` positions in the training split.
@@ -223,7 +223,7 @@ class Received:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Other rows of the passive party whose features the label party knows, and what was sent for them.
+    """Other rows of the passive party with their embeddings, known to the label party.
 
     Attributes:
         features: ``(*trials, A, ...)``.
@@ -236,7 +236,7 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class OwnColumns:
-    """The label party's own columns of the rows that it reconstructs, and of those that it knows.
+    """The label party's own columns of the rows that it reconstructs, and of known rows.
 
     Attributes:
         received: ``(*trials, M, d)`` of the rows of :class:`Received`.
@@ -249,7 +249,7 @@ class OwnColumns:
 
 @dataclass(frozen=True, eq=False)
 class FirstBatch:
-    """What a passive party holds of the first batch where only the gradient of its parameters reaches it in the clear.
+    """A passive party's data of the first batch if only the gradient of its parameters arrives in the clear.
 
     Attributes:
         ids: ``(*trials, B)`` positions in the training split.

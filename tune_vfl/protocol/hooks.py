@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Context:
-    """What the label party knows of the step whose cut gradient is being changed (H7).
+    """The label party's knowledge of a step when its cut gradient is changed (H7).
 
     Attributes:
-        embeddings: what each passive party sent, ``(*trials, B, d_k)``, detached.
+        embeddings: the embedding of each passive party, ``(*trials, B, d_k)``, detached.
         logits: ``(*trials, B, K)`` (or ``(*trials, B, 1)``), detached.
-        targets: what the loss trained on.
+        targets: the targets of the loss.
         ids: ``(*trials, B)`` the rows' ids.
         epoch, step: both from 0; ``step`` counts over the whole training.
         per_class_gradient: ``label -> (*trials, B, d)``: this party's gradient of the mean cross-entropy, had every row
@@ -41,7 +41,7 @@ class Context:
 
 
 class RowsById(Protocol):
-    """The training rows of all parties, looked up by id; :class:`tune_vfl.protocol.members.Rows` is one."""
+    """Training rows of all parties by id; :class:`tune_vfl.protocol.members.Rows` implements it."""
 
     def take(self, ids: Tensor) -> list[Tensor]:
         """Return the features ``(*trials, B, ...)`` of rows ``(*trials, B)``: passive parties, then the label party."""
@@ -63,7 +63,7 @@ class Hooks:
         """
 
     def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
-        """H2, at the start of a step and before H1: what the bottom models read in training instead of the rows.
+        """H2, at the start of a step and before H1: the input of the bottom models in place of the rows.
 
         Args:
             batch: the rows of the step; ``y`` and ``ids`` stay what they are.
@@ -73,7 +73,7 @@ class Hooks:
         return batch
 
     def labels(self, y: Tensor, ids: Tensor) -> Tensor:
-        """H1: what the loss trains on: ``(*trials, B)`` int64 classes or ``(*trials, B, K)`` soft labels."""
+        """H1: the targets of the loss: ``(*trials, B)`` int64 classes or ``(*trials, B, K)`` soft labels."""
         return y
 
     def wrap_bottom(self, bottom: nn.Module) -> nn.Module:
@@ -81,7 +81,7 @@ class Hooks:
         return bottom
 
     def send_embedding(self, embedding: Tensor, *, party: int) -> Tensor:
-        """H3: what the passive party sends in place of its embedding ``(*trials, B, d)``."""
+        """H3: the tensor that a passive party sends in place of its embedding ``(*trials, B, d)``."""
         return embedding
 
     def wrap_top(self, top: nn.Module) -> nn.Module:
@@ -98,7 +98,7 @@ class Hooks:
         """H6: after the label party stepped its own models."""
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:
-        """H7: what leaves the label party in place of the cut gradient.
+        """H7: the tensor that the label party sends in place of the cut gradient.
 
         Args:
             grad: ``(*trials, B, d)`` gradient of the batch-mean loss with respect to this party's embedding.
@@ -109,18 +109,18 @@ class Hooks:
         return grad
 
     def screen(self, gradients: list[Tensor]) -> list[Tensor]:
-        """H7b: last look over all the gradients that are about to leave."""
+        """H7b: a last change of all gradients before the label party sends them."""
         return gradients
 
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
-        """H8: the passive party receives exactly this tensor."""
+        """H8: observe the tensor that the passive party receives."""
 
     def local_optimizer(self, bottom: nn.Module, *, party: int) -> AnyOptimizer | None:
-        """H9: the passive party's own optimizer for its bottom model; None keeps the one that everybody uses."""
+        """H9: the passive party's own optimizer for its bottom model; None for the recipe's."""
         return None
 
     def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
-        """In the horizontal setting, at the end of a client's round: what it uploads in place of its update.
+        """In the horizontal setting, at the end of a client's round: the upload in place of the client's update.
 
         Args:
             update: ``(*trials, 1, n)`` how far its training moved each of the n parameters that it shares.

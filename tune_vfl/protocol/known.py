@@ -37,7 +37,7 @@ def _number(tensors: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
 
 
 def take_back(tensors: Sequence[Tensor], gradients: Sequence[Tensor], *, retain_graph: bool = False) -> None:
-    """Add to the leaves' ``grad`` what these gradients, each of its tensor's shape, come to.
+    """Accumulate in the leaves' ``grad`` the backpropagation of these gradients, one per tensor.
 
     Raises:
         RuntimeError: for a gradient of another shape.
@@ -48,7 +48,7 @@ def take_back(tensors: Sequence[Tensor], gradients: Sequence[Tensor], *, retain_
 def taken_back(
     tensors: Sequence[Tensor], gradients: Sequence[Tensor], inputs: Sequence[Tensor], *, retain_graph: bool = False
 ) -> list[Tensor]:
-    """Return what the gradients come to for each input: 0 for one that no tensor depends on.
+    """Return the backpropagated gradient of each input: 0 for one that no tensor depends on.
 
     Raises:
         RuntimeError: for a gradient of another shape.

@@ -25,7 +25,7 @@ TOLERATED_BAD_STEPS = 0.01
 
 
 def overriding(hooks: Sequence[Hooks], name: str) -> list[Callable[..., Any]]:
-    """Return, in order, the bound methods of the hooks that really override ``name``."""
+    """Return, in order, the bound methods of the hooks that override ``name``."""
     return [getattr(h, name) for h in hooks if getattr(type(h), name) is not getattr(Hooks, name)]
 
 
@@ -66,7 +66,7 @@ class SplitTraining:
     Attributes:
         diverged: ``(*trials,)`` bool, once it has run: parameters or more than 1% of the sent gradients became
             non-finite.
-        epochs: that were run; fewer than asked for only when every member diverged.
+        epochs: number of finished epochs; fewer than the recipe's only if every member diverged.
     """
 
     diverged: Tensor
@@ -109,12 +109,12 @@ class SplitTraining:
         return [optimizer(common, self.training), *own]
 
     def _stepping(self, model: nn.Module, taken: set[int]) -> nn.Module | Steps:
-        """Return what the model is run by in a step: an optimizer of somebody's own reads parameters one by one."""
+        """Return the network to run in a step; a custom optimizer reads parameters one by one."""
         apart = not self.lead or any(id(p) in taken for p in model.parameters())
         return model if apart else Steps(model)
 
     def run(self, *, deadline: float | None = None) -> Self:
-        """Train for all epochs, or until every member has diverged; return this training, over.
+        """Train for all epochs, or until every member has diverged; return this training.
 
         Raises:
             TimeoutError: when ``time.monotonic()`` passes ``deadline``, looked at once an epoch.
@@ -124,7 +124,7 @@ class SplitTraining:
         return self
 
     def steps(self, *, deadline: float | None = None) -> Iterator[None]:
-        """Do what :meth:`run` does, step by step: the caller may look at the clock between two, or leave off."""
+        """Run as :meth:`run`, yielding after every step: the caller may read the clock or stop."""
         self.network.train()
         for epoch in range(self.training.epochs):
             if deadline is not None and time.monotonic() > deadline:
@@ -145,13 +145,13 @@ class SplitTraining:
             yield
 
     def settle(self) -> None:
-        """End the training: say who diverged, and leave the network as it is used afterwards."""
+        """End the training: mark diverged members, and switch the network to evaluation."""
         self.network.eval()
         too_many = self._bad_steps > TOLERATED_BAD_STEPS * self._step
         self.diverged = self._not_finite() | too_many
 
     def forget_momenta(self) -> None:
-        """Start all optimizers afresh, as a client does that was sent other parameters."""
+        """Reset all optimizers, as for a client that received new parameters."""
         for own in self._optimizers:
             own.state.clear()
 
@@ -194,7 +194,7 @@ class SplitTraining:
             after()
 
     def _go_back(self, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor]) -> None:
-        """Take the gradient of the loss back to the embeddings; of cross-entropy, which nobody changes, it is known."""
+        """Backpropagate the loss to the embeddings; the gradient of plain cross-entropy has a closed form."""
         again = bool(self._cut)  # a defense may ask for gradients per class (H7): this pass's graph once more
         if not self._losses:
             take_back([logits], [task_gradient(logits.detach(), targets)], retain_graph=again)
@@ -203,7 +203,7 @@ class SplitTraining:
             loss.backward(retain_graph=again)
 
     def _arrive(self, embedding: Tensor) -> Tensor:
-        """Return what the label party computes with; its ``grad`` is the cut gradient after the backward pass."""
+        """Return the label party's input; its ``grad`` is the cut gradient after the backward pass."""
         if self._cuts_graph:
             return embedding.detach().requires_grad_()
         if self._received:
@@ -213,7 +213,7 @@ class SplitTraining:
     def _release(
         self, arrived: Sequence[Tensor], batch: Batch, logits: Tensor, targets: Tensor, epoch: int
     ) -> list[Tensor]:
-        """Return what leaves the label party: each cut gradient through H7, then all of them through H7b."""
+        """Return the gradients that the label party sends: each through H7, then all of them through H7b."""
         if not self._cuts_graph:
             return [e.grad for e in arrived if e.grad is not None] if self._received else []
         grads = [e.grad for e in arrived if e.grad is not None]
@@ -238,7 +238,7 @@ class SplitTraining:
         return self._finite(grads)
 
     def _finite(self, grads: list[Tensor]) -> list[Tensor]:
-        """Send 0 for non-finite entries, and count the steps in which a member had any."""
+        """Replace non-finite entries by 0, and count the steps of each member that had any."""
         # A finite sum has finite terms, so one number tells that all is well. On a GPU reading that number would stall
         # every step until the device has caught up, so there the entries are always put right.
         if self._bad_steps.device.type == "cpu" and all(math.isfinite(float(g.sum())) for g in grads):
@@ -251,13 +251,13 @@ class SplitTraining:
 
 
 def rows_for(bottom: nn.Module | Steps, batch: Batch, place: int) -> Tensor:
-    """Return what a bottom model reads: rows by seed where members of a seed may share them, else by member."""
+    """Return the input of a bottom model: rows by seed if the members of a seed can share them, else by member."""
     shares = isinstance(bottom, Steps) and bottom.shares_rows
     return (batch.by_seed if shares else batch.features)[place]
 
 
 def class_gradient(logits: Tensor, embedding: Tensor, scale: int) -> Callable[[int | Tensor], Tensor]:
-    """Return ``label -> scale * gradient of the mean cross-entropy for the embedding, had the rows had that label``.
+    """Return ``label -> scale * gradient of the mean cross-entropy for the embedding`` if all rows had that label.
 
     One pass back through the top model's kept graph serves any weights of the classes: the gradient is linear in them.
 

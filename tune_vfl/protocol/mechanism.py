@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
-    """Tensors with the axes of one training first."""
+class PerMember:
+    """Tensors of the members of a pack, whose axes come first; fields of the same kind are changed with them."""
 
     def member(self, index: int) -> Self:
         """Return one member's numbers."""
@@ -29,14 +29,14 @@ class _Known:
         for name, value in found.items():
             if isinstance(value, Tensor):
                 found[name] = change(value)
-            elif isinstance(value, _Known):
+            elif isinstance(value, PerMember):
                 found[name] = value._mapped(change)
         return type(self)(**found)
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism(_Known):
-    """What a defense declares about how it works, for the members of one training. Secrets and draws are no part of it.
+class Mechanism(PerMember):
+    """Public facts of a defense for the members of one training, without secrets and draws.
 
     Attributes:
         coin: ``(*trials)`` the magnitude of those gradient entries whose sign is nothing but noise, as they are sent;
@@ -55,7 +55,7 @@ class Mechanism(_Known):
     parts: ClassParts | None = None
 
     def without_noise(self, sent: Tensor) -> Tensor:
-        """Return gradients with less of the noise whose law is known, before they enter any mean.
+        """Return gradients denoised by the known law of the noise, before they enter any mean.
 
         An entry that is nothing but noise becomes 0. Where Laplace noise is larger than the gradients, entries are
         brought near their median: the sign of such a deviation says nearly all that it holds, its size nearly nothing.
@@ -74,8 +74,8 @@ class Mechanism(_Known):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassParts(_Known):
-    """Each class is split into parts by the sum of random numbers, one of each party; each part is taught as a number.
+class ClassParts(PerMember):
+    """Sub-classes of each class, selected by the sum of one random number per party, each trained on as a number.
 
     Attributes:
         values: ``(*trials, K, m)`` the number taught for each part; infinity where a member has fewer parts.
@@ -91,7 +91,7 @@ class ClassParts(_Known):
     largest: int
 
     def odds(self, added: Tensor) -> Tensor:
-        """Return the probability of each part, ``(*trials, N, m)``, for a holder of some of the numbers.
+        """Return probabilities of the parts, ``(*trials, N, m)``, given some of the random numbers.
 
         Args:
             added: ``(*trials, N, c)`` the columns with the numbers of c of the parties.

@@ -28,12 +28,12 @@ class Batch:
 
     @property
     def features(self) -> list[Tensor]:
-        """The rows of every party, the label party's own last where it has any."""
+        """The rows of every party, the label party's own last."""
         return [*self.passive, *([] if self.own is None else [self.own])]
 
     @property
     def by_seed(self) -> list[Tensor]:
-        """The same, or ``(S, B, ...)`` of S seeds where nobody has changed them: member i has those of seed i mod S."""
+        """The rows of every party by member; or ``(S, B, ...)`` by seed, if unchanged: member i has seed i mod S."""
         return self.features
 
     def with_features(self, features: Sequence[Tensor]) -> Batch:
@@ -48,7 +48,7 @@ class Batch:
 
 
 class SharedBatch(Batch):
-    """A batch whose members have their seed's rows: they are copied for each member when somebody asks for them.
+    """A batch whose members share their seed's rows; copies for each member are made on access.
 
     Args:
         rows: ``(*seeds, B, ...)`` of every party, listed as :attr:`features` lists them.
@@ -72,17 +72,17 @@ class SharedBatch(Batch):
 
     @property
     def passive(self) -> list[Tensor]:
-        """Those of the passive parties."""
+        """The rows of the passive parties."""
         return self.features[: self._parties]
 
     @property
     def own(self) -> Tensor | None:
-        """Those of the label party, None where it has none."""
+        """The rows of the label party; None if it has none."""
         return self.features[self._parties] if len(self._rows) > self._parties else None
 
     @property
     def by_seed(self) -> list[Tensor]:
-        """The rows as they were given."""
+        """The rows by seed, as given."""
         return self._rows
 
     def with_rows(self, rows: Sequence[Tensor]) -> Batch:
@@ -92,7 +92,7 @@ class SharedBatch(Batch):
 
 @dataclass(frozen=True)
 class Pack:
-    """Who trains together.
+    """The members of one training: seeds, and trials with leading axes.
 
     Attributes:
         seeds: the distinct seeds, in order.
@@ -111,7 +111,7 @@ class Pack:
 
     @property
     def seed_of_each(self) -> list[int]:
-        """The seed of each member, of which a trial without leading axes is one."""
+        """The seed of each member; a trial without leading axes is one member."""
         return list(self.seeds) * (self.trials or 1)
 
     @property
@@ -120,14 +120,14 @@ class Pack:
         return () if self.trials is None else (self.trials * len(self.seeds),)
 
     def spread(self, per_seed: Tensor) -> Tensor:
-        """Hand ``(S, ...)`` per-seed rows to the members ``(T, ...)``; without leading axes nothing changes."""
+        """Expand ``(S, ...)`` per-seed rows to members ``(T, ...)``; without leading axes a no-op."""
         if self.trials is None or self.trials == 1:
             return per_seed
         return per_seed.repeat(self.trials, *([1] * (per_seed.dim() - 1)))
 
 
 def alike(seeds: Sequence[int], rows: Sequence[NDArray[Any]]) -> dict[tuple[int, bytes], list[int]]:
-    """Return which members have the same seed and the same row of numbers, such as labels, each group under both."""
+    """Group members with the same seed and the same row of numbers, such as labels."""
     found: dict[tuple[int, bytes], list[int]] = {}
     for member, (seed, row) in enumerate(zip(seeds, rows, strict=True)):
         found.setdefault((seed, row.tobytes()), []).append(member)
@@ -135,7 +135,7 @@ def alike(seeds: Sequence[int], rows: Sequence[NDArray[Any]]) -> dict[tuple[int,
 
 
 def equal_trials(seeds: int | Sequence[int], *rows: Tensor) -> int:
-    """Return how many trials a pack has, of which each has the same seeds in the same order and the same rows.
+    """Return the number of trials in a pack whose trials have the same seeds, order and rows.
 
     Args:
         seeds: the seed of the one trial, or of each member, trial by trial.
@@ -167,7 +167,7 @@ class Rows:
 
     Args:
         split: the split of the one seed, or the splits of the pack's seeds stacked.
-        pack: who trains together.
+        pack: the members of the training.
     """
 
     def __init__(self, split: Split, pack: Pack) -> None:
@@ -193,12 +193,12 @@ class Rows:
                 yield SharedBatch(cut, self.pack, parties, **at)
 
     def pass_over(self, epochs: int) -> None:
-        """Draw the orders of some epochs that nobody trains."""
+        """Draw and discard the orders of some epochs."""
         for _ in range(epochs):
             self._order.permutation(self.count)
 
     def _gathered_at_once(self, size: int) -> int:
-        """Return how many rows are gathered together, full batches: few calls, no second copy of a large data set."""
+        """Return the number of rows to gather at once: few calls without a second copy of a large data set."""
         bytes_of_row = sum(x.nbytes for x in self._split.features("train")) / max(1, self.count)
         return size * max(1, int(_GATHERED_BYTES / max(1.0, bytes_of_row * size)))
 

@@ -1,4 +1,4 @@
-"""Records what one passive party receives, exactly as it was sent, at the moments that the attacks ask for."""
+"""Recorder of the gradients that a passive party receives, at the moments that attacks request."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ IN_MEMORY_BYTES = 512 * 2**20
 
 
 def recording_bytes(members: int, rows: int, width: int, moments: Collection[Moment]) -> int:
-    """Return the memory that recording ``moments`` takes: float32 gradients and int64 ids of a whole epoch each."""
+    """Return the memory of recording ``moments``: float32 gradients and int64 ids of a whole epoch each."""
     return members * rows * (width * 4 + 8) * sum(m != "first_batch" for m in moments)
 
 
 def _room(shape: tuple[int, ...], dtype: torch.dtype, *, on_disk: bool) -> Tensor:
-    """Return a tensor to fill; one that memory should not hold lives in an unlinked temporary file.
+    """Return an empty tensor; one too large for memory is mapped to an unlinked temporary file.
 
     Raises:
         OSError: when the disk has no room for it.
@@ -38,7 +38,7 @@ def _room(shape: tuple[int, ...], dtype: torch.dtype, *, on_disk: bool) -> Tenso
 
 
 class GradientRecorder(Hooks):
-    """H8 of the attacker: keeps gradients and ids of the first batch, of epoch 0, of the last epoch, and means of rows.
+    """Recorder (H8) of gradients and ids: the first batch, the first and last epochs, and means of rows.
 
     Args:
         moments: what to keep.
@@ -68,7 +68,7 @@ class GradientRecorder(Hooks):
         return [m for m in due if m in self._moments]
 
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
-        """Keep the tensor if this party and moment are wanted."""
+        """Record the tensor if this party and moment are requested."""
         if party == self._party:
             for moment in self._due(epoch, step):
                 self._make_room(moment, gradient)
@@ -92,7 +92,7 @@ class GradientRecorder(Hooks):
             self._gradients[moment].zero_()
 
     def _note(self, moment: Moment, ids: Tensor) -> int:
-        """Note a batch's ids; return where it starts."""
+        """Record a batch's ids; return its start index."""
         batches, size = self._batches[moment], ids.shape[-1]
         start = batches[-1][1] if batches else 0
         self._ids[moment][..., start : start + size] = ids
@@ -100,7 +100,7 @@ class GradientRecorder(Hooks):
         return start
 
     def _add(self, moment: Average, gradient: Tensor, ids: Tensor, *, last: bool) -> None:
-        """Add a batch to the sums, which lie in the order of ids until the last epoch has given its own."""
+        """Add a batch to the sums, which are in order of ids until the last epoch sets another."""
         sums, size = self._gradients[moment], ids.shape[-1]
         add_rows(sums, ids.to(sums.device), gradient.detach().to(sums.device) * size)
         if last and self._note(moment, ids) + size == self._rows:
@@ -114,7 +114,7 @@ class GradientRecorder(Hooks):
             member.copy_(member[order] / (rows * epochs))  # one at a time: no second recording is ever in memory
 
     def recordings(self) -> dict[Moment, Recording]:
-        """Return what was kept, by moment; a mean only once its last epoch is over."""
+        """Return the recordings by moment; a mean only after its last epoch."""
         return {
             m: Recording(ids=self._ids[m], gradients=self._gradients[m], batches=tuple(self._batches[m]))
             for m in self._gradients

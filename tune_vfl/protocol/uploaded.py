@@ -16,7 +16,7 @@ UploadedAt = Literal["first", "last"]
 
 @dataclass(frozen=True, eq=False)
 class Uploads:
-    """Gradients by which a client would have moved what it shares, a step a batch of rows under attack.
+    """Gradients of single steps of a client on batches of rows under attack.
 
     Attributes:
         ids: ``(*trials, M)`` positions in the client's training rows, batch after batch.
@@ -37,7 +37,7 @@ class Uploads:
 
 @dataclass(frozen=True, eq=False)
 class KnownClient:
-    """A client's network as a server has it that knows all of it but its secrets.
+    """A client's network as a white-box server has it: all but its secrets.
 
     Attributes:
         network: ``(moment, name) -> (B, ...) -> (B, outputs)``: a copy of the bottom model with the top model on it, in
@@ -51,11 +51,11 @@ class KnownClient:
 
 @dataclass(frozen=True, eq=False)
 class SharedPart:
-    """What a server knows to whom no bottom model is told: the top model, and how bottom models are built.
+    """A server's knowledge without bottom models: the top model, and the architecture of bottom models.
 
     Attributes:
         top: a copy of the one that clients trained on, by moment.
-        bottom: a bottom model that nobody trained, ``(B, ...) -> (B, d)``, from a stream.
+        bottom: an untrained bottom model, ``(B, ...) -> (B, d)``, from a stream.
     """
 
     top: Callable[[UploadedAt], nn.Module]

@@ -51,14 +51,14 @@ Known = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one attack sees. Asking for what was not granted raises :class:`NotGrantedError`.
+    """The grants of one attack. Access to anything else raises :class:`NotGrantedError`.
 
     Attributes:
         attack: the attack's name, for messages.
         lead: the leading axes ``*trials`` of every tensor here.
         num_classes: K, a public constant.
         streams: the attack's own random streams, named below its own name.
-        held: what was handed out, by the name of the grant.
+        held: the granted values, by the name of the grant.
     """
 
     attack: str
@@ -88,7 +88,7 @@ class View:
             num_classes: K.
             known: rows whose labels the party knows: ``direction`` takes its hints from them, ``grad_cluster`` names.
             labels: ``(M,)`` all true labels, which only an oracle has: ``mean`` and ``median`` ask for it.
-            seed: of whatever the attack draws.
+            seed: of the attack's random draws.
         """
         rows = len(gradients)
         size = batch_size or rows
@@ -114,16 +114,16 @@ class View:
         bottom: nn.Module | None = None,
         seed: int = 0,
     ) -> View:
-        """Return the view of a party that holds embeddings of its rows and the labels of a few.
+        """Return the view of a party with embeddings of its rows and the labels of a few.
 
         Args:
             train: ``(N, d)`` embeddings, or ``(N, ...)`` what ``bottom`` reads.
             known: rows of ``train`` whose labels the party knows.
             num_classes: K.
-            test: other rows to say something of; the first row of ``train`` stands in where there are none.
+            test: other rows to score; by default the first row of ``train``.
             bottom: the party's bottom model ``(B, ...) -> (B, d)``, copied before it is used; None where ``train``
                 holds embeddings already.
-            seed: of whatever the attack draws.
+            seed: of the attack's random draws.
         """
         features = Features(train.detach(), train[:1].detach() if test is None else test.detach())
         own = nn.Identity() if bottom is None else bottom
@@ -131,11 +131,11 @@ class View:
         return cls("from_embeddings", (), num_classes, Streams(seed), held)
 
     def holding(self, **held: object) -> View:
-        """Return the view with these grants in the place of its own."""
+        """Return this view with other grants."""
         return replace(self, held={**self.held, **held})
 
     def granted(self, grant: str) -> Any:
-        """Return what was handed out under the name of a grant; its file under ``evaluation/grants`` says what it is.
+        """Return the value of a grant by name; its file under ``evaluation/grants`` documents it.
 
         Raises:
             NotGrantedError: when it was not.
@@ -159,7 +159,7 @@ class View:
         return features
 
     def bottom(self) -> nn.Module:
-        """Return a fresh copy of the attacker's trained bottom model, its to change (grant ``bottom``)."""
+        """Return a fresh copy of the attacker's trained bottom model, free to modify (grant ``bottom``)."""
         copy_of_it: Callable[[], nn.Module] = self.granted("bottom")
         return copy_of_it()
 
@@ -170,7 +170,7 @@ class View:
         return auxiliary
 
     def positive_hints(self, recording: Recording, count: int | None = None) -> Tensor:
-        """Return, for each batch, ``count`` known positive rows (grant ``positive_hints``); None: as the threat says.
+        """Return, for each batch, ``count`` known positive rows (grant ``positive_hints``); None: the threat's count.
 
         Returns:
             ``(*trials, batches, count)`` int64 positions in the recording, drawn without replacement among the
@@ -208,7 +208,7 @@ class View:
         return known(f"known_bottom/{restart}")
 
     def open_bottom(self, draw: int = 0) -> nn.Module:
-        """Return the same model with what a defense keeps secret of it as free parameters (grant ``open_bottom``).
+        """Return the same model with the defense's secrets as free parameters (grant ``open_bottom``).
 
         They alone want a gradient; a model without secrets has none that does.
 
@@ -232,7 +232,7 @@ class View:
 
 
 def _hints_from(known: Known) -> Callable[[Recording, int | None], Tensor]:
-    """Return what gives, for each batch, the first of the known positives in it."""
+    """Return a function that gives, for each batch, the first of its known positives."""
     positives = set(known[0][known[1] == 1].tolist())
 
     def draw(recording: Recording, asked: int | None) -> Tensor:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from tune_vfl.protocol.mechanism import Mechanism
+from tune_vfl.protocol.mechanism import Mechanism, PerMember
 
 
 @dataclass(frozen=True, eq=False)
-class Visits:
-    """What a passive party sent and received for each training row at several epochs, in the split's order.
+class Visits(PerMember):
+    """A passive party's sent embeddings and received gradients at several epochs, in the split's order.
 
     Gradients are those of a row's own loss: the received ones times the rows of their batch.
 
@@ -30,9 +30,3 @@ class Visits:
     received_means: Tensor
     direction_means: Tensor
     mechanism: Mechanism | None = None
-
-    def batched(self) -> Visits:
-        """Return the visits of one training with a leading axis of 1."""
-        known = self.mechanism and self.mechanism.batched()
-        tensors = {name: value.unsqueeze(0) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **tensors, mechanism=known)

@@ -20,7 +20,7 @@ SAMPLERS: Registry[Sampler] = Registry("sampler", "tune_vfl.samplers")
 
 
 ConstraintsOf: TypeAlias = Callable[["FrozenTrial"], Sequence[float]]
-"""Of a trial a number for each constraint, at most 0 where it is kept."""
+"""Function from a trial to one number per constraint, at most 0 if the constraint holds."""
 
 
 class Sampler(ABC):
@@ -54,7 +54,7 @@ class Sampler(ABC):
 
     @classmethod
     def points(cls, space: Space, budget: int) -> list[dict[str, Any]] | None:
-        """Return the points that it works off, for a sampler with a list of them; None where there is no list.
+        """Return the fixed list of points of a sampler; None for a sampler without one.
 
         A search takes published settings first, as with any sampler, then the points of the list in an order that its
         seed shuffles, and ends when they are used up.
@@ -82,7 +82,7 @@ def sampler_seed(seed: int, position: int) -> int:
 
 
 def unknown_sampler(name: str) -> list[str]:
-    """Return what is wrong with a sampler's name: nothing, or a sentence with the known names and the nearest."""
+    """Return problems of a sampler's name: none, or a sentence with the known names and the nearest one."""
     try:
         SAMPLERS[name]
     except UnknownNameError as error:

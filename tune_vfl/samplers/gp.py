@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @sampler("gp")
 class Gp(Sampler):
-    """Optuna's Gaussian processes, which run on torch; outcomes are told to be noisy, as those of trainings are."""
+    """Optuna's Gaussian-process sampler, set up for noisy outcomes as those of trainings are."""
 
     summary = (
         "Gaussian processes with expected hypervolume improvement, what is running taken into account; half a CPU "

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @sampler("grid")
 class Grid(Sampler):
-    """Every combination of the listed values; a range without listed values gets levels spread over it."""
+    """All combinations of listed values; a range without listed values gets evenly spread levels."""
 
     summary = (
         "published settings, then the replication grid of the search space in shuffled order; ends when it is used up; "
@@ -27,7 +27,7 @@ class Grid(Sampler):
 
     @classmethod
     def build(cls, seed: int, *, budget: int, constraints: ConstraintsOf | None = None) -> BaseSampler:
-        """Return a sampler that is never asked to propose: all points come from the list."""
+        """Return a placeholder sampler that never proposes: all points come from the list."""
         from optuna.samplers import RandomSampler
 
         return RandomSampler(seed=seed)

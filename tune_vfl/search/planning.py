@@ -17,7 +17,7 @@ from tune_vfl.spec.raw import expand, is_campaign, read_yaml
 from tune_vfl.spec.study import PORTFOLIOS
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.reading import HeldCampaign
+    from tune_vfl.ledger.reading import CampaignReader
     from tune_vfl.registry import Registry
 
 SpecLike = PlannedStudy | StudySpec | Mapping[str, Any] | str | Path
@@ -81,7 +81,7 @@ def changed(found: PlannedCampaign, *, trials: int | None = None, name: str | No
     return plan(raw if trials is None else {**raw, "budget": {**(raw.get("budget") or {}), "trials": trials}})
 
 
-def planned_again(held: HeldCampaign, trials: int | None = None) -> PlannedCampaign:
+def planned_again(held: CampaignReader, trials: int | None = None) -> PlannedCampaign:
     """Plan a campaign of the ledger again, to go on with it.
 
     Args:

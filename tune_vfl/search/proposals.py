@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import random
+import warnings
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.ledger.ledger import NewTrial
-from tune_vfl.ledger.trials import params_of, to_record
 from tune_vfl.samplers.base import SAMPLERS, listed_points, sampler_seed
 from tune_vfl.search.violations import violations
 from tune_vfl.spaces.space import point_key
@@ -20,10 +20,9 @@ from tune_vfl.spaces.space import point_key
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from optuna.trial import FrozenTrial
-
     from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.ledger.records import TrialRecord
+    from tune_vfl.ledger.trials import Trial
     from tune_vfl.outcome import Outcome
 
 # Under this name Optuna's samplers keep a trial's constraints.
@@ -66,6 +65,8 @@ class Proposals:
     def __init__(self, ledger: Ledger) -> None:
         import optuna
 
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         spec = ledger.spec
         held = ledger.trials()
         start = sampler_seed(spec.sampler.seed, len(held))
@@ -114,13 +115,12 @@ class Proposals:
         if first is not None and first.who == "worker":
             return numbers[:1], True
         if first is not None and first.who == "memory":
-            half = -(-sum(t.user_attrs.get("pack") == first.pack for t in self._ledger.trials()) // 2)
+            half = -(-sum(t.pack == first.pack for t in self._ledger.trials()) // 2)
             return [n for n in numbers if self._lost[n].pack == first.pack][: min(half, count)], True
         return list(takewhile(lambda n: self._lost[n].who not in {"worker", "memory"}, numbers))[:count], False
 
     def _owed(self) -> dict[int, _Lost]:
-        owed = self._ledger.owed_retries()
-        return {t.number: _Lost(params_of(t), t.user_attrs.get("lost"), t.user_attrs.get("pack", "")) for t in owed}
+        return {t.number: _Lost(t.params, t.lost, t.pack) for t in self._ledger.owed_retries()}
 
     def learn(self, record: TrialRecord) -> None:
         """Tell the sampler how a trial ended."""
@@ -161,25 +161,23 @@ class Proposals:
             self._known[point_key(params)] = number
         return asked
 
-    def _remember(self, trial: FrozenTrial) -> None:
+    def _remember(self, trial: Trial) -> None:
         """Copy a trial that the ledger held at the start."""
         from optuna.trial import TrialState, create_trial
 
-        params = params_of(trial)
-        self._known[point_key(params)] = trial.number
-        if not trial.state.is_finished() or not self._ledger.space.holds(params):
+        self._known[point_key(trial.params)] = trial.number
+        if trial.outcome is None or not self._ledger.space.holds(trial.params):
             return
-        complete = trial.state == TrialState.COMPLETE
-        attrs = dict(trial.system_attrs)
-        if complete:
-            self._objectives[trial.number] = trial.values
-        if complete and self._constraints:
-            attrs[_CONSTRAINTS_KEY] = self._violations(to_record(trial, {}).outcome)
+        objectives, attrs = trial.objectives, dict(trial.sampler)
+        if objectives is not None:
+            self._objectives[trial.number] = objectives
+        if objectives is not None and self._constraints:
+            attrs[_CONSTRAINTS_KEY] = self._violations(trial.ended())
         self._mirror.add_trial(
             create_trial(
-                state=trial.state if complete else TrialState.FAIL,
-                values=trial.values if complete else None,
-                params=params,
+                state=TrialState.FAIL if objectives is None else TrialState.COMPLETE,
+                values=objectives,
+                params=trial.params,
                 distributions=self._distributions,
                 system_attrs=attrs,
             )

@@ -21,7 +21,7 @@ def examine_ledger(storage: str | None = None) -> Check:
     """Check that the ledger opens and answers; report its schema, lease holders and a file's journal mode."""
     place = storage_at(storage)
     if isinstance(place, SqliteFile):
-        if not place.exists():
+        if not place.path.is_file():
             return Check("ledger", "ok", f"{place.shown}: not made yet; the first search makes it")
         broken = _broken_file(place.path)
         if broken is not None:
@@ -31,22 +31,20 @@ def examine_ledger(storage: str | None = None) -> Check:
     except UnreachableError as error:
         return Check("ledger", "unreachable", str(error), "start the server, or mend what the message says")
     except TuneVflError as error:
-        return Check("ledger", "finding", str(error), "install the version that the message names")
+        return Check("ledger", "finding", str(error), "do what the message says")
 
 
 def migrate(storage: str | None = None) -> Check:
-    """Upgrade an older ledger to this program's schema, Optuna's tables included; a newer one is refused."""
+    """Check that the ledger has this program's schema; a ledger of an older one is refused."""
     place = storage_at(storage)
     try:
         if not place.exists():
             return Check("migrate", "ok", f"{place.shown}: there is no ledger yet: nothing to bring up")
-        before = place.migrate()
     except UnreachableError as error:
         return Check("migrate", "unreachable", str(error), "start the server, or mend what the message says")
     except TuneVflError as error:
         return Check("migrate", "finding", str(error), "nothing was changed")
-    how = f"schema {before} brought up to {SCHEMA}" if before < SCHEMA else f"schema {SCHEMA} already"
-    return Check("migrate", "ok", f"{place.shown}: {how}, Optuna's tables are this Optuna's")
+    return Check("migrate", "ok", f"{place.shown}: schema {SCHEMA} already")
 
 
 def _broken_file(path: Path) -> Check | None:
@@ -56,7 +54,6 @@ def _broken_file(path: Path) -> Check | None:
         try:
             mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
             state = str(connection.execute("PRAGMA quick_check").fetchone()[0])
-            connection.execute("SELECT COUNT(*) FROM studies").fetchone()
         finally:
             connection.close()
     except sqlite3.Error as error:
@@ -75,11 +72,9 @@ def _of_answer(place: LedgerStorage) -> Check:
     if not version:
         return Check("ledger", "ok", f"{place.shown}: answers, no ledger in it yet; the first search makes it")
     studies = place.count()
-    held = holders(place) if version >= SCHEMA else []
-    running = [f"{study} by {holder}" for study, holder in held]
+    running = [f"{study} by {holder}" for study, holder in holders(place)]
     kind = "write-ahead log on" if isinstance(place, SqliteFile) else "answers"
     detail = f"{place.shown}: {studies} studies, {kind}, schema {version}"
     if running:
         detail += f"; running: {', '.join(running)}"
-    advice = "" if version >= SCHEMA else "the next search adds what an older ledger lacks; so does doctor --migrate"
-    return Check("ledger", "ok", detail, advice)
+    return Check("ledger", "ok", detail)

@@ -1,4 +1,4 @@
-"""The notebook API: ``search`` and ``load_study``, whose results give frames, figures and recommendations."""
+"""The notebook API: ``search`` and ``load_study`` return studies with frames, figures and recommendations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from tune_vfl.campaign.campaign import Campaign as HeldCampaign
+from tune_vfl.campaign.campaign import Campaign as CampaignReader
 from tune_vfl.campaign.decide import Decision
 from tune_vfl.campaign.words import sentences
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
@@ -145,7 +145,7 @@ class Study(Asked, HeldInLedger):
         return CampaignRecord.of(self.record())
 
 
-class Campaign(Asked, HeldCampaign):
+class Campaign(Asked, CampaignReader):
     """A campaign with the verbs of a notebook."""
 
     def whole(self) -> CampaignRecord:
@@ -180,8 +180,8 @@ def load_study(name: str, storage: str | None = None) -> Study | Campaign:
     return _asked(open_named(name, storage))
 
 
-def _asked(found: HeldInLedger | HeldCampaign) -> Study | Campaign:
-    if isinstance(found, HeldCampaign):
+def _asked(found: HeldInLedger | CampaignReader) -> Study | Campaign:
+    if isinstance(found, CampaignReader):
         return Campaign(found.held, stopped=found.stopped)
     return Study(found.name, found.storage, stopped=found.stopped)
 

@@ -88,7 +88,7 @@ def _mlflow(outside: str, door: Listener) -> Check | None:
 
 
 def _answers(host: str, door: Listener) -> bool:
-    # A dashboard's process has a port for its load figures too, where every path is answered with them.
+    # A dashboard's process also has a port for metrics, which answers every path.
     return _gcs(host, door.port) if door.kind == "gcs" else _http(host, door.port, "/api/jobs/", b"[")
 
 

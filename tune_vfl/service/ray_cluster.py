@@ -15,7 +15,7 @@ OPEN_ADVICE = (
     "anyone who reaches it can run code there: start every node with RAY_AUTH_MODE=token and the same token "
     "(see docs/cluster.md)"
 )
-# Asked in a process of its own: the mode of authentication is read once per process.
+# Run in a subprocess: Ray reads the mode of authentication once per process.
 _PROBE = """
 import json, sys
 from ray._raylet import GcsClient

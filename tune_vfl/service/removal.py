@@ -72,7 +72,7 @@ def _remove_runs(removed: Removed) -> None:
         from tune_vfl.tracking.removal import remove_runs
 
         for name in {gone.campaign: None, **dict.fromkeys(gone.studies)}:
-            if name and (name != gone.campaign or gone.whole):  # a part may have been a lone study before
+            if name and (name != gone.campaign or gone.whole):  # a part may have been a single study before
                 removed.runs += remove_runs(name, uri=gone.tracking)
         if gone.staying:
             removed.runs += remove_runs(gone.campaign, gone.name, gone.tracking)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.campaign.campaign import Campaign, named
 from tune_vfl.errors import StudyError, UnknownNameError
 from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.study import Study
+from tune_vfl.machine.secrets import hide_password
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

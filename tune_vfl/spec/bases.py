@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Strict(BaseModel):
-    """A model that refuses fields it does not know."""
+    """A pydantic model that rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ByName(BaseModel):
-    """What may be written as just its name: ``pmc`` for ``{name: pmc}``."""
+    """A pydantic model that may be written as just its name: ``pmc`` for ``{name: pmc}``."""
 
     @model_validator(mode="before")
     @classmethod

@@ -41,17 +41,17 @@ def is_ordinary(name: str) -> bool:
 
 
 def qualified(name: str) -> str:
-    """Return the full name of a trial's parameter: ``defense.scale`` for ``scale``, ``training.lr`` as it is."""
+    """Return the full name of a trial's parameter: ``defense.scale`` for ``scale``; ``training.lr`` stays."""
     return name if is_ordinary(name) else f"defense.{name}"
 
 
 def as_text(value: Any) -> Any:
-    """Return a list as JSON text, as a trial's parameters are stored; anything else as it is."""
+    """Return a list as JSON text, the format of a stored trial's parameters; other values unchanged."""
     return json.dumps(value) if isinstance(value, (list, tuple)) else value
 
 
 def from_text(value: Any) -> Any:
-    """Return the list that a JSON text holds, the inverse of :func:`as_text`; anything else as it is."""
+    """Parse a list from JSON text, the inverse of :func:`as_text`; other values unchanged."""
     if not (isinstance(value, str) and value.startswith("[")):
         return value
     try:
@@ -95,7 +95,7 @@ class Cell(Strict):
 
     @property
     def setting(self) -> str:
-        """How the models are joined, or how many clients there are, in words."""
+        """The mode of the models, or the number of clients, in words."""
         federation = self.federation
         if not federation.horizontal:
             return self.mode
@@ -103,7 +103,7 @@ class Cell(Strict):
 
     @property
     def seeds_of_undefended(self) -> tuple[int, ...]:
-        """The seeds that the undefended model is trained with: a study's own, from 0 on, and up to ten of them.
+        """Seeds of the undefended model: from 0 on, as many as the study has and at least ten.
 
         What a seed does to all settings alike is most of what utilities differ by, and only more seeds tell it.
         """
@@ -118,7 +118,7 @@ class Cell(Strict):
         return getattr(self.training, field) if part == "training" else self.model.options.get(field)
 
     def with_params(self, params: Mapping[str, Any]) -> tuple[Cell, dict[str, Any]]:
-        """Return this cell with a trial's ordinary parameters in place, and the trial's parameters of the defense.
+        """Return this cell with a trial's ordinary parameters applied, and the trial's parameters of the defense.
 
         A trial without ordinary parameters gets this very cell back. The options of a model are not checked here but
         where the model is built.
@@ -148,13 +148,13 @@ def _fields_of(part: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class References(Strict):
-    """What a trial's attacks are compared with. It is measured once a model, for every setting of the defense.
+    """Reference scores of a trial's attacks, measured once per model for all settings of the defense.
 
     Attributes:
         r_lower: by attack, or by ``ATTACK/PARTY`` with several passive parties, its success on untrained bottom models,
             one value a seed, those of the trials first; only for attacks that read a bottom model.
         noise: by the same names, by how much the success on one more untrained model differs from ``r_lower``, a
-            standard deviation a seed; an attacker of whom a single model was measured is left out.
+            standard deviation a seed; an attacker measured on a single model is left out.
         alone: the utility of the label party's own model, one value a seed; empty where it was not measured.
     """
 
@@ -163,6 +163,6 @@ class References(Strict):
     alone: list[float] = Field(default_factory=list)
 
     def of(self, attacker: str, seeds: int) -> list[float] | None:
-        """Return an attacker's R_lower with the first ``seeds`` seeds; None where it has none."""
+        """Return an attacker's R_lower at the first ``seeds`` seeds; None for an attacker without one."""
         lower = self.r_lower.get(attacker)
         return None if lower is None else lower[:seeds]

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from tune_vfl.errors import did_you_mean
 
 AT_LEAST = ("utility",)
-"""What must be at least so much; everything else must be at most so much."""
+"""Constraints that are lower limits; all others are upper limits."""
 
 OF_ATTACK = re.compile(r"attacks\.(?P<attack>\w+)\.(?P<what>advantage|success)")
 

@@ -20,7 +20,7 @@ BOTH: frozenset[FederationName] = VERTICAL | HORIZONTAL
 
 
 class Shards(ByName, Strict):
-    """Which client holds which rows.
+    """The partition of rows among clients.
 
     ``iid``: rows at random. ``dirichlet``: each class is shared out by shares drawn from Dirichlet(``alpha``), so that
     clients differ in how many rows they hold and of which classes. ``classes``: each client holds rows of
@@ -49,12 +49,12 @@ class Shards(ByName, Strict):
 
     @property
     def equal(self) -> bool:
-        """Whether all clients hold equally many rows, so that they can be trained in one pass."""
+        """Whether all clients have equally many rows, so that they can be trained in one pass."""
         return self.name in ("iid", "classes")
 
 
 class Federation(ByName, Strict):
-    """How the data lie; all fields but the name are those of the horizontal setting.
+    """Vertical or horizontal federation; all fields but the name belong to the horizontal setting.
 
     ``rounds``: how often the server averages (none: as many as make ``training.epochs`` passes over each client's
     rows). A client trains ``local_epochs`` passes over its rows in a round, or ``local_steps`` batches. In each round a
@@ -92,28 +92,28 @@ class Federation(ByName, Strict):
 
     @property
     def horizontal(self) -> bool:
-        """Whether clients hold different rows."""
+        """Whether clients have different rows."""
         return self.name == "horizontal"
 
     @property
     def by_itself(self) -> str:
-        """Who could do without the federation, in words."""
+        """The participant that could train without the federation, in words."""
         return "one client" if self.horizontal else "the label party"
 
     @property
     def participants(self) -> int:
-        """How many clients take part in a round, at least 1."""
+        """The number of clients in a round, at least 1."""
         return max(1, round(self.participation * self.clients))
 
     def rounds_of_a_client(self, rounds: int) -> list[int]:
-        """Return in which of so many rounds, from 0, a client takes part, were its turns evenly spread over them.
+        """Return the rounds, from 0, of one client if all clients' turns are evenly spread.
 
         Those are ``participants / clients`` of them, rounded up; the first one is always among them.
         """
         return [r for r in range(rounds) if r * self.participants % self.clients < self.participants]
 
     def passes(self, rounds: int) -> int:
-        """Return how many passes over its rows a client makes in so many rounds; steps of a round count as one."""
+        """Return a client's number of passes over its rows in so many rounds; a round's steps count as one pass."""
         return rounds * (1 if self.local_steps is not None else self.local_epochs)
 
 
@@ -121,7 +121,7 @@ _FIELDS = frozenset(Federation.model_fields) - {"name"}
 
 
 def gathered(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a raw spec whose ``clients``, ``rounds`` and so on, given beside ``federation``, stand inside it."""
+    """Return a raw spec with ``clients``, ``rounds`` and the like moved from its top into ``federation``."""
     beside = {name: raw[name] for name in _FIELDS & set(raw)}
     if not beside:
         return dict(raw)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def as_list(value: Any) -> Any:
-    """Return the list that a single name, number or mapping stands for; anything else as it is."""
+    """Wrap a single name, number or mapping into a list; other values unchanged."""
     return [value] if isinstance(value, (str, int, float, Mapping)) else value
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def meant(path: Sequence[int | str], model: type[BaseModel] | None) -> str:
-    """Return `` budget.seeds is meant?`` for ``seeds`` at the top of a spec; nothing for what belongs nowhere else."""
+    """Return `` budget.seeds is meant?`` for ``seeds`` at the top of a spec; empty for a field of no section."""
     if model is None or len(path) != 1:
         return ""
     parts = {name: field.annotation for name, field in model.model_fields.items()}

@@ -50,7 +50,7 @@ def apply_settings(raw: Mapping[str, Any], settings: Iterable[str]) -> dict[str,
 
 
 def parse_value(text: str) -> Any:
-    """Read a value as YAML. Numbers such as ``1e-3``, which YAML reads as text, become numbers."""
+    """Parse a YAML value. Numbers such as ``1e-3``, which YAML reads as text, become numbers."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -92,7 +92,7 @@ def _set_attack(spec: dict[str, Any], name: str, param: str, value: Any) -> None
 
 
 def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one raw spec a study, of a raw spec whose dataset or defense is a list (at the top or under ``matrix``).
+    """Return one raw spec per study of a raw spec whose dataset or defense is a list (at the top or under ``matrix``).
 
     That is a campaign, named by the spec's ``study``; its studies are named ``STUDY-DATASET-DEFENSE``. A spec without
     lists is returned as it is.
@@ -123,7 +123,7 @@ def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_campaign(raw: Mapping[str, Any]) -> bool:
-    """Return whether a raw spec asks for several data sets or defenses, be it a list of one."""
+    """Return whether a raw spec lists data sets or defenses, even a single one."""
     return bool(raw.get("matrix")) or isinstance(raw.get("dataset"), list) or isinstance(raw.get("defense"), list)
 
 

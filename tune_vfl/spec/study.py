@@ -41,18 +41,18 @@ S = TypeVar("S", bound=Strict)
 
 
 class WithOptions(ByName):
-    """A name and its options, which are not checked here but by the data set, model or attack of that name."""
+    """A name and its options; the data set, model or attack of that name validates them."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     @property
     def options(self) -> dict[str, Any]:
-        """Everything but the name."""
+        """All fields but the name."""
         return dict(self.model_extra or {})
 
 
 class Named(WithOptions):
-    """A registered thing and its options: ``{name: pmc, variants: [head_only]}``, or just ``pmc``."""
+    """A registered name and its options: ``{name: pmc, variants: [head_only]}``, or just ``pmc``."""
 
     name: str
 
@@ -64,7 +64,7 @@ class ModelSpec(WithOptions):
 
 
 class Training(Strict):
-    """How the models of all parties are trained. Fields not given in a spec take the data set's own recipe.
+    """Training recipe of all parties' models. Fields missing in a spec come from the data set's own recipe.
 
     ``grad_scale``: ``batch_mean`` gives defenses the gradient of the mean loss over the batch, as the reference codes
     do; ``per_sample`` multiplies it by the batch size before the defense and divides it after.
@@ -84,7 +84,7 @@ class Training(Strict):
     protect_own_bottom: bool = False
 
     def over(self, recipe: Training) -> Training:
-        """Return ``recipe`` with the fields that were given here laid over it."""
+        """Return ``recipe`` with this spec's given fields laid over it."""
         return recipe.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
 
@@ -97,7 +97,7 @@ class DefenseSpec(ByName, Strict):
 
 
 class Budget(Strict):
-    """How much a search may spend: trials that count, seeds a trial, minutes in all, minutes a trial."""
+    """Limits of a search: counted trials, seeds a trial, minutes in all, minutes a trial."""
 
     trials: int = Field(40, ge=1)
     seeds: int = Field(3, ge=1)
@@ -106,7 +106,7 @@ class Budget(Strict):
 
 
 class Threat(Strict):
-    """What every attacker of a study knows, so that all of them are compared as one adversary.
+    """Knowledge that all attackers of a study share, so that they are compared as one adversary.
 
     ``labels_per_class``: labeled training rows of each class (none: the data set's recipe); ``hints``: positive rows of
     each batch that are known; ``pairs``: rows whose features the label party knows, where a model's secrets are fitted.
@@ -120,14 +120,14 @@ class Threat(Strict):
 
 
 class SamplerSpec(ByName, Strict):
-    """Which registered sampler proposes settings, and its seed."""
+    """A registered sampler's name and seed."""
 
     name: str = "tpe"
     seed: int = Field(0, ge=0)
 
 
 class Resources(Strict):
-    """CPUs and GPUs of one pack, how many packs run at once (``concurrency``), and how many trials a pack holds."""
+    """CPUs and GPUs of one pack, number of concurrent packs (``concurrency``), and number of trials in a pack."""
 
     cpu: float = Field(1, gt=0)
     gpu: float = Field(0, ge=0)
@@ -136,7 +136,7 @@ class Resources(Strict):
 
 
 StudyName = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""What a study or a campaign can be called: a folder too."""
+"""Pattern of names of studies and campaigns, which are folder names too."""
 
 
 class StudySpec(Strict):
@@ -170,7 +170,7 @@ class StudySpec(Strict):
 
     @property
     def searched(self) -> dict[str, Any]:
-        """The domains by full name, such as ``training.lr``, as they were given.
+        """The given domains by full name, such as ``training.lr``.
 
         Any mapping counts as a domain, because no field of training or model has a mapping for its value.
         """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Scale(NamedTuple):
-    """The fixed scale of a study on which utility and leakage are weighed against each other.
+    """A study's fixed scale for weighing utility against leakage.
 
     Attributes:
         utility_low: what needs no federation: the label party alone; the guess, where the federation gains nothing.
@@ -34,7 +34,7 @@ class Scale(NamedTuple):
 
 
 def compromise(utility: ArrayLike, x: ArrayLike, scale: Scale) -> Floats:
-    """Return utility minus leakage by seed, both on the study's fixed scale: what a knee makes large.
+    """Return utility minus leakage by seed, both on the study's fixed scale: the value that a knee maximizes.
 
     Args:
         utility: ``(N, S)``.
@@ -57,7 +57,7 @@ def compromise(utility: ArrayLike, x: ArrayLike, scale: Scale) -> Floats:
 
 
 def knee(front: Sequence[int], utility: ArrayLike, x: ArrayLike, scale: Scale) -> int | None:
-    """Return the front's best compromise that its noise can tell.
+    """Return the front's best compromise, up to the noise of the seeds.
 
     Of the settings of the front whose :func:`compromise` is within one standard error of the largest, the one of middle
     leakage. The error is the best setting's own: what a seed does to all settings does not decide between them.
@@ -86,7 +86,7 @@ def worst_means(x: ArrayLike) -> Floats:
 
 
 def middle_of_the_best(front: Sequence[int], balance: ArrayLike, se: ArrayLike, leakage: ArrayLike) -> int | None:
-    """Return, of the settings within one standard error of the largest balance, the one of middle leakage.
+    """Return the setting of median leakage among those within one standard error of the largest balance.
 
     Args:
         front: settings, numbers of rows.

@@ -1,9 +1,9 @@
 """Cross-fitted success against true labels: each fold is scored with choices that were fitted on the others.
 
 An oracle whose class centers contain the row that it judges, and an AUC that is turned to the larger side afterwards,
-succeed on pure noise. Here whatever needs labels is fitted on the other folds; the floor is then 1/2 exactly, because
-the labels of a fold may be exchanged without changing what judges it. numpy in, float out; larger is more leakage; what
-is undefined (fewer than two rows of a class) is NaN.
+succeed on pure noise. Here every choice that needs labels is fitted on the other folds; the floor is then 1/2 exactly,
+because the labels of a fold are exchangeable given the choices. numpy in, float out; larger is more leakage; undefined
+values (fewer than two rows of a class) are NaN.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDS = 10
 """The most folds. Leaving one row out would not do: with 6 positives it is .014 below 1/2 on noise."""
 
 FLOOR = 0.5
-"""What a cross-fitted success is on noise."""
+"""Expected cross-fitted success on noise."""
 
 
 def stratified_folds(y: ArrayLike, rng: np.random.Generator) -> Ints:
@@ -34,7 +34,7 @@ def stratified_folds(y: ArrayLike, rng: np.random.Generator) -> Ints:
 
     Args:
         y: ``(n,)`` labels 0 or 1.
-        rng: decides who comes into which fold; the same state gives the same folds.
+        rng: assigns rows to folds; the same state gives the same folds.
 
     Returns:
         ``(n,)`` the number of each row's fold, from 0. A class with fewer than two rows leaves a single fold, by which
@@ -127,7 +127,7 @@ def cross_fitted(predict: Callable[[Bools], ArrayLike], y: ArrayLike, folds: Arr
 
 
 def nearest_center(values: ArrayLike, y: ArrayLike) -> Callable[[Bools], Floats]:
-    """Return what :func:`cross_fitted` takes: 1.0 where a row is at least as near to the positive class's mean.
+    """Return a rule for :func:`cross_fitted`: 1.0 for rows at least as near to the positive class's mean.
 
     Args:
         values: ``(n, d)``.
@@ -147,7 +147,7 @@ def nearest_center(values: ArrayLike, y: ArrayLike) -> Callable[[Bools], Floats]
 
 
 def cross_fitted_auc(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float:
-    """AUC of scores whose positive end the attacker does not know: the other folds say which one it is.
+    """AUC of scores of unknown sign, oriented on the other folds.
 
     The larger of AUC and 1 - AUC is above 1/2 on noise (:func:`~tune_vfl.statistics.nulls.folded_auc_null`); here the
     other folds choose the side, and the fold is scored with it.
@@ -188,6 +188,6 @@ def _rows(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> tuple[Floats, In
 
 
 def _several(folds: Ints) -> Ints:
-    """Return the folds' numbers; none where there is one only, because nothing is left to fit on."""
+    """Return the folds' numbers; none for a single fold, because nothing is left to fit on."""
     numbers = np.unique(folds)
     return numbers if len(numbers) > 1 else numbers[:0]

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Tolerances(NamedTuple):
-    """Differences that nobody would choose by."""
+    """Differences too small to matter for a choice."""
 
     utility: float = 0.002
     leakage: float = 0.02
 
     def halved(self) -> Tolerances:
-        """Half of each, for deciding which points deserve more seeds."""
+        """Half of each tolerance, for deciding which points deserve more seeds."""
         return Tolerances(self.utility / 2, self.leakage / 2)
 
 
@@ -36,7 +36,7 @@ _FIRST_LOOK = 64
 """With how many settings of the front all are compared before any pairs are."""
 
 _ROWS = 256
-"""How many settings are compared with all others at a time: what stays in a core's cache."""
+"""Number of settings compared with all others at a time, so that they stay in a core's cache."""
 
 _NOTHING = -8.3
 """A normal quantile whose chance is lost when it is taken from 1."""
@@ -63,7 +63,7 @@ def leakage_differences(x: ArrayLike) -> Estimate:
 
 
 class Own(NamedTuple):
-    """Settings without what a seed does to all of them, which cancels between any two.
+    """Settings' own levels, without the seed effects that all settings share, which cancel in differences.
 
     Attributes:
         mean: ``(N,)``.
@@ -81,20 +81,20 @@ class Own(NamedTuple):
         return self.less(every[:, None], every[None, :])
 
     def less(self, settings: Ints, others: Ints) -> Estimate:
-        """Return the differences between settings and others, places that broadcast."""
+        """Return the differences between settings and others; indices broadcast."""
         one, other = self.variance[settings], self.variance[others]
         df = satterthwaite((one, other), (self.df, self.df))
         return Estimate(self.mean[settings] - self.mean[others], np.sqrt(one + other), df)
 
 
 def own_levels(y: ArrayLike) -> Own:
-    """Return the own part of ``(N, S)`` numbers, N and S at least 2."""
+    """Return the own levels of ``(N, S)`` numbers, N and S at least 2."""
     block = shrink(y)
     return Own(block.mean, block.own / block.seeds, block.own_df)
 
 
 def worst_levels(x: ArrayLike) -> Own:
-    """Return the own part of each setting's worst attack, from ``(K, N, S)`` advantages, N and S at least 2."""
+    """Return the own level of each setting's worst attack, from ``(K, N, S)`` advantages, N and S at least 2."""
     advantages = finite(x, "attacks settings seeds", "advantages")
     worst, settings = advantages.mean(-1).argmax(0), np.arange(advantages.shape[1])
     blocks = [shrink(block) for block in advantages]
@@ -137,7 +137,7 @@ def membership(chances: ArrayLike) -> Floats:
 
 
 def membership_of_many(front: ArrayLike, utility: Own, leakage: Own, least: float = 0.03) -> Floats:
-    """Return :func:`membership` of thousands of settings without comparing every one with every other.
+    """Return :func:`membership` of thousands of settings without comparing all pairs.
 
     All are compared with some of the front first, which bounds their chance from above. Those that may have at least
     ``least`` are then compared with each other.
@@ -163,7 +163,7 @@ def membership_of_many(front: ArrayLike, utility: Own, leakage: Own, least: floa
 
 
 def _not_dominated(rows: Ints, columns: Ints, utility: Own, leakage: Own, known: Floats | None = None) -> Floats:
-    """Return for each row the chance that the column which most likely dominates it does not.
+    """Return for each row the chance that its likeliest dominating column does not dominate it.
 
     Where an upper bound of each row's is known, only columns that may lower it are computed.
     """
@@ -187,7 +187,7 @@ def _not_dominated(rows: Ints, columns: Ints, utility: Own, leakage: Own, known:
 
 
 def _reach(own: Own, rows: Ints, columns: Ints, tolerance: float, least: Floats) -> Floats:
-    """Return by how much a column must be better than each row to be so with a normal quantile of ``least``."""
+    """Return the margin by which a column must exceed each row at a normal quantile of ``least``."""
     if np.isneginf(least).all():
         return least
     # No pair's error is larger than that with the column of the largest variance; 1e-9 is left for rounding.
@@ -201,7 +201,7 @@ def _ahead(theirs: Floats, own: Own, mine: Ints, others: Ints, sign: int) -> Flo
 
 
 def candidates(member: ArrayLike, front: ArrayLike, trials: int) -> list[int]:
-    """Return what a confirmation starts from: the front, then its likeliest neighbors.
+    """Return the settings that a confirmation starts with: the front, then its likeliest neighbors.
 
     Args:
         member: ``(N,)`` from :func:`membership`.

@@ -26,14 +26,14 @@ FEWEST_SETTINGS = 5
 """With fewer settings there is nothing to learn a usual variance from: each goes by its own."""
 
 PRIOR = 2
-"""How many degrees of freedom the mean variance of all settings counts for."""
+"""Prior degrees of freedom of the mean variance of all settings."""
 
 WIDEST = 0.25
 """An advantage whose half-width is larger is undecided: nothing is recommended by it."""
 
 
 class Estimate(NamedTuple):
-    """Estimates with what an interval needs; the three have one shape, ``(N,)`` or another.
+    """Estimates with standard errors and degrees of freedom; the three have one shape, ``(N,)`` or another.
 
     Attributes:
         mean: the estimates.
@@ -65,7 +65,7 @@ class Estimate(NamedTuple):
 
 
 class Shrunk(NamedTuple):
-    """A block taken apart.
+    """A block of numbers, decomposed into seed effects and residuals.
 
     Attributes:
         mean: ``(N,)`` each setting's mean.
@@ -88,7 +88,7 @@ class Shrunk(NamedTuple):
 
 
 def shrink(y: ArrayLike) -> Shrunk:
-    """Take a block apart into what seeds do to all settings and what is left, and shrink the variances of the latter.
+    """Decompose a block into seed effects and residuals, and shrink the variances of the residuals.
 
     Args:
         y: ``(N, S)``, N and S at least 2.
@@ -141,7 +141,7 @@ def plain_differences(y: ArrayLike) -> Estimate:
 
 
 def levels(y: ArrayLike) -> Estimate:
-    """Estimate each setting's mean over all seeds that there could be.
+    """Estimate each setting's mean over the population of seeds.
 
     Args:
         y: ``(N, S)``; with fewer than 5 settings plain variances are used.
@@ -174,7 +174,7 @@ def differences(y: ArrayLike) -> Estimate:
 
 
 def differences_from(reference: ArrayLike, y: ArrayLike) -> Estimate:
-    """Estimate how far each setting lies below a reference, such as the undefended model: ``reference - y``.
+    """Estimate each setting's loss against a reference, such as the undefended model: ``reference - y``.
 
     Args:
         reference: ``(S,)``.
@@ -199,7 +199,7 @@ def differences_from(reference: ArrayLike, y: ArrayLike) -> Estimate:
 
 
 def levels_by_undefended(y: ArrayLike, undefended: ArrayLike) -> Estimate:
-    """Levels that learn from more seeds of the undefended model what the few seeds of the settings were like.
+    """Estimate levels with the undefended model as a control variate that has more seeds than the settings.
 
     Each mean is corrected by ``b`` times how far the undefended model's mean over the settings' seeds lies from its
     mean over all of its own (a control variate); b is the share of the undefended model's variance that is shared.

@@ -19,7 +19,7 @@ _RANKED_AT_ONCE = 2**18
 
 
 class Labelings:
-    """Labelings of n rows, as numbers where they are few enough to be kept so.
+    """Labelings of n rows, stored as numbers if they are few enough.
 
     Args:
         positive: ``(B, n)`` which rows are positive.
@@ -31,13 +31,13 @@ class Labelings:
         self._held = positive.astype(np.float64) if self._step >= self.count else positive
 
     def parts(self) -> Iterable[Floats]:
-        """Yield them in order, some at a time."""
+        """Yield the labelings in order, in chunks."""
         for start in range(0, self.count, self._step):
             yield self._held[start : start + self._step].astype(np.float64, copy=False)
 
 
 class _Ties(NamedTuple):
-    """Scores ``(..., n)`` in rising order, and for each place where the group of equal ones there begins and ends."""
+    """Scores ``(..., n)`` in rising order, with the begin and end of each group of ties."""
 
     order: Ints
     starts: Ints
@@ -57,7 +57,7 @@ def _ties(scores: Floats) -> _Ties:
 
 
 def midranks(scores: Floats) -> Floats:
-    """Return ranks of ``(..., n)`` scores from 1; equal ones share the mean of theirs."""
+    """Return ranks of ``(..., n)`` scores from 1; ties share their mean rank."""
     ties, ranks = _ties(scores), np.empty(scores.shape)
     np.put_along_axis(ranks, ties.order, (ties.starts + ties.ends + 1) / 2, -1)
     return ranks
@@ -76,7 +76,7 @@ def aucs(scores: Sequence[Floats], labelings: Labelings) -> Floats:
 
 
 def cross_fitted_aucs(scores: Sequence[Floats], labelings: Labelings, folds: Ints) -> Floats:
-    """AUC of scores whose positive end the other folds say, see :func:`tune_vfl.statistics.floors.cross_fitted_auc`.
+    """AUC of scores oriented on the other folds, see :func:`tune_vfl.statistics.floors.cross_fitted_auc`.
 
     Args:
         scores: G times ``(n,)``, finite.
@@ -105,18 +105,18 @@ def cross_fitted_aucs(scores: Sequence[Floats], labelings: Labelings, folds: Int
 
 
 def _averaged(areas: Floats, shares: Floats) -> Floats:
-    """Return the mean over folds, by what each fold counts for; fold by fold, as one labeling alone is averaged."""
+    """Return the weighted mean over folds, summed fold by fold so that one labeling alone gives the same digits."""
     counted = np.where(shares > 0, shares * areas, 0.0)
     total, weight = (np.add.accumulate(column, axis=-1)[..., -1] for column in (counted, shares))
     return total / np.where(weight > 0, weight, np.nan)
 
 
 def _ranks_by_fold(scores: Floats, held: Bools) -> Floats:
-    """Return the ranks ``(n, F)`` of each row: within the fold where it is of it, else among those that are not.
+    """Return ranks ``(n, F)``: of a fold's rows within the fold, of all others among the rows outside of it.
 
     Args:
         scores: ``(n,)``.
-        held: ``(n, F)`` of which fold a row is.
+        held: ``(n, F)`` membership of rows in folds.
     """
     ties = _ties(scores)
     below = np.zeros((len(held) + 1, held.shape[1]))

@@ -1,6 +1,6 @@
 """Functions of the normal and of Student's t distribution that intervals need.
 
-scipy is imported when one of them is called: whoever only wants a fold or an advantage does not wait for it.
+scipy is imported at the first call, so that folds and advantages need not wait for it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def normal_below(x: ArrayLike) -> Floats:
-    """Return the chance that a standard normal number is below ``x``; any shape, infinities included."""
+    """Return the standard normal distribution function at ``x``; any shape, infinities included."""
     from scipy.special import ndtr
 
     return np.asarray(ndtr(np.asarray(x, dtype=np.float64)))
 
 
 def normal_quantile(share: ArrayLike) -> Floats:
-    """Return the number that a standard normal one is below with chance ``share``."""
+    """Return the quantile of the standard normal distribution at ``share``."""
     from scipy.special import ndtri
 
     return np.asarray(ndtri(np.asarray(share, dtype=np.float64)))

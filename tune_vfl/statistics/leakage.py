@@ -2,11 +2,11 @@
 
 Advantages are signed. ``x`` is ``(K, S)``: K attacks (or variants) on one setting, S seeds. Larger leaks more.
 
-* M, the largest mean: an attacker who commits to the attack that is best on average. Too large by what the best of
+* M, the largest mean: an attacker that commits to the attack that is best on average. Too large by what the best of
   several noisy means is too large; it is what a search minimizes, because C's noise would be selected.
 * C, cross-selected: M's question, with each seed scored by the attack that the other seeds choose. No upward bias;
   the number that a confirmation reports.
-* W, the mean over seeds of the largest: an attacker who knows which attack works here.
+* W, the mean over seeds of the largest: an attacker that knows which attack works here.
 
 The largest of the S values themselves is only about their S/(S+1) quantile: worth showing, no bound on anything.
 """
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 TAIL = 0.05
-"""Of each end of the 90% interval."""
+"""Tail probability at each end of the 90% interval."""
 
 TAIL_OF_EXPORT = 0.1
-"""Of the one-sided bound by which a setting is exported."""
+"""Tail probability of the one-sided bound by which a setting is exported."""
 
 
 class Limits(NamedTuple):
-    """What is known of K attacks on N settings beside their seeds, and limits what the seeds can say.
+    """Limits on the bounds of K attacks on N settings that do not come from the spread over seeds.
 
     Attributes:
         noise: ``(K, N)`` the standard deviation that the mean advantage has where there is nothing to find, from
@@ -56,7 +56,7 @@ class Limits(NamedTuple):
         return cls(np.zeros((attacks, settings)), np.zeros((attacks, settings), dtype=bool))
 
     def of(self, attacks: Sequence[int], settings: ArrayLike) -> Limits:
-        """Return those of some attacks on some settings, by their places."""
+        """Return the limits of selected attacks on selected settings, by index."""
         where = np.ix_(np.asarray(attacks, dtype=np.int64), np.asarray(settings, dtype=np.int64))
         return Limits(self.noise[where], self.narrow[where])
 
@@ -71,12 +71,12 @@ def max_of_means(x: ArrayLike) -> float:
 
 
 def worst_attack(x: ArrayLike) -> int:
-    """Return the attack whose mean M is; the first among equals."""
+    """Return the attack with the largest mean; the first among equals."""
     return int(finite(x, "attacks seeds", "advantages").mean(1).argmax())
 
 
 def mean_of_maxima(x: ArrayLike) -> float:
-    """W (``leakage_worst_seed``): the mean over seeds of each seed's largest advantage; never below M."""
+    """W (``leakage_worst_seed``): the mean over seeds of the largest advantage at each seed; never below M."""
     return float(finite(x, "attacks seeds", "advantages").max(0).mean())
 
 
@@ -126,7 +126,7 @@ def cross_selected(x: ArrayLike, earlier: ArrayLike | None = None) -> float:
 
 
 class Bounds(NamedTuple):
-    """Where the leakage of one setting lies, in [0, 1].
+    """Confidence bounds of one setting's leakage, in [0, 1].
 
     Attributes:
         lower: lower end of the 90% interval.
@@ -182,7 +182,7 @@ def leakage_bounds(x: ArrayLike, limits: Limits | None = None) -> list[Bounds]:
 
 
 def upper_bounds(x: ArrayLike, confidence: float, limits: Limits | None = None) -> Floats:
-    """Return what each setting's leakage is surely at most: :attr:`Bounds.upper_90` with another confidence.
+    """Return upper confidence bounds of each setting's leakage: :attr:`Bounds.upper_90` at another confidence.
 
     Args:
         x: ``(K, N, S)`` signed advantages, or successes, of K attacks on N settings with the same S seeds.
@@ -201,7 +201,7 @@ def upper_bounds(x: ArrayLike, confidence: float, limits: Limits | None = None) 
 
 
 def _estimates(x: ArrayLike, limits: Limits | None) -> tuple[Estimate, Limits]:
-    """Return estimates ``(K, N)``, each attack a block of its own, and the limits, none where none are given."""
+    """Return estimates ``(K, N)``, each attack a block of its own, and the limits; no limits by default."""
     blocks = finite(x, "attacks settings seeds", "advantages")
     mean, se, df = (np.stack(columns) for columns in zip(*(levels(block) for block in blocks), strict=True))
     held = Limits.none(*mean.shape) if limits is None else limits
@@ -229,5 +229,5 @@ def _bounds(estimate: Estimate, limits: Limits) -> list[Bounds]:
 
 
 def clipped(advantage: ArrayLike) -> Floats:
-    """Return advantages as they are shown: in [0, 1]."""
+    """Return advantages clipped to [0, 1] for display."""
     return np.clip(np.asarray(advantage, dtype=np.float64), 0.0, 1.0)

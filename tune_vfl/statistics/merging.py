@@ -35,7 +35,7 @@ def merged(front: Sequence[int], utility: Estimate, leakage: Estimate) -> list[l
 
 
 def merged_of_many(front: Sequence[int], utility: Own, leakage: Own) -> list[list[int]]:
-    """Return what :func:`merged` does of thousands of settings, without comparing every one with every other.
+    """Return :func:`merged` of thousands of settings without comparing all pairs.
 
     Args:
         front: settings, places in both.
@@ -59,7 +59,7 @@ def _within(differences: Estimate) -> Bools:
 def _groups(
     along: Sequence[int], alike: Callable[[int, Sequence[int]], Bools], next_alike: Sequence[bool] | None = None
 ) -> list[list[int]]:
-    """Cut a row of settings where one is not like the first since the last cut.
+    """Cut a row of settings at each one that differs from the first since the last cut.
 
     Args:
         along: the settings.

@@ -24,7 +24,7 @@ PERMUTATIONS = 99
 
 
 def center_null(positives: int, negatives: int, dimension: float) -> float:
-    """Balanced accuracy, on noise from N(0, I), of class centers that contain the rows they judge.
+    """Balanced accuracy on noise from N(0, I) of class centers computed from the same rows that they judge.
 
     Args:
         positives: rows of class 1.
@@ -39,7 +39,7 @@ def center_null(positives: int, negatives: int, dimension: float) -> float:
 
 
 def effective_dimension(values: ArrayLike) -> float:
-    """``tr(S)² / tr(S²)`` of the covariance S of ``(n, d)`` rows, in [1, d]: how many directions matter.
+    """Effective number of directions of ``(n, d)`` rows, ``tr(S)² / tr(S²)`` of their covariance S, in [1, d].
 
     Raises:
         ShapeError, UsageError: for another shape, or a number that is not finite.
@@ -71,7 +71,7 @@ def permutation_p_value(
     rng: np.random.Generator,
     permutations: int = PERMUTATIONS,
 ) -> float:
-    """Chance, were the labels noise, of a success as large as the one that was found.
+    """Probability, under exchangeable labels, of a success at least as large as the observed one.
 
     Args:
         statistic: the success from labels ``(n,)``, with everything that was chosen by labels inside of it: the best
@@ -92,7 +92,7 @@ def permutation_p_value(
 
 
 def p_value(found: Sequence[float], null: Sequence[ArrayLike]) -> float:
-    """Chance of a success as large as the largest one found, had the answers nothing to do with the labels.
+    """Probability, under exchangeable labels, of a success at least as large as the largest observed one.
 
     Args:
         found: the success of each variant that the attacker may commit to.

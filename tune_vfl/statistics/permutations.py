@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=16)
 def permutations_of(rows: int, seed: int, count: int = PERMUTATIONS) -> Ints:
-    """Return ``(count, rows)`` orders of the rows; all that is scored with a seed is scored on the same ones."""
+    """Return ``(count, rows)`` orders of the rows, the same ones for all scores of a seed."""
     rng = numpy_rng(seed, "scoring/permutations")
     orders: Ints = rng.permuted(np.tile(np.arange(rows), (count, 1)), axis=1)
     return orders
@@ -37,7 +37,7 @@ def permuted_aucs(scores: Sequence[Floats], y: ArrayLike, orders: Ints) -> Float
 
 
 def permuted_cross_fitted_aucs(scores: Sequence[Floats], y: ArrayLike, folds: Ints, orders: Ints) -> Floats:
-    """What :func:`~tune_vfl.statistics.floors.cross_fitted_auc` gives in each of the orders, ``(G, B)``.
+    """:func:`~tune_vfl.statistics.floors.cross_fitted_auc` in each of the orders, ``(G, B)``.
 
     The folds stay where they are. One in which an order leaves a class without rows counts for nothing.
     """

@@ -12,7 +12,7 @@ from tune_vfl.statistics.laws import normal_quantile, t_power
 def seeds_to_separate(
     difference: float, sd: float, rho: float, *, confidence: float = CONFIDENCE, power: float = 0.8, most: int = 10_000
 ) -> int | None:
-    """Return how many seeds tell two settings apart, about ``12.4 (1 - rho) sd² / difference²``.
+    """Return the number of seeds that separate two settings, about ``12.4 (1 - rho) sd² / difference²``.
 
     Args:
         difference: between the two, not 0.

@@ -1,6 +1,6 @@
 """An accountant of differential privacy: the exact budget of the Gaussian mechanism under composition.
 
-scipy is imported when it is asked for.
+scipy is imported at the first call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TAIL = 1.0
 
 
 def composed(releases: int, *, sensitivity: float, sigma: float) -> float:
-    """Return mu of several releases with Gaussian noise: they tell apart as much as N(0, 1) and N(mu, 1) do.
+    """Return mu of several Gaussian releases: as hard to tell apart as N(0, 1) from N(mu, 1).
 
     That is exact, also where a release depends on those before it. Source: Dong, Roth and Su 2019, Gaussian
     Differential Privacy, theorem 2.7 and corollary 3.3.
@@ -31,7 +31,7 @@ def composed(releases: int, *, sensitivity: float, sigma: float) -> float:
 
 
 def delta_of(epsilon: float, mu: float) -> float:
-    """Return the smallest delta with which mu keeps ``epsilon``: Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
+    """Return the smallest delta at ``epsilon`` of mu-GDP: Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
 
     Args:
         epsilon: not negative.
@@ -41,7 +41,7 @@ def delta_of(epsilon: float, mu: float) -> float:
 
 
 def epsilon_of(mu: float, delta: float = DELTA) -> float:
-    """Return the smallest epsilon that mu keeps with ``delta``, from 0 on; infinite where ``mu`` is.
+    """Return the smallest epsilon of mu-GDP at ``delta``, from 0 on; infinite for infinite ``mu``.
 
     Source: Balle and Wang 2018, Improving the Gaussian Mechanism for Differential Privacy, theorem 8.
 

@@ -2,7 +2,7 @@
 
 Every point starts with a few fresh seeds. After each phase those are settled whose place, on the front or off it, is
 clearest; the others, each with its strongest challenger, go on to the next total. The plan holds no state: it replays
-all earlier phases on the seeds that they had, so that whoever stops and starts again comes to the same decisions.
+all earlier phases on the seeds that they had, so that an interrupted confirmation comes to the same decisions.
 After Audibert and Bubeck, "Best arm identification in multi-armed bandits" (2010), with a front in place of one arm.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 SHARES = (4, 8, 12, 20)
-"""Seeds after each phase, in tenths of the seeds that were asked for."""
+"""Seeds after each phase, in tenths of the requested seeds."""
 
 THIRD = 3
 """After a phase a third of all points is settled, rounded down: what is left over goes on to the last total."""
@@ -31,7 +31,7 @@ FEWEST_SEEDS = 2
 
 
 class Plan(NamedTuple):
-    """What to run next, and what has been decided.
+    """The next runs, and the decisions so far.
 
     Attributes:
         wanted: ``(P,)`` how many seeds each point should have had, in their order; nothing more to run for a point
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
         member: ``(P,)`` the latest chance of each point to be on the front; NaN before the first phase is over, and
             for points that were lost.
         phase: how many phases are over.
-        done: whether nothing is left to run: all points are settled and the kept ones have the seeds asked for.
+        done: whether nothing is left to run: all points are settled, and those on the front have the requested seeds.
     """
 
     wanted: Ints
@@ -98,7 +98,7 @@ def plan(utility: ArrayLike, advantages: ArrayLike, seeds: int = 10, lost: Array
 
 
 class _State:
-    """What the replay knows after some phases."""
+    """The state of the replay after some phases."""
 
     def __init__(self, goal: Ints, points: int) -> None:
         self.goal = goal
@@ -116,7 +116,7 @@ class _State:
         self.goal[rivals[rivals >= 0]] = total
 
     def waits(self, has: Ints, gone: Bools) -> bool:
-        """Whether seeds are still to come; points that will never have theirs are settled as not kept."""
+        """Whether seeds are pending; points whose seeds will never come are settled as rejected."""
         lacking = self.there & (has < self.goal)
         fell = lacking & gone
         self.there &= ~fell
@@ -126,7 +126,7 @@ class _State:
         return bool((lacking & ~gone).any())
 
     def compare(self, u: Floats, x: Floats) -> None:
-        """Compare all pairs on the seeds that both have had by now."""
+        """Compare all pairs on the seeds that both have so far."""
         chances = np.zeros((len(u), len(u)))
         for common in np.unique(self.goal[self.there]):
             rows = np.flatnonzero(self.there & (self.goal >= common))
@@ -169,6 +169,6 @@ def _values(utility: ArrayLike, advantages: ArrayLike, lost: ArrayLike | None) -
 
 
 def _run_so_far(u: Floats, x: Floats) -> Ints:
-    """Return how many seeds each point has had without a gap; later ones wait until it is closed."""
+    """Return each point's number of seeds without a gap; seeds after a gap wait until it is closed."""
     whole = np.isfinite(u) & np.isfinite(x).all(0)
     return np.asarray(np.cumprod(whole, axis=1).sum(1), dtype=np.int64)

@@ -13,9 +13,9 @@ import time
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.standing import Growth, in_order
 from tune_vfl.machine.places import resolve_uri
+from tune_vfl.machine.secrets import hide_password
 from tune_vfl.tracking import attached, payload, summary
 from tune_vfl.tracking.parts import Part, Whole, is_lone, reference_of
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tune_vfl.tracking")
 
-# While a search runs: seconds between two updates of the front's tags, and between two tries of a server that does not
-# answer.
+# Seconds between two updates of the front's tags during a search, and before a retry of a server that does not answer.
 _FRONT_EVERY, _RETRY_EVERY = 5.0, 30.0
-# Updates of the front take at most one part in this many of the time.
+# Updates of the front take at most 1 / _SHARE of the time.
 _SHARE = 20
 
 
@@ -222,7 +221,7 @@ class Recorder:
         """Update the tags of the fronts and the hypervolume.
 
         Unless ``exact``, only for trials that enter or leave a front: with every trial the ranks of many others change,
-        and nobody reads them before the end.
+        and they are rarely read before the end.
         """
         begun = time.monotonic()
         whole = self._whole()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.spec import Cell
 
-# A trial among several studies: the study's name, and its number there.
+# A trial's key among several studies: the study's name and the trial's number.
 Place = tuple[str, int]
 
 

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from tune_vfl.spec.cell import Cell
 
 STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
-# The front of its study, and the joint one of all the campaign's studies on its data set.
+# Tags of a trial's place on its study's front, and on the joint front of the campaign's data set.
 PARETO, CAMPAIGN_PARETO = "tune_vfl.pareto", "tune_vfl.campaign_pareto"
 RANK, KNEE, CONFIRMED = "tune_vfl.rank", "tune_vfl.knee", "tune_vfl.confirmed"
 FRONT_TAGS = (PARETO, CAMPAIGN_PARETO, RANK, KNEE, CONFIRMED)
-# Those that say how a trial stands among the trials of all studies.
+# Tags that depend on the trials of all studies.
 TOGETHER = (CAMPAIGN_PARETO, KNEE)
 SUMMARY, PREEMPTED, STALE = "tune_vfl.summary", "tune_vfl.preempted", "tune_vfl.stale"
-# What a run's attached files were made of, so that they are attached once: the summary's, and a front run's setting.
+# Fingerprints of attached files, which prevent a second upload: the summary's, and a front run's setting.
 DIGEST, CONFIG = "tune_vfl.digest", "tune_vfl.config"
 RETRY, NOTE = "tune_vfl.retry_of", "mlflow.note.content"
 
-# MLflow takes no longer name of a run.
+# MLflow's limit for the name of a run.
 _LONGEST_NAME = 250
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.ledger.database import hide_password
 from tune_vfl.machine.places import resolve_uri
+from tune_vfl.machine.secrets import hide_password
 from tune_vfl.tracking import payload, store
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tune_vfl.tracking.payload import RunContent
 
 RunKind = Literal["trial", "preempted", "summary"]
-# The study's name, what the run is, and the trial's number; the summary is of the whole experiment.
+# A run's key: the study's name, the run's kind, and the trial's number; the summary is of the whole experiment.
 Key = tuple[str, RunKind, int]
 SUMMARY_KEY: Key = ("", "summary", 0)
 
-# MLflow refuses longer values, so they are cut; the ledger has them whole.
+# MLflow's limit for values: longer ones are cut here and complete in the ledger.
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 5000
-# Runs that are written before it is looked how many are left.
+# The number of runs in one batch, after which the count of pending runs is updated.
 _TOGETHER = 32
 
 

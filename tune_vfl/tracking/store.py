@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.ledger.database import hide_password
 from tune_vfl.ledger.storage import DAMAGED
 from tune_vfl.machine.places import embedded_uri, home
+from tune_vfl.machine.secrets import hide_password
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

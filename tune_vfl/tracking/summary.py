@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.tracking.parts import Whole
 
-# With this kind of experiment MLflow's UI opens on its runs, and not on the traces of a language model.
+# The kind of experiment for which MLflow's UI opens on runs and not on traces of a language model.
 KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"
-# Release 3.17 goes by what each browser last chose instead, unless the address says it.
+# Release 3.17 uses each browser's last choice instead, unless the address contains one.
 _TRAINING_RUNS = "workflowType=machine_learning"
-# Views that MLflow's own button to share one would store, and the columns that they show.
+# Views in the format of MLflow's share button, and their columns.
 _VIEW = "mlflow.sharedViewState."
 _COLUMNS = ["metrics.`utility`", "metrics.`leakage`", "params.`dataset`", "params.`defense`"]
 

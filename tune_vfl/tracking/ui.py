@@ -22,7 +22,7 @@ def command(uri: str, port: int) -> list[str]:
     """
     if uri.startswith(("http://", "https://", "databricks")):
         raise UsageError(f"{uri} is a tracking server and has its own UI: open {uri} in a browser")
-    # One worker is enough for one person, and the UI then starts in a quarter of the time.
+    # One worker is enough for one user and starts in a quarter of the time.
     options = ["--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     return [sys.executable, "-m", "mlflow", "ui", *options]
 
@@ -51,7 +51,7 @@ def serve(uri: str | None = None, port: int = 5000) -> int:
 
 def _run(arguments: list[str]) -> int:
     """Run a server until it ends or this process is stopped; end its children too, which MLflow would leave behind."""
-    # In a session of its own the server and its children are one group, which can be ended as a whole.
+    # In a separate session the server and its children form one process group, which can be ended together.
     # MLflow's six job processes, a quarter of a gigabyte each, are not needed for one user.
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     server = subprocess.Popen(arguments, start_new_session=True, env=environment)  # noqa: S603 - the arguments are ours

@@ -254,7 +254,7 @@ class Completion:
         return lambda test: in_chunks(model, x_test if test else x, self._axis)
 
     def _validated(self, variant: str) -> Tensor | None:
-        """Cross-validated accuracy on the labeled rows ``(*trials,)``, where it is asked for."""
+        """Cross-validated accuracy on the labeled rows ``(*trials,)``, if requested."""
         count = min(self._params.validate_folds, self._y.shape[-1])
         if count < 2:
             return None

@@ -68,7 +68,7 @@ class Labeled:
         return torch.matmul(by_repeat.transpose(-1, -2), by_repeat) == 0
 
     def said_of_held_out(self, logits: Tensor) -> Tensor:
-        """Return what is said of each row by the fit without it: log probabilities ``(*trials, ..., REPEATS, K, A)``.
+        """Return held-out predictions of each row: log probabilities ``(*trials, ..., REPEATS, K, A)``.
 
         Args:
             logits: ``(*trials, ..., R, K, A)`` of all rows under the fits without each fold.

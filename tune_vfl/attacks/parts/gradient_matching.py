@@ -1,4 +1,4 @@
-"""Gradient inversion: rows whose gradients come near to those that a client uploaded."""
+"""Gradient inversion: search for rows whose gradients match a client's upload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Value = Callable[..., tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """What batches may be.
+    """Candidate batches with their mismatch.
 
     Attributes:
         rows: ``(G, B, *shape)``, pixels within [0, 1].
@@ -57,7 +57,7 @@ class Matched:
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """What rows are like, beside their gradients.
+    """A prior of rows: weights and center of the penalties beside the gradients' mismatch.
 
     Attributes:
         tv: ``(G,)`` or a number: weight of the total variation of images; of tables it counts nothing.
@@ -71,7 +71,7 @@ class Prior:
 
 
 class Matching:
-    """Batches and the gradients that a client uploaded for them; each batch is looked for by itself.
+    """Batches and their uploaded gradients; each batch is an independent problem.
 
     Args:
         step: the client's step.
@@ -203,7 +203,7 @@ class Matching:
 
 
 def _mapped(distance: Callable[..., Tensor]) -> Value:
-    """Return what gives slopes and values of a distance for many batches; what is drawn is the same for all."""
+    """Return a function for slopes and values of a distance over many batches; random draws are shared by all."""
     found: Value = vmap(grad_and_value(distance), randomness="same")
     return found
 

@@ -120,7 +120,7 @@ def fit_alike(heads: Sequence[LinearHead], labeled: Labeled, among: Sequence[flo
 
 
 def _said_of_held_out(columns: Tensor, labeled: Labeled, strengths: Tensor) -> Tensor:
-    """Return what logistic regressions of strengths ``(*trials, H, 1)`` say: ``(*trials, H, REPEATS, K, A)``."""
+    """Return held-out predictions of logistic regressions of strengths ``(*trials, H, 1)``."""
     fitted = _fit(columns, labeled, 1 - labeled.held_out, strengths)
     weights = fitted.transpose(-1, -2)
     logits = weights[..., :-1] @ columns.transpose(-1, -2)[..., None, None, :, :] + weights[..., -1:]
@@ -135,7 +135,7 @@ def _fit(columns: Tensor, labeled: Labeled, weights: Tensor, strengths: Tensor) 
 
 
 class Blend(Head):
-    """The weighted mean of what heads say, in logs; those that say held-out rows better weigh more.
+    """The weighted mean of heads' log probabilities; heads with better held-out predictions weigh more.
 
     Args:
         heads: of which at least one was measured.

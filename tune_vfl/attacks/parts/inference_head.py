@@ -43,7 +43,7 @@ class MemberNorm(nn.Module):
 
 
 class ClassScores(Linear):
-    """A linear map to classes whose rows of weights are taken relative to their mean.
+    """A linear map to classes with weights centered over the classes.
 
     The softmax does not see the difference. But as long as all rows are equal no gradient may reach what is before: of
     products that cancel some rounding is left, of which Adam makes whole steps, so that what is learned would depend on

@@ -76,7 +76,7 @@ def descend(
     *,
     start: Tensor | None = None,
 ) -> Inverted:
-    """Find rows whose embeddings come near to ``goal``.
+    """Search for rows whose embeddings match ``goal``.
 
     Each row goes its own way from ``start``, by AMSGrad with epsilon 1e-3, on the mean squared distance of its
     embedding plus ``tv`` times its total variation and ``l2`` times its mean squared distance from ``start``: the same
@@ -123,7 +123,7 @@ def typical_row(known: Tensor, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def as_rows(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return rows without what cannot be: pixels beyond [0, 1], numbers that are not finite."""
+    """Return valid rows: pixels clipped to [0, 1], non-finite numbers replaced."""
     finite = x.nan_to_num()
     return finite.clamp(0.0, 1.0) if len(shape) == 3 else finite
 

@@ -75,7 +75,7 @@ def clustered(rows: Tensor, draws: Tensor, rounds: int) -> tuple[Tensor, Tensor]
 
 
 def native_clustering() -> Callable[..., None] | None:
-    """Return one start's clustering in machine code; None without. Its arguments are those in ``clusters.cpp``."""
+    """Return the native clustering of one start; None if not built. Arguments as in ``clusters.cpp``."""
     return routine("cluster", c_void_p, c_void_p, *(c_int64,) * 5, c_void_p, c_void_p)
 
 
@@ -102,7 +102,7 @@ def _start(rows: Tensor, draws: Tensor) -> Tensor:
 
 
 def _settle(rows: Tensor, centers: Tensor, rounds: int) -> Tensor:
-    """Move centers to the directions of their rows' sums until none moves; a member that has settled stays so."""
+    """Move centers to the directions of their rows' sums until convergence; converged members stay."""
     settled = centers.flatten(0, -3).clone() if centers.dim() > 2 else centers.unsqueeze(0).clone()
     rows, live = rows.reshape(len(settled), *rows.shape[-2:]), settled
     moving = torch.arange(len(settled), device=rows.device)

@@ -18,7 +18,7 @@ TRIES = 12
 
 @dataclass(eq=False)
 class _State:
-    """Problems that go on: where they are, and what each remembers of its last steps, the oldest first.
+    """State of the unfinished problems: positions, and their last steps, the oldest first.
 
     Attributes:
         which: ``(A,)`` their positions among all problems.
@@ -40,7 +40,7 @@ class _State:
     fresh: Tensor
 
     def keep(self, some: Tensor) -> None:
-        """Leave the other problems as they are."""
+        """Freeze the other problems."""
         self.which, self.x, self.value = self.which[some], self.x[some], self.value[some]
         self.gradient, self.scale, self.fresh = self.gradient[some], self.scale[some], self.fresh[some]
         self.moved, self.turned, self.rho = self.moved[:, some], self.turned[:, some], self.rho[:, some]
@@ -58,7 +58,7 @@ class _State:
         return -q
 
     def remember(self, s: Tensor, y: Tensor, most: int) -> None:
-        """Take in a step ``(A, n)`` and what the gradient changed by; steps without positive curvature are skipped."""
+        """Store a step ``(A, n)`` and its change of the gradient; steps without positive curvature are skipped."""
         product, square = (s * y).sum(-1), y.square().sum(-1)
         tells = product > 1e-10 * s.norm(dim=-1) * square.sqrt()
         self.moved = torch.cat([self.moved, s.unsqueeze(0)])[-most:]
@@ -69,7 +69,7 @@ class _State:
         self.fresh &= ~tells
 
     def forget(self, some: Tensor) -> None:
-        """Let the problems ``(A,)`` bool begin anew from where they are."""
+        """Restart the problems ``(A,)`` bool from their current positions."""
         self.rho = self.rho.masked_fill(some, 0.0)
         self.fresh |= some
 
@@ -141,7 +141,7 @@ def _step(objective: Objective, state: _State, history: int) -> Tensor:
 
 
 def _search(objective: Objective, state: _State, direction: Tensor, slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return points low enough along the directions, their values and gradients; the old ones where none is found."""
+    """Return low enough points along the directions, with values and gradients; the old ones if none is found."""
     x, value, gradient = state.x.clone(), state.value.clone(), state.gradient.clone()
     step, open_ = torch.ones_like(slope), torch.arange(len(slope))
     for _ in range(TRIES):

@@ -14,7 +14,7 @@ LARGEST = 2**17
 
 
 class ConvolutionMatrix(nn.Module):
-    """A convolution with fixed weights of images of one size, written out as the linear map that it is.
+    """A convolution with fixed weights of images of one size, as an explicit matrix.
 
     Args:
         convolution: what is written out.

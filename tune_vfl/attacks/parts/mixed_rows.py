@@ -19,7 +19,7 @@ _NUMBERS_AT_ONCE = 2**19
 
 @dataclass(frozen=True)
 class Fit:
-    """How long and how a model is trained; the constants of Fu et al.'s MixMatch where it is one."""
+    """Duration and optimizer of a model's training, with MixMatch's constants of Fu et al. if used."""
 
     steps: int
     lr: float
@@ -70,7 +70,7 @@ class MixedRows:
         guessed: ``(M, *trials, B, ...)`` the unlabeled rows, of which targets are guessed.
         mixed: ``(M, *trials, 2B, ...)`` rows mixed with their partners; labeled ones first.
         known: ``(M, *trials, B, K)`` targets of the labeled rows.
-        partners: ``(M, *trials, 2B)`` whom each row is mixed with, in ``0..2B-1``.
+        partners: ``(M, *trials, 2B)`` the partner of each row, in ``0..2B-1``.
         shares: ``(M, *trials, 1, 1)`` how much of each row is itself, at least one half.
     """
 
@@ -82,10 +82,10 @@ class MixedRows:
 
 
 def mixed_rows(pool: Pool, fit: Fit, streams: StreamsByName) -> Iterator[MixedRows]:
-    """Yield what ``fit.steps`` steps draw: few parts, each as many steps as stay near at hand.
+    """Yield the random draws of ``fit.steps`` steps in chunks that fit the cache.
 
     A step takes a batch of labeled and one of unlabeled rows, mixes both with one Beta(alpha, alpha) number per member,
-    and draws whom each row is mixed with.
+    and draws each row's partner.
     """
     # The names of streams decide what is drawn from them: in another spelling every measured number would move.
     labeled = Cycle(pool.at.shape[-1], fit.batch_size, streams("labelled"))

@@ -17,7 +17,7 @@ from tune_vfl.protocol.members import gather_rows
 
 
 class FlatModel:
-    """A model whose parameters lie in one tensor, their gradients in another: what is done to all is done at once.
+    """A model with all parameters in one tensor and all gradients in another, for updates in one call.
 
     Args:
         model: its parameters become views of that tensor.
@@ -43,7 +43,7 @@ class FlatModel:
         self.step()
 
     def step(self) -> None:
-        """Take a step of Adam on the gradients as they stand."""
+        """Take a step of Adam on the current gradients."""
         self._adam.step()
 
     def shrink(self, share: float) -> None:
@@ -70,7 +70,7 @@ class Average:
             kept.lerp_(live, self._weight)
 
     def restore(self) -> None:
-        """Put the averages in their place."""
+        """Replace the weights by their averages."""
         for live, kept in zip(self._live, self._kept, strict=True):
             live.copy_(kept)
 

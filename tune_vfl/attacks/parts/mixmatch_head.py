@@ -18,12 +18,12 @@ from tune_vfl.attacks.parts.mixmatch import Average, FlatModel, interleave
 from tune_vfl.models.layers import Linear
 
 _EPS, _MOMENTUM = 1e-5, 0.1
-"""Of torch's batch norm."""
+"""Constants of torch's batch norm."""
 
 
 @torch.no_grad()
 def mixmatch_of_head(head: InferenceHead, pool: Pool, fit: Fit, *, streams: StreamsByName) -> None:
-    """Do what :func:`tune_vfl.attacks.parts.mixmatch.mixmatch` does, for a head of one layer.
+    """Run :func:`tune_vfl.attacks.parts.mixmatch.mixmatch` on a head of one layer, without autograd.
 
     Args:
         head: trained in place; it ends averaged and in evaluation mode.
@@ -49,13 +49,13 @@ def mixmatch_of_head(head: InferenceHead, pool: Pool, fit: Fit, *, streams: Stre
 
 
 _SHARES = tuple(_MOMENTUM * (1 - _MOMENTUM) ** later for later in (2, 1, 0))
-"""What running statistics take of the three batches of a step: guessed rows, and both chunks of mixed ones."""
+"""Weights in the running statistics of a step's three batches: guessed rows, and both chunks of mixed ones."""
 
 _FRESH = sum(_SHARES)
 
 
 def _weights(fit: Fit) -> list[float]:
-    """Return how much the averaged running statistics hold, in the end, of what they took at each step."""
+    """Return the final weight of each step in the averaged running statistics."""
     found, total, kept = [], 0.0, 1.0
     for _ in range(fit.steps):
         total, kept = fit.ema_decay * total + kept, kept * (1 - _FRESH)
@@ -64,7 +64,7 @@ def _weights(fit: Fit) -> list[float]:
 
 
 def _normalized(rows: MixedRows) -> tuple[Tensor, Tensor]:
-    """Return rows as batch norm has them before its scale and shift, and what its statistics take of each step.
+    """Return rows after batch norm before scale and shift, and each step's contribution to its statistics.
 
     Returns:
         ``(M, T, 3B, d)``, mixed rows and then guessed ones; ``(M, 2, T, d)``, means and variances.

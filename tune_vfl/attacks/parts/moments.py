@@ -65,7 +65,7 @@ class MomentAttack(Attack[A_co]):
         return type(self)(self.params.model_copy(update={"average": epochs // 2 if fresh_noise else 0}))
 
     def moments(self) -> tuple[Moment, ...]:
-        """Return those that it reads."""
+        """Return the moments that the attack reads."""
         return tuple(self._read_at().values()) if "gradients" in self.sees() else ()
 
     def tunable(self, epochs: int) -> Mapping[str, Sequence[Any]]:

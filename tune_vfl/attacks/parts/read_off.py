@@ -1,4 +1,4 @@
-"""Rows read off the gradients of the linear layer that they passed first, exactly or through what a defense added."""
+"""Rows read off the gradients of the first linear layer, exactly or through a defense's noise."""
 
 from __future__ import annotations
 

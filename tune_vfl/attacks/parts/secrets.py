@@ -30,7 +30,7 @@ Secrets = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class FittedBottom:
-    """A model with its secrets fitted, frozen, and what each member may expect of it.
+    """A model with fitted secrets, frozen, and each member's held-out error.
 
     Attributes:
         bottom: the model.
@@ -42,7 +42,7 @@ class FittedBottom:
 
 
 def secrets_of(model: nn.Module) -> Secrets:
-    """Return the free parameters of a model; none where it has no secrets."""
+    """Return the free parameters of a model; none if it has no secrets."""
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
@@ -94,7 +94,7 @@ def fit_secrets(open_bottom: Callable[[int], nn.Module], pairs: Pairs, *, restar
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """One member's model and pairs, and what is to be expected of its secrets.
+    """One member's model and pairs, and the prior of its secrets.
 
     Attributes:
         model: with free parameters.
@@ -112,12 +112,12 @@ class _Fit:
 
     @classmethod
     def expecting(cls, drawn: Secrets, model: nn.Module, pairs: Pairs, steps: int) -> _Fit:
-        """Expect what these draws ``(draws, ...)`` of each secret say."""
+        """Set the prior from these draws ``(draws, ...)`` of each secret."""
         center, spread = ({name: f(d, dim=0) for name, d in drawn.items()} for f in (torch.mean, torch.std))
         return cls(model, pairs.features, pairs.embeddings, center, spread, steps)
 
     def units(self, name: str, values: Tensor) -> Tensor:
-        """Return values of a secret as distances to what was expected, in deviations; 0 where it never varies."""
+        """Return values of a secret as deviations from the prior, in standard deviations; 0 for a constant one."""
         spread = self.spread[name]
         return torch.where(spread > 0, (values - self.center[name]) / spread, 0.0)
 

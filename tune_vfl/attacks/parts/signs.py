@@ -57,7 +57,7 @@ def infer(gradients: Tensor, rule: Rule) -> tuple[Tensor, Tensor]:
 
 
 def labels_read_off(view: View, seen: Recording, rule: Rule, count: int) -> Auxiliary:
-    """Return rows with the labels that their gradients show, which may be wrong, in place of rows with known ones.
+    """Return rows with labels read off their gradients, possibly wrong, in place of rows with known labels.
 
     Args:
         view: whose streams draw the rows.

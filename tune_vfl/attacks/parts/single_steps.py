@@ -26,7 +26,7 @@ _DROPOUTS = (
 
 
 class _OfTheBatch(nn.Module):
-    """A batch norm in training that keeps no running statistics, which a function of its input has not.
+    """A batch norm in training mode without running statistics, so that it is a function of its input.
 
     Args:
         norm: the batch norm; one value a channel is normed by its running statistics, as :mod:`tune_vfl.models.images`
@@ -46,10 +46,10 @@ class _OfTheBatch(nn.Module):
 
 
 def as_trained(network: M) -> M:
-    """Make a network do what it does while a client trains, as far as somebody else can; it is changed and returned.
+    """Switch a network to a client's training behavior as far as the server can know it; in place, and returned.
 
-    Batch norms take the statistics of the batch and change none of their own. The masks of dropout nobody else knows:
-    nothing is dropped.
+    Batch norms use batch statistics and do not update running ones. Dropout masks are the client's secret: nothing is
+    dropped.
     """
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
@@ -63,7 +63,7 @@ def as_trained(network: M) -> M:
 
 
 class SingleStep:
-    """What a step of SGD on one batch uploads.
+    """The upload of one step of SGD on one batch.
 
     Args:
         network: ``(B, ...) -> (B, outputs)``, see :func:`as_trained`.
@@ -97,7 +97,7 @@ class SingleStep:
         return torch.cat([g.flatten() for g in grad(loss)(self._shared).values()])
 
     def slopes(self, x: Tensor, targets: Tensor, probe: Tensor) -> Tensor:
-        """Return ``(G, B, ...)``: how far a weighted sum of each batch's gradient moves with each number of its rows.
+        """Return ``(G, B, ...)``: derivatives of a weighted sum of each batch's gradient with respect to its rows.
 
         Args:
             x: ``(G, B, ...)``.
@@ -126,7 +126,7 @@ class SingleStep:
         return gradients[:, gradients.shape[-1] - parameter.numel() :].reshape(-1, *parameter.shape)
 
     def first_linear(self, gradients: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return, of gradients ``(G, n)``, those of a linear layer that reads the rows: of its weight and of its bias.
+        """Return the gradients of weight and bias of the first linear layer, out of gradients ``(G, n)``.
 
         Returns:
             ``(G, d_out, d_in)`` and ``(G, d_out)``; None where the first layer is another or without bias, or is not

@@ -49,7 +49,7 @@ def noise_of(step: SingleStep, gradients: Tensor, batch: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Usual:
-    """What rows usually look like: numbers around a center.
+    """A prior of rows: independent numbers around a center.
 
     Attributes:
         center: ``(*shape)`` a row.
@@ -61,12 +61,12 @@ class Usual:
 
     @classmethod
     def of(cls, shape: tuple[int, ...]) -> Self:
-        """Return what is known of rows beforehand: columns have mean 0 and variance 1, pixels are within [0, 1]."""
+        """Return the prior before any search: columns with mean 0 and variance 1, pixels within [0, 1]."""
         image = len(shape) == 3
         return cls(torch.full(shape, 0.5 if image else 0.0), 0.25 if image else 1.0)
 
     def learned(self, rows: Tensor) -> Self:
-        """Return what images ``(M, *shape)`` look like that were found.
+        """Return the prior learned from reconstructed images ``(M, *shape)``.
 
         A pixel's mean over few images is drawn to that of its channel, by as much as it would differ by chance.
         """
@@ -104,7 +104,7 @@ class Noisy:
         return (self.noise * n / square).clamp(max=1.0)
 
     def prior(self, prior: Prior, usual: Usual, *, of_directions: bool) -> Prior:
-        """Return a prior whose pull towards usual rows is that of the most probable row.
+        """Return the prior with the weights of the maximum a posteriori estimate under this noise.
 
         The squared distance of gradients over twice the noise's variance, plus that of rows over twice their own: times
         twice the noise over the gradient's squares, as searches measure it.
@@ -121,7 +121,7 @@ class Noisy:
         return replace(prior, l2=weight + torch.as_tensor(prior.l2).to(weight), center=center)
 
     def blended(self, found: Matched, usual: Usual, copies: int) -> Matched:
-        """Return of ``copies`` finds for each batch, listed copy by copy, the mean, each weighted by how likely it is.
+        """Return of ``copies`` candidates per batch, listed copy by copy, the mean weighted by likelihood.
 
         Two finds that the noise does not tell apart, as of two labels, are half right each; what they differ by is not
         found.
@@ -146,7 +146,7 @@ class Noisy:
         return replace(found, rows=rows, labels=mean(found.labels), mismatch=mean(found.mismatch), share=share)
 
     def found(self, step: SingleStep, found: Matched, usual: Usual, probes: Tensor) -> Tensor:
-        """Estimate the share ``(G,)`` of the variance of rows that a search has found.
+        """Estimate the share ``(G,)`` of the rows' variance that a search has recovered.
 
         A number of a row is told as well as the gradients turn when it changes; the noise hides the rest of it. And no
         more is found than the gradients that it has explain of what is no noise.

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def gradient_of_logits(last: Tensor, num_classes: int) -> Tensor | None:
-    """Return by class ``(G, K)`` the sum of a batch's ``(p - y) / B``, or what has its sign; None if it is not there.
+    """Return by class ``(G, K)`` a batch's sum of ``(p - y) / B``, or a proxy of the same sign; None if hidden.
 
     The gradient of the last bias is that sum. Without a bias each class's row of the last weights has the sign of that
     sum in its own sum, where what the layer reads is positive (Zhao et al., iDLG, section 3.1). Where the network gives
@@ -42,7 +42,7 @@ def labels_of_batches(residual: Tensor, batch: int, prior: Tensor) -> Tensor:
     sure = residual < 0
     found = []
     for _ in range(batch):
-        # Who is surely there comes first, once; then who has most rows left.
+        # Classes that are surely present come first, once; then those with most rows left.
         key = torch.where(sure, left + 2 * batch, left)
         pick = key.argmax(-1, keepdim=True)
         found.append(pick)

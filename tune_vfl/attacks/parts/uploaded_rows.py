@@ -34,7 +34,7 @@ _PROBES = 8
 MEAN_SIZE, SIGNS_TELL = (2 / math.pi) ** 0.5, 2 / math.pi
 """How large a number of mean 0 and variance 1 is on average, and how much of its variance its sign tells."""
 HALF = 0.5
-"""What a pixel is taken for that is known not to be black."""
+"""Initial value of a pixel that is known not to be black."""
 
 
 class GradientInversionParams(Strict):
@@ -61,7 +61,7 @@ class GradientInversionParams(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A search for the batches behind what was uploaded.
+    """A search for the batches behind uploaded gradients.
 
     Attributes:
         view: of the attack; starts are drawn from its streams.
@@ -76,7 +76,7 @@ class Search:
     def run(
         self, step_of: Callable[[int], SingleStep], moment: UploadedAt, method: Method, name: str, prior: Prior
     ) -> Matched:
-        """Return for each batch the find, of all starts, whose gradient is nearest; what is solved starts no more.
+        """Return for each batch the candidate of least mismatch over all starts; solved batches start no more.
 
         Args:
             step_of: the client's step as the attacker has it for a restart, from 0: what is guessed is guessed anew.
@@ -146,7 +146,7 @@ class Search:
         return nearest.indices.T.reshape(-1, 1) if bool(open_.any()) else labels
 
     def read_off(self, step: SingleStep, moment: UploadedAt) -> dict[str, Reconstruction]:
-        """Return single rows read off what was uploaded of a linear first layer; nothing where there is no such."""
+        """Return single rows read off the gradients of a linear first layer; none without such a layer."""
         seen, image = self.seen, len(self.seen.shape) == 3
         found = {}
         for name, uploads, known in (("read_off", seen.gradients, 1.0), ("signs", seen.steps, SIGNS_TELL)):
@@ -161,7 +161,7 @@ class Search:
         return found
 
     def _read(self, step: SingleStep, goal: Tensor) -> ReadOff | None:
-        """Return single rows read off what was uploaded; None where no linear layer has them first."""
+        """Return single rows read off the upload; None if the first layer is not linear."""
         layer = step.first_linear(goal) if self.seen.batch == 1 else None
         return None if layer is None else read_off(*layer, image=len(self.seen.shape) == 3)
 
@@ -174,7 +174,7 @@ class Search:
         return labels_of_batches(residual, self.seen.batch, said.mean(0))
 
     def answer(self, found: Matched, validation: Tensor | None = None) -> Reconstruction:
-        """Return a find as an answer; by default the attacker's estimate is the share of the rows that it found."""
+        """Return candidates as an answer; by default with the attacker's estimate of the recovered share."""
         if validation is None:
             validation = found.share.mean()
         labels = found.labels.flatten(0, 1).argmax(-1)

@@ -73,7 +73,7 @@ class Channel:
         return shares, taught, agreed
 
     def behind(self, received: Tensor, taught: Tensor, rows: FoldedRows) -> Tensor:
-        """Return probabilities ``(T, F, 1, 2, n)`` of the true class of two, by what the model believes and was taught.
+        """Return posteriors ``(T, F, 1, 2, n)`` of the true binary class from the taught class and the model's output.
 
         Args:
             received: ``(T, E, N, d)`` gradients of each row's own loss.
@@ -89,7 +89,7 @@ class Channel:
 
 
 def _believed(visits: Tensor, flags: Tensor) -> Tensor:
-    """Return what the model believes of each class, ``(T, F, K, n)``, its mean over the epochs.
+    """Return the model's class probabilities ``(T, F, K, n)``, averaged over the epochs.
 
     Along the difference of a class from the rest a gradient is ``a (y - p)``, y being 1 for a row that was taught the
     class. The scale a is the one at which p is calibrated: then E (y - p)^2 = E p (1 - p) = E |y - p| / 2.

@@ -1,4 +1,4 @@
-"""Combined evidence of many epochs, tempered because epochs repeat each other."""
+"""Combined evidence of many epochs, tempered because epochs are correlated."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def shares_of(logits: Tensor) -> Tensor:
 
 
 def agreement(evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Choose the power of the evidence with which it agrees most with the own columns, and say how much that is.
+    """Choose the power of the evidence that agrees most with the own columns; return it with the agreement.
 
     Gradients and own columns are taken to be independent given the class. Then the likelihood of the own columns under
     the posterior of the evidence is larger the more of the class both hold.
@@ -95,7 +95,7 @@ def agreement(evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor) -> tu
 
 
 def known_loss(logs: Tensor, labels: Tensor, powers: Sequence[float] = TEMPERS[1:]) -> Tensor:
-    """Return the log loss ``(T, S)`` of known rows, made as sharp as suits it best.
+    """Return the log loss ``(T, S)`` of known rows at the best sharpness.
 
     Args:
         logs: ``(T, S, K, A)`` log probabilities.

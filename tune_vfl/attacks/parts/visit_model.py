@@ -19,7 +19,7 @@ _RIDGE, _SHRINK, _OWN_SHARE = 1e-3, 0.05, 0.8
 
 
 class VisitModel:
-    """Fitted to class probabilities without each fold, it says how far every epoch speaks for each class.
+    """Log likelihoods of the classes at each epoch, fitted to class probabilities without the row's fold.
 
     Args:
         received: ``(T, E, N, d)`` gradients.
@@ -89,7 +89,7 @@ class VisitModel:
         return others(torch.cat([first, sums], -2).transpose(1, 2)).transpose(1, 2)
 
     def _fitted(self, shares: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return jumps ``(T, E, F, S, K, d)``, and the parts of the covariance that they take away."""
+        """Return jumps ``(T, E, F, S, K, d)``, and the parts of the covariance that they explain."""
         moments = self._moments(shares)
         counts = others(shares.sum(-1).double()).unsqueeze(1)  # (T, 1, F, S, K)
         of_phi, of_gradient = moments[..., : self._explaining], moments[..., self._explaining :]

@@ -46,7 +46,7 @@ class VisitParts:
 
     @classmethod
     def of(cls, parts: ClassParts, received: Tensor, added: Tensor, prior: Tensor, rows: FoldedRows) -> VisitParts:
-        """Read them.
+        """Read the parts' values and odds.
 
         Args:
             parts: with one leading axis.

@@ -92,7 +92,7 @@ class VisitProblem:
 
     @property
     def known_labels(self) -> Tensor:
-        """``(T, A)`` labels of the known rows as they stand in the order."""
+        """``(T, A)`` labels of the known rows in the order's positions."""
         every = self.own.new_zeros(self.own.shape[:2], dtype=torch.int64)
         at = self.rows.order[:, : self.known.ids.shape[-1]]
         return every.scatter(-1, self.known.ids, self.known.labels).gather(-1, at)

@@ -49,7 +49,7 @@ class Starts(NamedTuple):
 
 
 def starts_of(own: Tensor, visits: Visits, labeled: Labeled) -> Starts:
-    """Fit them.
+    """Fit the starting points.
 
     Args:
         own: ``(T, N, w)`` standardized columns of the attacker.

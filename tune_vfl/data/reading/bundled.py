@@ -36,7 +36,7 @@ def bundled_table(
     options: PartyOptions,
     recipe: Recipe,
 ) -> Dataset:
-    """Build the data set of a numeric table of scikit-learn, its columns shared out in their order."""
+    """Build the data set of a numeric table of scikit-learn, its columns partitioned in order."""
     features = torch.tensor(x, dtype=torch.float32)
     parties = matrix_parties(features, [*columns], options.share, options.passive_parties, name)
     labels = torch.tensor(y, dtype=torch.int64)

@@ -59,7 +59,7 @@ def find(root: Path, relative: str, hint: str = "") -> Path:
 
 
 def find_one(root: Path, relatives: Sequence[str], hint: str = "") -> Path:
-    """Return the file at the first of several places where it exists; :func:`find` raises where it is at none."""
+    """Return the first existing file of several places; raises as :func:`find` if there is none."""
     return find(root, next((r for r in relatives if holds(root, r)), relatives[0]), hint)
 
 
@@ -73,7 +73,7 @@ def holds(root: Path, relative: str) -> bool:
 
 
 def find_folder(root: Path, relatives: Sequence[str], hint: str) -> Path:
-    """Return the first of several places of one folder under the data root that exists; it is not recorded as read.
+    """Return the first existing one of several folders under the data root; it is not recorded as read.
 
     Raises:
         DataError: where none does, saying which archive to unpack where.

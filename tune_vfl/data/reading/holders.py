@@ -18,7 +18,7 @@ MOST_CLIENTS = 1000
 
 
 def read_holders(values: pd.Series[Any], where: str) -> Holders:
-    """Return whose each row is; clients are in the alphabetic order of their names.
+    """Return the client of each row; clients are in the alphabetic order of their names.
 
     Args:
         values: N names, as text; the index counts the file's rows from 0.

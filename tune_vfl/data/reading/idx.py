@@ -18,7 +18,7 @@ _MAGIC_BYTES = 4
 
 
 def read_idx(path: Path, axes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Read one idx file of unsigned bytes, gzipped where its name ends in ``.gz``.
+    """Read one idx file of unsigned bytes, gzipped if its name ends in ``.gz``.
 
     Args:
         path: the file.

@@ -35,7 +35,7 @@ _OFFICIAL = 25_000
 
 @dataclass(frozen=True)
 class Reviews:
-    """What was read.
+    """Texts and labels of the reviews.
 
     Attributes:
         path: the file or folder.

@@ -35,7 +35,7 @@ class PartyTable:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """The parties' files, cut down to the ids that all of them have, in the order of the label party's file."""
+    """The parties' files, restricted to their common ids, in the order of the label party's file."""
 
     tables: dict[str, PartyTable]
     label_party: str

@@ -19,7 +19,7 @@ _INDEX = "__index_level_0__"
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file claims to be Parquet: by its ending, or by its first four bytes.
+    """Whether a file is Parquet by its suffix or its first four bytes.
 
     Raises:
         DataError: when it cannot be read.

@@ -25,7 +25,7 @@ _COLOR = frozenset({"P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "
 
 
 def visible(folder: Path) -> list[Path]:
-    """Return what a folder holds, by name, hidden files left out.
+    """Return the entries of a folder by name, hidden files left out.
 
     Raises:
         DataError: when it cannot be read.

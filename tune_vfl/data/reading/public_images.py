@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """What is known of a public image set.
+    """Constants of a public image set.
 
     Attributes:
         name: its registered name.

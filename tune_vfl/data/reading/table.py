@@ -22,7 +22,7 @@ DELIMITERS = ",;\t"
 
 
 def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a Parquet file, or a ``,``-, ``;``- or tab-separated text file, packed where it ends in ``.gz`` or ``.xz``.
+    """Read a Parquet file, or a ``,``-, ``;``- or tab-separated text file, compressed if it ends in ``.gz`` or ``.xz``.
 
     Args:
         path: the file; text is in UTF-8.
@@ -58,7 +58,7 @@ def header(path: Path) -> list[str]:
 
 
 def left_out(frame: pd.DataFrame) -> list[str]:
-    """Return what :func:`read_table` left out of a file, as notes for readers of the results."""
+    """Return notes on the rows of a file that :func:`read_table` skipped."""
     return list(frame.attrs.get("left_out", ()))
 
 
@@ -81,7 +81,7 @@ def _nameless(path: Path, place: int) -> DataError:
 
 
 def open_text(path: Path) -> IO[str]:
-    """Open a text file, packed where its name ends in ``.gz`` or ``.xz``."""
+    """Open a text file, compressed if its name ends in ``.gz`` or ``.xz``."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     if path.suffix == ".xz":

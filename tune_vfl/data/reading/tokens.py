@@ -25,7 +25,7 @@ PADDING, UNKNOWN, START = 0, 1, 2
 
 
 class TextOptions(SampledOptions):
-    """How texts become tokens: words of a vocabulary made from them, or the pieces of a pretrained tokenizer."""
+    """Tokenization of texts: words of a vocabulary made from them, or a pretrained tokenizer's pieces."""
 
     tokens: int = Field(64, ge=2, description="length that texts are cut or filled to, all parties' parts together")
     vocabulary: int = Field(8000, ge=10, description="how many of the most frequent words have a token of their own")
@@ -95,5 +95,5 @@ def text_parties(
 
 
 def at_home(tokenizer: str | None) -> str | None:
-    """Return the folder of a tokenizer as an absolute path; a hub name is returned as it is."""
+    """Return the folder of a tokenizer as an absolute path; a hub name stays."""
     return str(Path(tokenizer).resolve()) if tokenizer and Path(tokenizer).is_dir() else tokenizer

@@ -24,7 +24,7 @@ def words_of(text: str) -> list[str]:
 def top_words(
     texts: Sequence[str], counted: np.ndarray[Any, np.dtype[np.bool_]], size: int
 ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], tuple[str, ...]]:
-    """Find the most frequent words, and which text holds which of them.
+    """Find the most frequent words, and their presence in each text.
 
     Args:
         texts: N texts.

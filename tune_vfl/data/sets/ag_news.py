@@ -44,7 +44,7 @@ class SectionedTexts(Loader[TextOptions]):
         return options.model_copy(update={"tokenizer": at_home(options.tokenizer)})
 
     def load(self, options: TextOptions, root: Path) -> Dataset:
-        """Read both files. Where there is only ``test.csv``, a share of its rows is held out for testing."""
+        """Read both files. If there is only ``test.csv``, hold out a share of its rows for testing."""
         official = holds(root, f"{self.folder}/train.csv")
         frames = [self._read(root, f"{name}.csv") for name in (["train", "test"] if official else ["test"])]
         y = torch.from_numpy(np.concatenate([label for label, _ in frames]))

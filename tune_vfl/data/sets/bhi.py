@@ -34,7 +34,7 @@ _MIXED = "patches of one patient are among training and test rows alike; held_ou
 
 
 class BhiOptions(Strict):
-    """How patches become rows, and which rows are held out."""
+    """Formation of rows from patches, and the choice of held-out rows."""
 
     passive_parties: int = Field(
         1, ge=1, le=7, description="number of passive parties; each has a patch of every row, as the label party has"
@@ -100,7 +100,7 @@ def _recipe() -> Recipe:
 
 
 def _tuples(folder: Path, root: Path, parties: int) -> tuple[list[list[Path]], Numbers, Numbers]:
-    """Return the patches of each row, its class, and the number of its patient."""
+    """Return the patches of each row, with class and patient number."""
     locate(str(folder), root, folder=True)
     patients = [place for place in visible(folder) if place.is_dir() and place.name.isdigit()]
     if not patients:

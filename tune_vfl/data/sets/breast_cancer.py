@@ -32,7 +32,7 @@ class BreastCancer(Loader[PartyOptions]):
     Options = PartyOptions
 
     def load(self, options: PartyOptions, root: Path) -> Dataset:
-        """Load it; the data root is not needed."""
+        """Load the bundled table; the data root is not needed."""
         x, benign = bundled_rows("breast_cancer")
         recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=32, lr=1e-3))
         names = ("benign", "malignant")

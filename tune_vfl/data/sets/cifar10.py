@@ -59,7 +59,7 @@ class Cifar10(Loader[SampledOptions]):
     kept = True
 
     def fetch(self, root: Path) -> Path:
-        """Download it through torchvision."""
+        """Download the files through torchvision."""
         return by_torchvision("CIFAR10", root, _BATCHES)
 
     def load(self, options: SampledOptions, root: Path) -> Dataset:

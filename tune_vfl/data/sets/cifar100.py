@@ -40,7 +40,7 @@ class Cifar100(Loader[SampledOptions]):
     kept = True
 
     def fetch(self, root: Path) -> Path:
-        """Download it through torchvision."""
+        """Download the files through torchvision."""
         return by_torchvision("CIFAR100", root, _FOLDER)
 
     def load(self, options: SampledOptions, root: Path) -> Dataset:

@@ -52,7 +52,7 @@ class Covtype(Loader[SampledOptions]):
     kept = True
 
     def fetch(self, root: Path) -> Path:
-        """Download it through scikit-learn, and write it as UCI does."""
+        """Download the table through scikit-learn, and write it as UCI does."""
         import gzip
         from tempfile import TemporaryDirectory
 

@@ -63,12 +63,12 @@ class CsvOptions(Encoding):
 
     @property
     def files(self) -> dict[str, PartyFile]:
-        """The parties that have a file of their own."""
+        """The parties with a file of their own."""
         return {name: p for name, p in (self.parties or {}).items() if isinstance(p, PartyFile)}
 
     @property
     def lists(self) -> dict[str, tuple[str, ...]]:
-        """The parties whose columns are listed."""
+        """The parties with listed columns."""
         return {name: p for name, p in (self.parties or {}).items() if not isinstance(p, PartyFile)}
 
     @model_validator(mode="after")
@@ -155,7 +155,7 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
 
 
 def _holders(frame: pd.DataFrame, options: CsvOptions) -> Holders | None:
-    """Return whose each row is by the client column, in its values' order; None where there is no such column."""
+    """Return the client of each row by the client column, in order of its values; None without such a column."""
     if options.client is None:
         return None
     where = f"{options.path}: client column {options.client!r}"

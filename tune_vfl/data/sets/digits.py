@@ -26,7 +26,7 @@ class Digits(Loader[PartyOptions]):
     Options = PartyOptions
 
     def load(self, options: PartyOptions, root: Path) -> Dataset:
-        """Load it; the data root is not needed."""
+        """Load the bundled images; the data root is not needed."""
         pixels, y = bundled_rows("digits")
         images = torch.tensor(pixels, dtype=torch.float32).view(-1, 1, 8, 8) / 16
         return assemble(

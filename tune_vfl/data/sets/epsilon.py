@@ -32,7 +32,7 @@ _LABELS = {b"-1": 0, b"1": 1, b"+1": 1}
 
 
 class EpsilonOptions(SampledOptions):
-    """Which columns are used, and how they are shared out."""
+    """Selection and partition of the columns."""
 
     split: SplitChoice = Field(0.46, description="share of the columns that the passive side holds: 23 of 50")
     columns: int = Field(
@@ -87,7 +87,7 @@ def _recipe() -> Recipe:
 
 
 def drawn(columns: int) -> list[int]:
-    """Return the columns used, counted from 1 as the files do, in the order in which parties get them."""
+    """Return the selected columns, counted from 1 as the files do, in order of assignment to parties."""
     return [int(k) + 1 for k in numpy_rng(0, "epsilon/columns").permutation(_COLUMNS)[:columns]]
 
 

@@ -26,7 +26,7 @@ _COLUMNS, _CLASSES = 47, 3
 
 
 class FaultOptions(PartyOptions):
-    """Who holds what, and which column is the label."""
+    """Partition of the columns, and the label column."""
 
     split: SplitChoice = Field(
         0.49, description="share of the columns, in file order, that the passive side holds: 23 of 47"

@@ -81,7 +81,7 @@ def credit_recipe() -> Recipe:
 
 
 def _shortened(columns: Columns, kept: torch.Tensor, path: Path) -> Columns:
-    """Return the kept rows, the three columns with long tails as logarithms."""
+    """Return the kept rows with logarithms of the three long-tailed columns."""
     strange = [n for n in columns.names if n.removesuffix("=missing") not in FEATURES]
     if strange:
         raise DataError(f"{path}: expected numbers in every column, but found the value {strange[0]!r}; fetch it again")

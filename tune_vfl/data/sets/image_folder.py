@@ -26,7 +26,7 @@ Side = Annotated[int, Field(ge=1, le=4096)]
 
 
 class ImageFolderOptions(PartyOptions):
-    """Where the images are, how they are resized and read, and how they are cut."""
+    """Folder, size, color and partition of the images."""
 
     path: str = Field(description="the folder, from the working directory or the data root")
     size: Side | tuple[Side, Side] | None = Field(

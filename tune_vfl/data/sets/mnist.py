@@ -46,7 +46,7 @@ class Mnist(Loader[SampledOptions]):
     kept = True
 
     def fetch(self, root: Path) -> Path:
-        """Download it through torchvision."""
+        """Download the files through torchvision."""
         return by_torchvision("MNIST", root, "MNIST/raw")
 
     def load(self, options: SampledOptions, root: Path) -> Dataset:

@@ -34,7 +34,7 @@ _CNN_FROM = 16
 
 
 class NpzOptions(PartyOptions):
-    """Where the images are and how they are cut."""
+    """File and partition of the images."""
 
     path: str = Field(description="the npz file, from the working directory or the data root")
     positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")

@@ -80,7 +80,7 @@ class SteelPlates(Loader[PartyOptions]):
 
 
 def fault_recipe() -> Recipe:
-    """Return what LabObf trains on its fault data."""
+    """Return LabObf's training recipe for its fault data."""
     options = {"name": "mlp", "bottom_hidden": [64, 32], "embedding_dim": 10, "top_hidden": [32]}
     training = Training(epochs=50, batch_size=64, lr=1e-3)
     return Recipe(model=Named.model_validate(options), training=training, auxiliary_per_class=10)

@@ -27,7 +27,7 @@ class Wine(Loader[PartyOptions]):
     Options = PartyOptions
 
     def load(self, options: PartyOptions, root: Path) -> Dataset:
-        """Load it; the data root is not needed."""
+        """Load the bundled table; the data root is not needed."""
         x, y = bundled_rows("wine")
         recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=50, batch_size=32, lr=1e-3))
         names = [f"class_{k}" for k in range(3)]

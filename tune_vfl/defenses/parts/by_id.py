@@ -1,4 +1,4 @@
-"""Looking rows up by their ids, for every member of a pack in one gather."""
+"""Lookup of rows by id, for every member of a pack in one gather."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from tune_vfl.spec.cell import ALL_MODES, Mode
 
 @dataclass(frozen=True)
 class DefenseCapabilities:
-    """What a defense can do, checked before anything runs.
+    """Declared capabilities of a defense, checked before anything runs.
 
     Attributes:
         classes: ``binary`` or ``any``.
         modes: the architectures it is defined for.
         modalities: the kinds of data it is defined for.
-        run_by: who runs it: ``active``, ``passive`` or ``both``.
+        run_by: the party that runs the defense: ``active``, ``passive`` or ``both``.
         protects: what it changes on its way out: ``gradients``, ``labels``, ``embeddings``, ``features``.
         needs_active_features: it cannot work where the label party has labels only.
         stackable: its hooks take any leading axes, so that several trials train in one pass; without, one at a time.
@@ -31,7 +31,7 @@ class DefenseCapabilities:
         grants: what a passive party knows under it and its like alone, by the name of the grant: ``mixtures``.
         federations: the settings that it is defined for: columns of the same rows, or rows of the same columns.
         client_bottom: what becomes of a client's bottom model in the horizontal setting: ``shared`` with the server,
-            which averages it; ``hidden``: averaged by somebody else, who tells the server nothing; ``kept``: every
+            which averages it; ``hidden``: averaged out of the server's sight; ``kept``: every
             client has its own, which never leaves it.
     """
 

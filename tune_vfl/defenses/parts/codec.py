@@ -51,7 +51,7 @@ class Net(NamedTuple):
 
 
 class CodecRecipe(NamedTuple):
-    """How an autoencoder is trained.
+    """Hyperparameters of an autoencoder's training.
 
     Attributes:
         confusion: weight of the code's entropy.
@@ -96,7 +96,7 @@ def made_up_labels(samples: int, classes: int, stream: Stream) -> Tensor:
 
 
 def codec_loss(encoder: Net, decoder: Net, labels: Tensor, recipe: CodecRecipe) -> Tensor:
-    """Return what training lowers: ten times the decoding error, less the code's error and its weighted entropy.
+    """Return the training loss: ten times the decoding error, less the code's error and its weighted entropy.
 
     Args:
         encoder: labels to codes.
@@ -150,7 +150,7 @@ def _attempt(classes: int, recipe: CodecRecipe, streams: Streams) -> Codec:
 
 @lru_cache(maxsize=128)
 def find_codec(classes: int, recipe: CodecRecipe, seed: int) -> Codec:
-    """Return the autoencoder of a recipe and a seed; trained at the first call, then kept in the process.
+    """Return the autoencoder of a recipe and a seed; trained once per process, then cached.
 
     It is trained again from other draws while some class is decoded wrongly or coded as itself.
 

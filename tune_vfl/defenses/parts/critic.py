@@ -1,4 +1,4 @@
-"""The label party's half of a Wasserstein game: a critic of scalar predictions, and which end of them is positive."""
+"""A Wasserstein critic of scalar predictions at the label party, and the orientation of its scores."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class LastPass:
         self._inverted: Tensor | None = None
 
     def add(self, scores: Tensor, y: Tensor) -> None:
-        """Take in a batch ``(*trials, B)``, and let go of what belongs to an earlier pass."""
+        """Add a batch ``(*trials, B)``, and drop batches of an earlier pass."""
         self._steps.append((scores.detach(), y))
         self._held += scores.shape[-1]
         while self._held - self._steps[0][0].shape[-1] >= self._rows:

@@ -64,7 +64,7 @@ def _lengths_on_host(white: Numbers, apart: Numbers) -> Numbers:
 
 
 def whitening_on_device(centered: Tensor) -> Tensor:
-    """Do what :func:`whitening` does with rows whose mean is 0, for all members at once."""
+    """Return :func:`whitening` of rows with mean 0, for all members at once."""
     d = centered.shape[-1]
     covariance = centered.mT @ centered / centered.shape[-2]
     mean_variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).view(-1, 1, 1)
@@ -75,6 +75,6 @@ def whitening_on_device(centered: Tensor) -> Tensor:
 
 
 def lengths_on_device(white: Tensor, apart: Tensor) -> Tensor:
-    """Do what :func:`lengths` does, for all members at once."""
+    """Return :func:`lengths`, for all members at once."""
     found: Tensor = torch.linalg.vector_norm(apart @ white.mT, dim=-1)
     return found

@@ -1,4 +1,4 @@
-"""Marvell's noise: how much of it along and across the class difference leaks least at a given budget.
+"""Marvell's noise: the variances along and across the class difference that leak least at a given budget.
 
 A deterministic search in float64, for any number of members at once. It runs on the host with numpy: its hundred-odd
 operations on a few numbers each would cost more to launch on a device than the batch itself.

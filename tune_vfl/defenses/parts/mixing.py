@@ -64,7 +64,7 @@ def _fits(shares: Tensor) -> Tensor:
 
 
 class _Found(NamedTuple):
-    """Mixtures of rows: where each is, and ids, classes and shares ``(*trials, B, mix)`` of the rows in it."""
+    """Mixtures of rows: positions, and ids, classes and shares ``(*trials, B, mix)`` of the mixed rows."""
 
     positions: Tensor
     ids: Tensor
@@ -73,7 +73,7 @@ class _Found(NamedTuple):
 
 
 class Mixing(Defense[MixingParams]):
-    """Base: the bottom models train on mixtures of rows, the loss on the mixtures of their labels.
+    """Base class: bottom models train on mixtures of rows, the loss on the mixtures of their labels.
 
     Every party draws the same partners and shares, from a seed that all of them know. The second rows of all mixtures
     are a permutation of the training rows, as are the third and so on, so that each row is used equally often. A
@@ -86,7 +86,7 @@ class Mixing(Defense[MixingParams]):
 
     @classmethod
     def structure(cls, params: MixingParams) -> tuple[object, ...]:
-        """What members of one pack must share: also the number of rows in a mixture."""
+        """Parameters that members of one pack must share, the number of rows in a mixture included."""
         return tuple(params.model_dump().items())
 
     def setup(
@@ -103,11 +103,11 @@ class Mixing(Defense[MixingParams]):
         self._draw(0)
 
     def _once_each(self, of_members: Rows) -> Rows:
-        """Return the first trial's part of what ``(*trials, ...)`` all trials have."""
+        """Return the first trial's part of ``(*trials, ...)`` values that all trials share."""
         return of_members[: len(of_members) // self._trials] if self.stacked else of_members
 
     def _handed_out(self, of_seeds: Tensor, members: int) -> Tensor:
-        """Hand ``(S, ...)`` to the members of each seed, ``(*trials, ...)``; what is theirs already stays."""
+        """Expand ``(S, ...)`` to the members of each seed, ``(*trials, ...)``; values by member stay."""
         if not self.stacked or len(of_seeds) == members:
             return of_seeds
         return of_seeds.repeat(members // len(of_seeds), *[1] * (of_seeds.dim() - 1))
@@ -158,7 +158,7 @@ class Mixing(Defense[MixingParams]):
         return found
 
     def encoded(self, mixed: list[Tensor], positions: Tensor) -> list[Tensor]:
-        """Return what becomes of the mixtures ``(*trials, B, ...)`` of every party; by default nothing."""
+        """Return the mixtures ``(*trials, B, ...)`` of every party after an encoding; by default unchanged."""
         return mixed
 
     def labels(self, y: Tensor, ids: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ class Mixing(Defense[MixingParams]):
         return self._handed_out(mixed, len(ids))
 
     def notes(self, member: int = 0) -> list[str]:
-        """Return what mixing leaves open, and what attacks on features read."""
+        """Return notes on the limits of mixing, and on the rows that attacks on features read."""
         mixed = (
             f"{self.name}: whoever mixes knows partners and shares, so that a passive party of a vertical federation "
             "can undo the mixing of labels in the gradients it receives; the attack 'unmix' does"
@@ -195,7 +195,7 @@ def _like(per_row: Tensor, x: Tensor) -> Tensor:
 
 
 class Signs:
-    """A random sign for each entry of each row, held for all rows; members that share a seed share them.
+    """A random sign for each entry of each row, the same for members that share a seed.
 
     Args:
         seeds: the seed of the one trial, or of each member; where all trials have the same, those of one of them.

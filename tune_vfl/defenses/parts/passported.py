@@ -1,4 +1,4 @@
-"""The base of defenses whose owners put passports into layers of their models."""
+"""The base class of defenses that insert passport layers into the owners' models."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ PP = TypeVar("PP", bound=PassportParams, default=PassportParams)
 
 
 class Passported(Defense[PP]):
-    """Base: draws passports by their law, and says what a bottom model is to somebody who does not know them."""
+    """Base class: draws passports by their law, and gives attackers models without the true passports."""
 
     def disguised(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
-        """Return a copy with other passports of the same law: who does not own them can only guess."""
+        """Return a copy with redrawn passports of the same law, the best guess without knowing them."""
         known = copy.deepcopy(bottom)
         for module in known.modules():
             if isinstance(module, PassportLayer):
@@ -43,11 +43,11 @@ class Passported(Defense[PP]):
         return known
 
     def open_bottom(self, bottom: nn.Module, *, stream: Stream) -> nn.Module:
-        """Return a copy whose passport layers have a scale and a shift of their own, which could be fitted."""
+        """Return a copy whose passport layers have scale and shift as free parameters."""
         return opened(copy.deepcopy(bottom), stream)
 
     def given_passports(self, root: nn.Module, find: Callable[[nn.Module], str | None], part: str) -> nn.Module:
-        """Return a model whose layer that ``find`` names has passports, drawn from the streams of ``part``.
+        """Insert passports drawn from the streams of ``part`` into the layer that ``find`` names; return the model.
 
         Raises:
             SpecError: where there is no such layer.

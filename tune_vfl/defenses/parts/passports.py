@@ -21,7 +21,7 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """How passports are drawn: each input channel has a mean from U(-mean_range, 0), entries are normal around it.
+    """The law of passports: each input channel has a mean from U(-mean_range, 0), entries are normal around it.
 
     Attributes:
         mean_range: ``(*trials, 1, 1)``.
@@ -72,7 +72,7 @@ class PassportLayer(nn.Module):
         self._secret = law.secret
 
     def draw(self, shape: Sequence[int]) -> Tensor:
-        """Draw both passports for inputs of this shape: channels, then places where the layer has them."""
+        """Draw both passports for inputs of this shape: channels, then spatial axes if any."""
         means = self._secret.uniform(2, shape[0], *[1] * (len(shape) - 1)).to(self.mean_range)
         spread = self._secret.normal(2, *shape).to(self.mean_range)
         return spread * self.deviation - means * self.mean_range
@@ -84,12 +84,12 @@ class PassportLayer(nn.Module):
             self.passports = self.draw(self.passports.shape[self.mean_range.dim() - 1 :])
 
     def secrets(self) -> tuple[Tensor, Tensor]:
-        """Return scale and shift as the layer's normalized output meets them: what the passports are all about."""
+        """Return scale and shift of the layer's normalized output, the secrets that passports determine."""
         raise NotImplementedError
 
     @staticmethod
     def finish(y: Tensor) -> Tensor:
-        """Return what follows on scale and shift; by default nothing."""
+        """Map the scaled and shifted output; by default the identity."""
         return y
 
     def scale_and_shift(self, answers: Tensor) -> list[Tensor]:
@@ -100,7 +100,7 @@ class PassportLayer(nn.Module):
 
 
 class PassportLinear(PassportLayer):
-    """``tanh(scale) * layer(x) + tanh(shift)``: bounded, whatever the passports' size; an input has no places."""
+    """``tanh(scale) * layer(x) + tanh(shift)``: bounded, whatever the passports' size; inputs have no spatial axes."""
 
     def __init__(self, layer: Linear | nn.Linear, norm: nn.Module | None, law: Law) -> None:
         super().__init__(layer, norm or nn.Identity(), layer.weight.shape[-2], law)
@@ -159,7 +159,7 @@ class PassportConv(PassportLayer):
 
 
 class OpenLayer(nn.Module):
-    """A passport layer as somebody knows it who does not know its passports: scale and shift are free parameters.
+    """A passport layer with scale and shift as free parameters, for an attacker without the passports.
 
     Args:
         known: the layer; weights and norm are shared with it, scale and shift start where its passports put them.
@@ -173,7 +173,7 @@ class OpenLayer(nn.Module):
         self.scale, self.shift = nn.Parameter(scale), nn.Parameter(shift)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map what the layer maps."""
+        """Map inputs as the passport layer does."""
         return self._finish(self.scale * self.norm(self.layer(x)) + self.shift)
 
 
@@ -196,17 +196,17 @@ def _names(root: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[str]:
 
 
 def last_layer(root: nn.Module) -> str | None:
-    """Name the last convolution of a bottom model, its last linear layer where it has none; None without either."""
+    """Name a bottom model's last convolution, else its last linear layer; None without either."""
     return next(reversed(_names(root, (nn.Conv2d,)) or _names(root, LINEAR)), None)
 
 
 def first_linear(root: nn.Module) -> str | None:
-    """Name the first linear layer of a top model; None where it has none."""
+    """Name the first linear layer of a top model; None without one."""
     return next(iter(_names(root, LINEAR)), None)
 
 
 def with_passports(root: nn.Module, name: str, law: Law) -> nn.Module:
-    """Give passports to the layer ``name`` of ``root``, in its place.
+    """Replace the layer ``name`` of ``root`` by a passport layer.
 
     A batch norm right after the layer would undo scale and shift: it moves in between, without those of its own.
 

@@ -41,11 +41,11 @@ def _both(a: DefenseCapabilities, b: DefenseCapabilities) -> DefenseCapabilities
 
 
 _CLOSED = ("shared", "hidden", "kept")
-"""What becomes of a client's bottom model, from what shows most of it to what shows nothing."""
+"""Handlings of a client's bottom model, from the most exposed to the least."""
 
 
 def combined(stages: Sequence[type[Defense]]) -> DefenseCapabilities:
-    """Return what defenses can do together: where all of them can be used, and all that any of them changes."""
+    """Return the joint capabilities of stages: settings that all support, and changes that any of them makes."""
     return reduce(_both, [stage.capabilities for stage in stages])
 
 
@@ -54,7 +54,7 @@ def _overrides(stage: type[Defense], hook: str) -> bool:
 
 
 class Pipeline(Defense[P]):
-    """Runs the hooks of its stages in order; of the losses and decoders the last one that a stage brings counts.
+    """Runs the hooks of its stages in order; the last stage with a loss or a decoder of its own provides it.
 
     A subclass names its ``stages``, takes ``capabilities = combined(stages)``, and has ``Params`` that inherit from
     those of all stages: the parameters lie side by side under the stages' own names. Each stage has random streams of
@@ -100,7 +100,7 @@ class Pipeline(Defense[P]):
 
     @classmethod
     def structure(cls, params: P) -> tuple[object, ...]:
-        """What members of one pack must share: what the members of each stage must."""
+        """Parameters that members of one pack must share: those of each stage."""
         return tuple(stage.structure(cls.part_of(stage, params)) for stage in cls.stages)
 
     @classmethod
@@ -114,7 +114,7 @@ class Pipeline(Defense[P]):
 
     @classmethod
     def fitted_to(cls, given: Mapping[str, Any], *, model: Named, modality: str) -> dict[str, Any]:
-        """Return ``given`` with what each stage writes in."""
+        """Return ``given`` completed by each stage."""
         full = dict(given)
         for stage in cls.stages:
             own = {name: full[name] for name in stage.Params.model_fields if name in full}
@@ -156,7 +156,7 @@ class Pipeline(Defense[P]):
         return reduce(lambda changed, part: part.inputs(changed, rows, epoch=epoch), self.parts, batch)
 
     def labels(self, y: Tensor, ids: Tensor) -> Tensor:
-        """H1: each stage gets what the one before it made of the labels."""
+        """H1: each stage transforms the labels of the one before it."""
         for part in self.parts:
             if _overrides(type(part), "labels"):
                 y = part.labels(y, ids)
@@ -191,7 +191,7 @@ class Pipeline(Defense[P]):
         return grad
 
     def client_update(self, update: Tensor, *, taking: Tensor) -> Tensor:
-        """What a client uploads: through all stages."""
+        """A client's upload after all stages."""
         for part in self.parts:
             update = part.client_update(update, taking=taking)
         return update
@@ -206,7 +206,7 @@ class Pipeline(Defense[P]):
         return own[-1](logits) if own else class_probabilities(logits)
 
     def decode_rows(self, logits: Tensor, features: Sequence[Tensor]) -> Tensor:
-        """H10 with the rows themselves: the last stage's that asks for them, else :meth:`decode`."""
+        """H10 with the rows themselves: the last stage's that reads rows, else :meth:`decode`."""
         own = [part.decode_rows for part in self.parts if type(part).decode_rows is not Defense.decode_rows]
         return own[-1](logits, features) if own else self.decode(logits)
 
@@ -225,16 +225,16 @@ class Pipeline(Defense[P]):
         return next((found for part in self.parts if (found := part.mixtures(epoch)) is not None), None)
 
     def mechanism(self) -> Mechanism | None:
-        """Return None: what a stage declares of its gradients no longer holds once another stage changed them."""
+        """Return None: a stage's facts no longer hold after another stage has changed the gradients."""
         return None
 
     def also_uploaded(self, times: int) -> None:
-        """Have every stage learn it."""
+        """Pass the value on to every stage."""
         for part in self.parts:
             part.also_uploaded(times)
 
     def logged(self) -> dict[str, Sequence[float]]:
-        """Return what the stages measured."""
+        """Return the diagnostics of all stages."""
         return {name: values for part in self.parts for name, values in part.logged().items()}
 
     def notes(self, member: int = 0) -> list[str]:

@@ -1,4 +1,4 @@
-"""Randomized response among the classes that a prior finds likeliest: its law, and how a label is drawn from it.
+"""Randomized response among the classes that a prior finds likeliest: its law, and the draw of a label.
 
 Every function takes any leading axes. A row's classes are ordered from the likeliest down; a label is drawn in terms of
 places in that order, from two uniform numbers. With all K classes and the order 0, 1, 2, ... it is the plain response.

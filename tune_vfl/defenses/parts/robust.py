@@ -10,7 +10,7 @@ from torch import Tensor
 from tune_vfl.defenses.parts.selection import top_magnitudes
 
 WINDOW = 100
-"""How many steps are remembered."""
+"""Number of steps in the window."""
 SHARE = 10
 """A new threshold is computed once a tenth of the remembered steps are newer than the last one."""
 DEVIATIONS = 3 * 1.4826
@@ -29,7 +29,7 @@ def robust_threshold(values: Tensor) -> Tensor:
 
 
 class Window:
-    """The numbers of the last steps, none negative, and the threshold that they give."""
+    """A window of non-negative numbers of the last steps, and the threshold that they give."""
 
     def __init__(self) -> None:
         self._counts: deque[int] = deque()
@@ -53,7 +53,7 @@ class Window:
         return self._last
 
     def _take_in(self, values: Tensor) -> Tensor:
-        """Return the numbers of the last steps side by side: a window that slides over a store of twice its size."""
+        """Return the numbers of the last steps side by side: a window that slides over a buffer of twice its size."""
         if len(self._counts) == WINDOW:
             self._start += self._counts.popleft()
         count = values.shape[-1]

@@ -33,7 +33,7 @@ def top_magnitudes(rows: Tensor, ranks: Sequence[int]) -> Tensor:
 
 
 def _nth_largest(numbers: NDArray[np.floating[Any]], n: int) -> float:
-    """Return the n-th largest of ``(M,)`` numbers, whose order changes."""
+    """Return the n-th largest of ``(M,)`` numbers, reordering them in place."""
     place = len(numbers) - n
     if n == 0 or place < 0:
         return math.inf if n == 0 else -1.0
@@ -42,7 +42,7 @@ def _nth_largest(numbers: NDArray[np.floating[Any]], n: int) -> float:
 
 
 def top_magnitudes_on_device(rows: Tensor, ranks: Sequence[int]) -> Tensor:
-    """Do what :func:`top_magnitudes` does, for all members at once."""
+    """Return :func:`top_magnitudes`, for all members at once."""
     size = rows.shape[-1]
     ranked = rows.detach().abs().sort(dim=-1, descending=True).values
     n = torch.tensor(ranks, device=rows.device)
@@ -51,7 +51,7 @@ def top_magnitudes_on_device(rows: Tensor, ranks: Sequence[int]) -> Tensor:
 
 
 def keep_largest(rows: Tensor, ranks: Sequence[int], *, ties: bool) -> Tensor:
-    """Return ``rows`` with 0 for what is not larger than the n-th largest magnitude; NaN stays NaN.
+    """Return ``rows`` with 0 for entries not larger than the n-th largest magnitude; NaN stays NaN.
 
     Args:
         rows: ``(T, M)``; what is kept keeps its gradient.

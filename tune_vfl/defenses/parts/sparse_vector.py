@@ -45,12 +45,12 @@ def accepted_places(scores: Tensor, thresholds: Tensor, counts: Sequence[int]) -
 
 
 def native_visit() -> Callable[..., None] | None:
-    """Return the loop in machine code; None without. Its arguments are those of ``visit`` in ``visits.cpp``."""
+    """Return the native loop; None if not built. Arguments as of ``visit`` in ``visits.cpp``."""
     return routine("visit", c_void_p, c_void_p, c_void_p, c_int64, c_int64, c_void_p)
 
 
 def accepted_by_links(scores: Tensor, thresholds: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return the places of :func:`accepted_places`, by operations whose shapes do not depend on the numbers."""
+    """Return :func:`accepted_places` by operations whose shapes do not depend on the values."""
     trials, n = scores.shape
     found = next_acceptances(scores, thresholds)
     # Place n stands for "none left" and leads to itself; after an acceptance at t the search goes on at t + 1.

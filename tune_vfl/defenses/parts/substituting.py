@@ -1,4 +1,4 @@
-"""The base of SGSub and FLSG, which send random numbers in place of the gradient and differ in how they judge them."""
+"""The base class of SGSub and FLSG, which send random numbers in place of the gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tune_vfl.protocol.hooks import Context
 
 
 class Substituting(Defense[P]):
-    """Base: what leaves is a random vector in the gradient's order that :meth:`rule` finds near enough."""
+    """Base class: sends a random vector in the gradient's order that satisfies :meth:`rule`."""
 
     capabilities = DefenseCapabilities(stackable=True, random=("gradients",))
 

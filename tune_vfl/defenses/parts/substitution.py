@@ -14,7 +14,7 @@ from tune_vfl.defenses.parts.mahalanobis import lengths, whitening
 from tune_vfl.seeds import Stream
 
 ENTRIES_AT_ONCE = 2**16
-"""How many random numbers of a member are held at a time, after its first candidate; that one is mostly near enough."""
+"""Random numbers of a member in memory at a time, after the first candidate, which is mostly accepted."""
 Members: TypeAlias = Tensor | slice
 """Which members of a pack: the M numbers of some, or all T of them."""
 EVERYONE = slice(None)
@@ -61,7 +61,7 @@ def _radix_order(keys: NDArray[np.int32], out: NDArray[np.int64]) -> None:
 
 
 class _Target:
-    """The gradients of a step, put so that candidates can be held against them: ``T`` members of ``n = B d`` entries.
+    """The gradients of a step, arranged for comparison with candidates: ``T`` members of ``n = B d`` entries.
 
     Args:
         grad: ``(*trials, B, d)``.
@@ -130,7 +130,7 @@ class _Search:
         self.tried = 1
 
     def waiting(self) -> Tensor:
-        """Return the numbers ``(M,)`` of the members that have found nothing and may look on."""
+        """Return the numbers ``(M,)`` of the members without an accepted candidate that have tries left."""
         allowed = torch.tensor(self._rule.max_tries, device=self.accepted.device)
         return (~self.accepted & (allowed > self.tried)).nonzero().squeeze(-1)
 

@@ -94,7 +94,7 @@ class TeacherLabels(Defense[TeacherLabelsParams]):
 
     @classmethod
     def completed(cls, given: Mapping[str, Any], *, num_classes: int) -> dict[str, Any]:
-        """Fill in k: 3, or 2 for two classes, as the paper picks it."""
+        """Complete k: 3, or 2 for two classes, the paper's choice."""
         return {"k": min(3, num_classes), **given}
 
     @classmethod
@@ -109,12 +109,12 @@ class TeacherLabels(Defense[TeacherLabelsParams]):
 
     @classmethod
     def structure(cls, params: TeacherLabelsParams) -> tuple[object, ...]:
-        """What members of one pack must share; the teacher in words, since a mapping cannot be looked up."""
+        """Parameters that members of one pack must share; the teacher as text, since a mapping is not hashable."""
         return (repr(params.teacher), *super().structure(params.model_copy(update={"teacher": None})))
 
     @classmethod
     def problems(cls, params: TeacherLabelsParams, *, num_classes: int, mode: Mode) -> list[str]:
-        """Return what is wrong with k, and with a teacher that would have nothing to look at."""
+        """Return problems of k, and of a teacher without input."""
         found = []
         if params.k > num_classes:
             found.append(f"{cls.name}: k must be at most the number of classes, {num_classes}, got {params.k}; lower k")
@@ -133,7 +133,7 @@ class TeacherLabels(Defense[TeacherLabelsParams]):
     def setup(
         self, y: Tensor, ids: Tensor, *, active_features: Tensor | None = None, seed: int | Sequence[int] = 0
     ) -> None:
-        """H0: train the teachers, or find them, and rank every row's classes.
+        """H0: train the teachers, or load them from the cache, and rank every row's classes.
 
         Raises:
             UsageError: without features for the teacher.
@@ -166,7 +166,7 @@ class TeacherLabels(Defense[TeacherLabelsParams]):
         return {"teacher_accuracy": self._accuracy}
 
     def notes(self, member: int = 0) -> list[str]:
-        """Return a note where the anchor becomes the least likely of the k classes, and on what the teacher saw."""
+        """Return notes on an anchor that becomes the least likely of the k classes, and on the teacher's input."""
         k, epsilon = self.members[member].k, self.members[member].epsilon
         found = []
         if epsilon > (k - 1) / k:

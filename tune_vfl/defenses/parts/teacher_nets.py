@@ -67,7 +67,7 @@ class TeacherNet(BaseModel):
         return dict(self.model_extra or {})
 
     def architecture(self) -> Architecture[ModelOptions]:
-        """Return the architecture whose bottom model the teacher has.
+        """Return the architecture of the teacher's bottom model.
 
         Raises:
             SpecError: for options that the model does not take.
@@ -94,7 +94,7 @@ def teacher_for(given: object, *, model: Named, modality: str, published: Mappin
 
     Returns:
         A mapping; None for linear layers, where neither a spec nor a paper says anything. What is no teacher at all is
-        returned as it is, for whoever validates it.
+        returned as it is, for a later validation.
 
     Raises:
         SpecError: for a net that does not read such data.
@@ -145,7 +145,7 @@ def teacher_network(net: TeacherNet, rows: Tensor, num_classes: int, stream: Str
 
 
 def kind_of(rows: Tensor) -> str:
-    """Return what ``(N, ...)`` rows are: tokens of a ``text``, an ``image`` (C, H, W), or columns of a ``table``."""
+    """Return the kind of ``(N, ...)`` rows: tokens of a ``text``, an ``image`` (C, H, W), or columns of a ``table``."""
     if not rows.is_floating_point():
         return "text"
     return "image" if rows.dim() == 4 else "table"

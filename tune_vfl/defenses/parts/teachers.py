@@ -21,7 +21,7 @@ from tune_vfl.protocol.losses import task_loss
 from tune_vfl.seeds import Stream
 
 MEMORY_BYTES = 256 * 2**20
-"""How much the teachers kept in a process may take."""
+"""Memory limit of the cached teachers of a process."""
 ROWS_AT_ONCE = 8192
 ROWS_AT_ONCE_OF_A_NET = 256
 """A net for images or texts holds far more for a row than linear layers do."""
@@ -50,7 +50,7 @@ class TeachersParams(Protocol):
 
 
 class TeacherRecipe(NamedTuple):
-    """How a teacher is built and trained.
+    """Architecture and training of a teacher.
 
     Attributes:
         hidden: widths of the hidden layers.
@@ -81,7 +81,7 @@ def recipe_of(params: TeachersParams, net: TeacherNet | None = None) -> TeacherR
 
 
 class Teacher(NamedTuple):
-    """What a trained teacher believes.
+    """Predictions of a trained teacher.
 
     Attributes:
         probabilities: ``(N, K)`` for the rows that it was asked about: those that it was trained on, or others.
@@ -144,7 +144,7 @@ def _rate(recipe: TeacherRecipe, epoch: int) -> float:
 
 
 def numbers(rows: Tensor) -> Tensor:
-    """Return rows as linear layers read them: tokens ``(..., L)`` become counts in ``BAG`` bins, others stay."""
+    """Return rows as input of linear layers: tokens ``(..., L)`` become counts in ``BAG`` bins, others stay."""
     if rows.is_floating_point():
         return rows
     bins = torch.where(rows == 0, BAG, rows % BAG)  # after a text's end there is nothing to count
@@ -173,7 +173,7 @@ def _beliefs(network: nn.Module, x: Tensor, rows_at_once: int) -> Tensor:
 def train_teacher(
     x: Tensor, y: Tensor, seed: int, recipe: TeacherRecipe, num_classes: int, *, asked: Tensor | None = None
 ) -> Teacher:
-    """Train a teacher by cross-entropy, and ask it once, in evaluation mode, about all training rows, or others.
+    """Train a teacher by cross-entropy, and predict all training rows, or other rows, in evaluation mode.
 
     Args:
         x: ``(N, ...)`` features: columns, images ``(N, C, H, W)`` or tokens ``(N, L)``.

@@ -25,7 +25,7 @@ class Grant(ABC):
     """One kind of knowledge that a threat model may grant.
 
     Attributes:
-        keeps: what must be kept of the training for it; it cannot be handed out where that was not kept.
+        keeps: the keepers that this grant needs during the training.
     """
 
     name: ClassVar[str]
@@ -49,7 +49,7 @@ def keepers_for(attacks: Iterable[Attack[Strict]]) -> list[type[Keeper]]:
     """Return the keepers that attacks on a shared training need.
 
     Raises:
-        UnknownNameError: when an attack asks for a grant that nobody knows.
+        UnknownNameError: when an attack requests an unknown grant.
     """
     wanted = sorted({name for attack in attacks for name in attack.sees()})
     return list(dict.fromkeys(keeper for name in wanted for keeper in GRANTS[name].keeps))
@@ -58,7 +58,7 @@ def keepers_for(attacks: Iterable[Attack[Strict]]) -> list[type[Keeper]]:
 def view_of(attack: Attack[Strict], run: Run) -> View:
     """Return the view of an attack: the grants under :meth:`~tune_vfl.attacks.base.Attack.sees`, and nothing more.
 
-    Before a training, and where nothing was trained, there is nothing that must be kept of one.
+    Without a training there are no keepers, and grants that need one are left out.
     """
     granted = [GRANTS[name]() for name in sorted(attack.sees())]
     return View(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tune_vfl.spec import Strict, Training
 
 _GRADIENTS = frozenset({"client_gradients", "top_gradients"})
-"""The grants that are cut from what is kept here."""
+"""The grants that are made from these recordings."""
 
 StepBy = Literal["sgd", "adam"]
 
@@ -37,10 +37,9 @@ StepBy = Literal["sgd", "adam"]
 class SingleSteps(Keeper):
     """Records single steps of the client on each batch under attack, before the training and after it.
 
-    One by SGD, of which the update is the gradient times minus the learning rate, and, for who sees all that a client
-    uploads, one by its recipe's optimizer where that is another. It passes through what the defense does while the
-    client trains and when it uploads. A network of several parties is not a client's; of such a training nothing is
-    kept.
+    One step by SGD, whose update is the gradient times minus the learning rate; for attacks that see all uploads, also
+    one by the recipe's optimizer, if that is another. Steps pass through the defense, in training and at the upload.
+    Nothing is recorded of a network of several parties, which is no client's.
     """
 
     def begin(self, loop: SplitTraining) -> None:

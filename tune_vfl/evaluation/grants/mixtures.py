@@ -35,7 +35,7 @@ class ReceivedForMixtures(Keeper):
 
     Least squares for the gradients of single rows need no more of what was received than these sums: a few matrices of
     N rows in the place of one for each epoch. Partners and shares are not kept either: the defense draws those of an
-    epoch once more when somebody asks.
+    epoch again on request.
     """
 
     _defense: Defense | None = None

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tune_vfl.spec import Strict, Training
 
 FIRST, MOST = 4, 32
-"""The first epochs, which are all kept, and the most epochs that are kept; the others are spread evenly."""
+"""Number of first epochs, all recorded, and limit of recorded epochs; the others are spread evenly."""
 SPANS = 3
-"""Parts of the training, about equally long, over which the means of each row's visits are kept."""
+"""Number of parts of the training, about equally long, over which each row's mean visit is recorded."""
 MEMBER_BYTES = 128 * 2**20
-"""The most memory that the single visits of one network fill; wide embeddings of many rows are kept less often."""
+"""Memory limit of one network's single visits; wide embeddings of many rows are recorded at fewer epochs."""
 _NAMES = ("sent", "received", "sent_means", "received_means", "direction_means")
 
 

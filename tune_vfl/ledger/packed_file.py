@@ -1,6 +1,6 @@
 """A packed study or campaign as a file, and as text that a log carries: a zip of JSON, read without running any of it.
 
-A study is two files in it, a campaign one of its own and two for each of its studies, in folders numbered from 0.
+Each table of the ledger is a file in it, a row a line; ``packed.json`` says which schema and program wrote them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ import zlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tune_vfl.errors import ParcelError
-from tune_vfl.ledger.campaign_parcel import CampaignParcel
-from tune_vfl.ledger.parcel import Parcel
+from tune_vfl.ledger.packed import PACKED_SCHEMA, Packed
+from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tune_vfl.ledger.campaign_parcel import Packed
-
-HEAD, TRIALS, CAMPAIGN = "study.json", "trials.jsonl", "campaign.json"
+HEAD = "packed.json"
+TABLES = tuple(Packed.model_fields)
 BEGIN, END = "-----BEGIN TUNE-VFL STUDY-----", "-----END TUNE-VFL STUDY-----"
 MOST_BYTES = 2**29
 """How much a file may hold when it is unpacked: a hundred thousand trials, and no bomb."""
@@ -45,7 +43,8 @@ def to_bytes(packed: Packed) -> bytes:
     file = io.BytesIO()
     try:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, rows in _members(packed):
+            head = {"schema": PACKED_SCHEMA, "program": VERSION}
+            for name, rows in {HEAD: [head], **{f"{t}.jsonl": rows for t, rows in packed.plain().items()}}.items():
                 text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
                 archive.writestr(zipfile.ZipInfo(name, _NO_TIME), text, zipfile.ZIP_DEFLATED)
     except ValueError as error:
@@ -67,14 +66,11 @@ def from_bytes(content: bytes, where: str) -> Packed:
         content = from_text(content.decode("ascii", errors="replace"), where)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            folders = _folders(archive, where)
-            files = {name: _lines(archive, name, where) for name in archive.namelist()}
+            _refuse_others(archive, where)
+            files = {name: _lines(archive, name, where) for name in archive.namelist() if name != HEAD}
     except _DAMAGED as error:
-        raise ParcelError(f"{where}: is not a packed study, or is damaged ({error}); pack or pull it again") from error
-    studies = [
-        Parcel.read(_only(files, f"{folder}{HEAD}", where), files[f"{folder}{TRIALS}"], where) for folder in folders
-    ]
-    return CampaignParcel.read(_only(files, CAMPAIGN, where), studies, where) if CAMPAIGN in files else studies[0]
+        raise ParcelError(f"{_none(where)}, or is damaged ({error}); pack or pull it again") from error
+    return Packed.checked({name.removesuffix(".jsonl"): rows for name, rows in files.items()}, _none(where))
 
 
 def to_text(content: bytes) -> str:
@@ -100,7 +96,7 @@ def from_text(text: str, where: str) -> bytes:
         raise ParcelError(f"{where}: the packed study in it is damaged ({error}); pack or pull it again") from error
 
 
-def read_parcel(path: Path) -> Packed:
+def read_packed(path: Path) -> Packed:
     """Read a file.
 
     Raises:
@@ -112,41 +108,33 @@ def read_parcel(path: Path) -> Packed:
     except OSError as error:
         raise ParcelError(f"{path}: cannot be read ({error.strerror}); give a file that `study pack` wrote") from error
     if len(content) > MOST_BYTES:
-        raise ParcelError(f"{path}: is not a packed study: it is larger than {MOST_BYTES} bytes")
+        raise ParcelError(f"{_none(str(path))}: it is larger than {MOST_BYTES} bytes")
     return from_bytes(content, str(path))
 
 
-def _members(packed: Packed) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the files of which the zip consists: the name of each, and its lines."""
-    whole = isinstance(packed, CampaignParcel)
-    if isinstance(packed, CampaignParcel):
-        yield CAMPAIGN, [packed.plain()]
-    for number, parcel in enumerate(packed.studies):
-        head, trials = parcel.plain()
-        yield f"{number}/{HEAD}" if whole else HEAD, [head]
-        yield f"{number}/{TRIALS}" if whole else TRIALS, trials
-
-
-def _folders(archive: zipfile.ZipFile, where: str) -> list[str]:
-    """Return where the studies of a file stand in it; of a lone one at its top.
+def _refuse_others(archive: zipfile.ZipFile, where: str) -> None:
+    """Refuse a file that is too large, that another version has written, or that holds anything else.
 
     Raises:
-        ParcelError: when it is too large, or holds anything else.
+        ParcelError: saying which.
     """
-    names = archive.namelist()
-    folders = [f"{number}/" for number in range(len(names) // 2)] if CAMPAIGN in names else [""]
-    expected = [folder + name for folder in folders for name in (HEAD, TRIALS)]
-    if sorted(names) != sorted([*expected, *([CAMPAIGN] if CAMPAIGN in names else [])]):
-        raise ParcelError(f"{where}: is not a packed study: expected {HEAD} and {TRIALS} in it, or {CAMPAIGN}")
     if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:  # nothing longer is read than it says it is
-        raise ParcelError(f"{where}: is not a packed study: what is in it is larger than {MOST_BYTES} bytes")
-    return folders
+        raise ParcelError(f"{_none(where)}: what is in it is larger than {MOST_BYTES} bytes")
+    names = archive.namelist()
+    lines = _lines(archive, HEAD, where) if HEAD in names else []
+    head = lines[0] if len(lines) == 1 and isinstance(lines[0], dict) else {}
+    if head.get("schema") != PACKED_SCHEMA:
+        raise ParcelError(
+            f"{where}: expected a packed study of schema {PACKED_SCHEMA}, got {head.get('schema')!r} (written by "
+            f"tune-vfl {head.get('program', 'unknown')}; this is {VERSION}); a later one is read by a later tune-vfl"
+        )
+    expected = sorted([HEAD, *(f"{table}.jsonl" for table in TABLES)])
+    if sorted(names) != expected:
+        raise ParcelError(f"{_none(where)}: expected {', '.join(expected)} in it, got {', '.join(names)[:300]}")
 
 
-def _only(files: Mapping[str, list[Any]], name: str, where: str) -> Any:
-    if len(files[name]) != 1:
-        raise ParcelError(f"{where}: is not a packed study: expected one line in {name}, got {len(files[name])}")
-    return files[name][0]
+def _none(where: str) -> str:
+    return f"{where}: is not a packed study"
 
 
 def _lines(archive: zipfile.ZipFile, name: str, where: str) -> list[Any]:
@@ -154,7 +142,7 @@ def _lines(archive: zipfile.ZipFile, name: str, where: str) -> list[Any]:
         text = archive.read(name).decode("utf-8")
         return [json.loads(line, parse_constant=_refuse) for line in text.splitlines() if line]
     except (ValueError, RecursionError) as error:
-        raise ParcelError(f"{where}: is not a packed study: {name} is not JSON ({error})") from error
+        raise ParcelError(f"{_none(where)}: {name} is not JSON ({error})") from error
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sqlite3
 import sys
@@ -11,19 +10,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import optuna
 import psycopg
 import pytest
 import sqlalchemy
 
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, UnreachableError, UsageError
-from tune_vfl.ledger import trouble
+from tune_vfl.ledger import db_errors
+from tune_vfl.ledger.db_errors import LedgerTroubleError, retry, trouble_of
 from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import Ledger, NewTrial
 from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trouble import LedgerTroubleError, patiently, trouble_of
 from tune_vfl.service.checks import Check
 from tune_vfl.service.ledger_health import examine_ledger, migrate
 from tune_vfl.service.repair import repair
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.lease import Lease
 
 pytestmark = pytest.mark.usefixtures("home")
-
-SAMPLE = Path(__file__).parents[1] / "samples" / "7ce63a4" / "ledger.db.gz"
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +56,7 @@ def told(ledger: Ledger, number: int, scale: float = 0.01) -> Any:
 
 
 def engine_of(ledger: Ledger) -> sqlalchemy.Engine:
-    return ledger._storage._backend.engine
+    return ledger.place._writer
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["committed", "not committed"])
@@ -138,13 +136,13 @@ def test_a_restart_and_ended_sessions_cost_the_wait_alone(
         lease.check()
     held = Ledger.open("study", place.url).trials()
     assert [t.number for t in held] == done
-    assert {t.state.name for t in held} == {"COMPLETE"}
+    assert {t.outcome for t in held} == {"ok"}
     assert len({t.params["scale"] for t in held}) == len(held), "no point twice"
     assert "waiting for it" in capsys.readouterr().err
 
 
 def test_a_server_that_stays_away_ends_in_words(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trouble, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(db_errors, "PATIENCE_SECONDS", 0.5)
     ledger = ledger_of(storage_at(postgres.fresh()))
     postgres.stop()
     try:
@@ -175,7 +173,7 @@ def test_what_waiting_does_not_mend_is_told_at_once(postgres: Postgres, state: s
         ledger.begin({"scale": 0.01})
     assert "invalid data" not in str(refused.value)
     assert refused.value.exit_code == 4
-    assert time.monotonic() - begun < trouble.PATIENCE_SECONDS
+    assert time.monotonic() - begun < db_errors.PATIENCE_SECONDS
     postgres.sql("DROP TRIGGER harm ON trials", place.url)
     assert ledger.begin({"scale": 0.01}) == 0
 
@@ -192,12 +190,12 @@ def test_a_full_disk_under_a_file_is_told_in_words(tmp_path: Path) -> None:
     sqlalchemy.event.listen(engine, "connect", fill)
     engine.dispose()
     with pytest.raises(LedgerTroubleError, match=r"ledger\.db: the disk that holds it is full; make room there"):
-        ledger._storage.set_study_user_attr(ledger._study_id, "long", "x" * 50_000)
+        ledger._set(data="x" * 50_000)
     assert Ledger.open("study", place.url).record().trials == ()
 
 
 def test_a_file_that_another_process_keeps_locked_is_waited_for(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(trouble, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(db_errors, "PATIENCE_SECONDS", 0.3)
     place = storage_at(str(tmp_path / "ledger.db"))
     ledger = ledger_of(place)
     engine = engine_of(ledger)
@@ -212,20 +210,17 @@ def test_a_file_that_another_process_keeps_locked_is_waited_for(tmp_path: Path, 
     ledger.extend(5)
 
 
-def test_patience_looks_before_it_repeats() -> None:
-    passing = trouble.Trouble("away", "wait", passes=True)
+def test_what_passes_is_tried_again_and_what_does_not_is_told() -> None:
     calls: list[str] = []
 
     def attempt() -> str:
         calls.append("attempt")
-        raise LedgerTroubleError("there", passing)
+        if len(calls) < 3:
+            raise LedgerTroubleError("there", db_errors.Trouble("away", "wait", passes=True))
+        return "done"
 
-    def look() -> str | None:
-        calls.append("look")
-        return "found" if calls.count("look") == 2 else None
-
-    assert patiently(attempt, look) == "found"
-    assert calls == ["attempt", "look", "attempt", "look"]
+    assert retry(attempt) == "done"
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(
@@ -307,55 +302,38 @@ def test_every_verb_finds_the_ledger_that_the_environment_names(
         assert code == 0
         assert '"scale": 0.01' in out
     assert run("export", "study", "-o", tmp_path / "x.json", "--storage", url)[0] == 0
-    assert Ledger.open("study", url).trials()[orphan].state.name == "FAIL"
+    assert Ledger.open("study", url).trials()[orphan].outcome == "preempted"
     assert not (home / "ledger.db").exists()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_later_ledger_is_refused_and_an_earlier_one_brought_up(
+def test_a_ledger_of_another_schema_is_refused(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest, run: Run
 ) -> None:
     given = str(tmp_path / "l.db") if kind == "sqlite" else request.getfixturevalue("postgres").fresh()
     place = storage_at(given)
     ledger_of(place).close()
-    assert place.version() == 1, "what is only opened has no leases yet, like a ledger of before"
-    assert "schema 1" in examine_ledger(given).detail
+    assert place.version() == SCHEMA
     code, out, _ = run("doctor", "--migrate", "--storage", given, "--json")
     (check,) = [c for c in json.loads(out)["checks"] if c["name"] == "migrate"]
-    assert f"schema 1 brought up to {SCHEMA}" in check["detail"]
-    assert place.version() == SCHEMA
-    assert Ledger.open("study", given).record().waiting == 4
-    with place.engine().begin() as connection:
-        connection.exec_driver_sql("UPDATE tune_vfl_ledger SET version = 99, program = '9.9'")
-    for verb in (("status", "study"), ("studies",), ("resume", "study")):
-        code, out, err = run(*verb, "--storage", given)
-        assert (code, out) == (2, "")
-        assert "schema 99, written by tune-vfl 9.9" in err
-        assert "install tune-vfl 9.9 or later" in err
-    assert migrate(given).status == examine_ledger(given).status == "finding"
-    with pytest.raises(StudyError, match="schema 99"), place.lease("study"):
-        pass
+    assert f"schema {SCHEMA} already" in check["detail"]
+    for version, says in ((99, "schema 99, written by tune-vfl 9.9"), (3, "from before its first release")):
+        with place.transaction() as connection:
+            connection.exec_driver_sql(f"UPDATE tune_vfl_ledger SET version = {version}, program = '9.9'")  # noqa: S608
+        for verb in (("status", "study"), ("studies",), ("resume", "study")):
+            code, out, err = run(*verb, "--storage", given)
+            assert (code, out) == (2, "")
+            assert says in err
+            assert ("install tune-vfl 9.9 or later" if version == 99 else "move it away") in err
+        assert migrate(given).status == examine_ledger(given).status == "finding"
+        with pytest.raises(StudyError, match=says), storage_at(given).lease("study"):
+            pass
 
 
-def test_an_earlier_versions_ledger_is_read_as_it_is_and_leased_when_it_is_written(home: Path, run: Run) -> None:
-    home.mkdir()
-    (home / "ledger.db").write_bytes(gzip.decompress(SAMPLE.read_bytes()))
-    place = storage_at()
-    before = Ledger.open("sample").record()
-    assert run("status", "sample")[0] == 0
-    assert place.version() == 1
-    with place.lease("sample") as lease:
-        ledger = Ledger.open("sample", lease=lease)
-        number = ledger.begin({"scale": 1.0})
-        assert told(ledger, number) is not None
-        assert len(ledger.record().trials) == len(before.trials) + 1
-    assert place.version() == SCHEMA
-
-
-def test_tables_of_another_optuna_are_told_apart(tmp_path: Path) -> None:
-    place = storage_at(str(tmp_path / "l.db"))
-    ledger_of(place).close()
-    with place.engine().begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'v99'")
-    with pytest.raises(StudyError, match="another version of Optuna"):
-        Ledger.open("study", place.url)
+def test_a_database_of_optuna_is_no_ledger(tmp_path: Path, run: Run) -> None:
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    optuna.create_study(storage=url, study_name="theirs")
+    code, out, err = run("studies", "--storage", url)
+    assert (code, out) == (2, "")
+    assert "has Optuna's tables" in err
+    assert "search again" in err

@@ -1,22 +1,18 @@
-"""What goes wrong with a database, in words, and waiting until it is over.
-
-SQLAlchemy's errors are turned into ours where they arise: Optuna tells all of its own as "invalid data in the commit".
-"""
+"""Errors of a database in words, and retries while it is away."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from sqlalchemy.exc import DBAPIError
 
 from tune_vfl.errors import UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from optuna.storages import BaseStorage
-    from sqlalchemy import Engine
-    from sqlalchemy.engine import ExceptionContext
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 
@@ -100,7 +96,7 @@ def trouble_of(error: BaseException | None, *, broken: bool = False) -> Trouble 
     """Say what an error of a database driver, or what one has caused, means; None for a mistake in what was asked.
 
     Args:
-        error: as it was raised, or wrapped by SQLAlchemy or Optuna.
+        error: as it was raised, or wrapped by SQLAlchemy.
         broken: SQLAlchemy knows that the connection is lost.
     """
     while error is not None:
@@ -132,24 +128,28 @@ def _never_connected(error: BaseException) -> bool:
     return "OperationalError" in {c.__name__ for c in type(error).__mro__} and getattr(error, "sqlstate", "") is None
 
 
-def speak_plainly(engine: Engine, place: str) -> None:
-    """Let this engine raise :class:`LedgerTroubleError` where the database is at fault."""
-    import sqlalchemy
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Raise :class:`LedgerTroubleError` where the database is at fault; mistakes in a statement stay what they are.
 
-    def translated(context: ExceptionContext) -> Exception | None:
-        found = trouble_of(context.original_exception, broken=context.is_disconnect)
-        return None if found is None else LedgerTroubleError(place, found)
+    Args:
+        place: the database, as it may be shown.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        trouble = trouble_of(error, broken=error.connection_invalidated)
+        if trouble is None:
+            raise
+        raise LedgerTroubleError(place, trouble) from error
 
-    sqlalchemy.event.listen(engine, "handle_error", translated, retval=True)
 
-
-def patiently(attempt: Callable[[], T], look: Callable[[], T | None] | None = None) -> T:
+def retry(attempt: Callable[[], T]) -> T:
     """Do something with a database, again and again while it is away for a moment.
 
     Args:
-        attempt: what is to be done.
-        look: returns what an attempt without an answer has done after all, None where it has done nothing; left out
-            where doing it twice is as good as once.
+        attempt: a whole transaction. One whose connection broke may have come to its end all the same: an attempt that
+            must not be done twice looks first.
 
     Raises:
         LedgerTroubleError: when it is not over after :data:`PATIENCE_SECONDS`, or will not be by waiting.
@@ -158,8 +158,7 @@ def patiently(attempt: Callable[[], T], look: Callable[[], T | None] | None = No
     pause = _FIRST_PAUSE
     while True:
         try:
-            done = look() if look is not None and begun is not None else None
-            return attempt() if done is None else done
+            return attempt()
         except LedgerTroubleError as error:
             if not error.trouble.passes:
                 raise
@@ -170,19 +169,3 @@ def patiently(attempt: Callable[[], T], look: Callable[[], T | None] | None = No
                 raise LedgerTroubleError(error.place, error.trouble, time.monotonic() - begun) from error
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def with_patience(storage: BaseStorage) -> BaseStorage:
-    """Return a storage of which every call waits; what must be looked up first, see :mod:`tune_vfl.ledger.writing`."""
-    return cast("BaseStorage", _Patient(storage))
-
-
-class _Patient:
-    def __init__(self, storage: BaseStorage) -> None:
-        self._storage = storage
-
-    def __getattr__(self, name: str) -> Any:
-        asked = getattr(self._storage, name)
-        if not callable(asked):
-            return asked
-        return lambda *args, **kwargs: patiently(lambda: asked(*args, **kwargs))

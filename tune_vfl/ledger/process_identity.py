@@ -1,4 +1,4 @@
-"""Which process asked a trial or holds a study, written so that it can be seen later whether that process still runs.
+"""The identity of a process, from which another one can tell later whether it still runs.
 
 A process is known by its number and its start, in ticks since a boot that has an id of its own: both stay the same when
 the clock is set, which moves the start times that psutil gives. A number means something within its namespace only:

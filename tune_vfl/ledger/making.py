@@ -1,0 +1,132 @@
+"""Make studies and campaigns in a ledger, or find that they are there as they are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_jsonable_python
+from sqlalchemy import insert, select, update
+
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger.measure import refuse_another
+from tune_vfl.ledger.names import campaign_names, parts_of
+from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.ledger.schema import campaigns, studies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from tune_vfl.ledger.campaigns import PlannedCampaign
+
+# What a study's newest spec says, whatever it began with: it changes no trial.
+_NEWEST = ("constraints", "confidence")
+
+
+def make_or_find(connection: Connection, campaign: PlannedCampaign) -> list[PlannedStudy]:
+    """Write all studies of a campaign, and the campaign, where they are not there.
+
+    A spec that asks for more trials than it did extends what is there. Parts that an earlier spec has asked for stay.
+
+    Returns:
+        The studies as the ledger has them.
+
+    Raises:
+        StudyError: with all that differs, when a name is taken by something else; nothing is written then.
+    """
+    asked = [study.as_held() for study in campaign.studies]
+    held = _refuse_others(connection, asked)
+    order: list[str] = []
+    if not campaign.lone:
+        order = list(dict.fromkeys([*parts_of(connection, campaign.name), *(study.name for study in asked)]))
+        _write_campaign(connection, campaign)
+    found = []
+    for study in asked:
+        place = order.index(study.name) if order else 0
+        row = held[study.name]
+        found.append(_extended(connection, study, row, place) if row is not None else study)
+        if row is None:
+            budget = study.spec.budget.trials
+            connection.execute(insert(studies).values(name=study.name, place=place, trials=budget, **study.dumped()))
+    return found
+
+
+def _refuse_others(connection: Connection, asked: Sequence[PlannedStudy]) -> dict[str, Mapping[str, Any] | None]:
+    """Refuse names that are taken, before anything is written; return the rows that are there."""
+    problems: list[str] = []
+    rows: dict[str, Mapping[str, Any] | None] = {}
+    for study in asked:
+        found = connection.execute(select(studies).where(studies.c.name == study.name)).mappings().one_or_none()
+        row = rows[study.name] = None if found is None else dict(found)
+        try:
+            if row is not None:
+                _refuse_another(PlannedStudy.read(row), study)
+            elif study.name in campaign_names(connection):
+                raise StudyError(
+                    f"{study.name!r} is a campaign, and cannot be the name of a study too (--set study=NAME)"
+                )
+        except StudyError as error:
+            problems.append(str(error))
+    if problems:
+        raise StudyError("\n".join(problems))
+    return rows
+
+
+def _refuse_another(held: PlannedStudy, asked: PlannedStudy) -> None:
+    """Refuse a study of the same name with another spec, of another measure, or of another campaign."""
+    name = asked.name
+    refuse_another(name, held.measure)
+    different = held.difference(asked)
+    if different:
+        raise StudyError(
+            f"study {name!r} exists with another spec:\n  " + "\n  ".join(different) + "\n"
+            "Give this one another name (--set study=NAME). More trials are the same study, other fields are not."
+        )
+    if asked.campaign and held.campaign and held.campaign != asked.campaign:
+        raise StudyError(
+            f"study {name!r} is a part of campaign {held.campaign!r}; give this campaign another name "
+            "(--set study=NAME), or go on with that one"
+        )
+
+
+def _extended(connection: Connection, asked: PlannedStudy, row: Mapping[str, Any], place: int) -> PlannedStudy:
+    """Write what a newer spec changes of a study, and return the study with it."""
+    held = PlannedStudy.read(row)
+    newest = {n: v for n in _NEWEST if (v := getattr(asked.spec, n)) != getattr(held.spec, n)}
+    now = replace(held, campaign=asked.campaign or held.campaign, spec=held.spec.model_copy(update=newest))
+    budget = asked.spec.budget.trials
+    more = budget > max(held.spec.budget.trials, row["trials"])
+    new = {
+        **({"spec": now.dumped()["spec"]} if newest else {}),
+        **({"campaign": now.campaign, "place": place} if now.campaign != held.campaign else {}),
+        **({"trials": budget} if more else {}),
+    }
+    if new:
+        connection.execute(update(studies).where(studies.c.name == asked.name).values(new))
+    return now
+
+
+def _write_campaign(connection: Connection, campaign: PlannedCampaign) -> None:
+    """Write a campaign, or what a spec now asks of it.
+
+    Raises:
+        StudyError: when its name is that of a study.
+    """
+    if connection.execute(select(studies.c.name).where(studies.c.name == campaign.name)).one_or_none() is not None:
+        raise StudyError(
+            f"{campaign.name!r} is a study, and cannot be the name of a campaign too: give the campaign another name "
+            "(--set study=NAME)"
+        )
+    there = campaigns.c.name == campaign.name
+    before = connection.execute(select(campaigns.c.trials).where(there)).scalar_one_or_none()
+    row = {
+        "spec": to_jsonable_python(campaign.spec),
+        "skipped": [asdict(left) for left in campaign.skipped],
+        "trials": max(campaign.trials, before or 0),
+    }
+    if before is None:
+        connection.execute(insert(campaigns).values(name=campaign.name, **row))
+    else:
+        connection.execute(update(campaigns).where(there).values(row))

@@ -1,0 +1,50 @@
+"""The names of studies and campaigns in a ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from tune_vfl.errors import did_you_mean
+from tune_vfl.ledger.schema import campaigns, studies
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+def nowhere(name: str, held: list[str], campaigns_held: list[str], shown: str, most: int = 20) -> str:
+    """Say that there is no study of a name, where it was looked for, and what is there.
+
+    Args:
+        name: of the study.
+        held: the names of the studies that are there.
+        campaigns_held: and those of the campaigns.
+        shown: the ledger.
+        most: how many names are listed.
+    """
+    known, where = sorted([*held, *campaigns_held]), f"in the ledger {shown}"
+    if not known:
+        return f"no study {name!r} {where}, which is empty; TUNE_VFL_HOME, TUNE_VFL_STORAGE or --storage names another"
+    more = f" and {len(known) - most} more, see 'tune-vfl studies'" if len(known) > most else ""
+    several = f"{len(held)} studies" if len(held) != 1 else "one study"
+    return (
+        f"no study {name!r} {where}, which holds {several}.{did_you_mean(name, known)} Known: "
+        f"{', '.join(known[:most])}{more}. TUNE_VFL_HOME, TUNE_VFL_STORAGE or --storage names another ledger."
+    )
+
+
+def names_in(connection: Connection) -> list[str]:
+    """Return the names of all studies, sorted."""
+    return sorted(connection.execute(select(studies.c.name)).scalars())
+
+
+def campaign_names(connection: Connection) -> list[str]:
+    """Return the names of all campaigns, sorted."""
+    return sorted(connection.execute(select(campaigns.c.name)).scalars())
+
+
+def parts_of(connection: Connection, campaign: str) -> list[str]:
+    """Return the names of a campaign's studies, in the order of its spec."""
+    wanted = select(studies.c.name).where(studies.c.campaign == campaign).order_by(studies.c.place)
+    return list(connection.execute(wanted).scalars())

@@ -1,0 +1,144 @@
+"""Pack studies and campaigns of a ledger, and put packed ones into another: whole, once, and never over another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy import insert, select
+
+from tune_vfl.errors import StudyError
+from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
+from tune_vfl.ledger.packed import Packed
+from tune_vfl.ledger.schema import campaigns, confirmations, studies, trials
+from tune_vfl.ledger.storage import storage_at
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection, Table
+
+    from tune_vfl.outcome import Outcome
+
+Unpacked = Literal["new", "same"]
+
+# Of a spec, these say where a study is kept, and not what it is.
+_STAYS_BEHIND = ("storage", "tracking")
+# Of a trial, the session is a process's, and the others are the result's.
+_OMITTED = {"session", "outcome", "utility", "leakage"}
+
+
+def pack(name: str, storage: str | None = None) -> Packed:
+    """Pack a study or a campaign as it stands; a part of a campaign becomes a lone study.
+
+    Raises:
+        StudyError: when there is nothing of this name.
+        ParcelError: when it holds what tune-vfl has not written.
+        UnreachableError: when the ledger does not answer.
+    """
+    place = storage_at(storage)
+
+    def ask(connection: Connection) -> Packed:
+        held, known = campaign_names(connection), names_in(connection)
+        if name not in held and name not in known:
+            raise StudyError(nowhere(name, known, held, place.shown))
+        return _packed(connection, name)
+
+    return place.read(ask)
+
+
+def unpack(packed: Packed, storage: str | None = None) -> Unpacked:
+    """Put a study or a campaign into a ledger, in one transaction.
+
+    Args:
+        packed: the study or campaign.
+        storage: the ledger, see :func:`tune_vfl.ledger.storage.storage_at`.
+
+    Returns:
+        Whether it was not there before, or was there already.
+
+    Raises:
+        StudyError: when one of its names is taken, also by the same with more or less, or a process runs it; nothing
+            is written then.
+        UnreachableError: when the ledger does not answer or cannot be written.
+    """
+    place = storage_at(storage)
+    begun = False
+
+    def put(connection: Connection) -> Unpacked:
+        nonlocal begun
+        problems = _taken(connection, packed)
+        if not problems:
+            begun = True
+            _insert(connection, packed)
+            return "new"
+        if problems == [""]:
+            return "new" if begun else "same"  # an attempt whose answer was lost has put it there
+        raise StudyError(
+            f"in the ledger {place.shown} already: {'; '.join(problems)}. Nothing was written; give what comes another "
+            f"name (--name NEW), or remove what is here first ('tune-vfl study rm {packed.name}')"
+        )
+
+    with place.lease(packed.name) as lease:
+        return place.write(put, lease)
+
+
+def _taken(connection: Connection, packed: Packed) -> list[str]:
+    """Return what has one of its names; one empty text where that is the very same."""
+    held = campaign_names(connection)
+    names = [study.name for study in packed.studies]
+    rows = select(studies.c.name, studies.c.campaign).where(studies.c.name.in_([*names, packed.name]))
+    there = {row.name: str(row.campaign) for row in connection.execute(rows)}
+    problems = [f"{name!r} is a campaign" for name in names if name in held]
+    if packed.campaign and packed.name in there:
+        problems.append(f"{packed.name!r} is a study")
+    if problems or (not there and packed.name not in held):
+        return problems
+    own = packed.name if packed.campaign else ""
+    problems = [
+        f"study {name!r} is {f'a part of campaign {of!r}' if of else 'a study of its own'}"
+        for name, of in there.items()
+        if of != own and packed.campaign
+    ]
+    if problems or (packed.campaign and packed.name not in held):
+        return problems
+    # A part that is packed alone is a lone study: it is compared with what it was packed from.
+    return [_packed(connection, packed.name).difference(packed)]
+
+
+def _packed(connection: Connection, name: str) -> Packed:
+    names = parts_of(connection, name)
+    lone = not names
+    names = names or [name]
+    whole = _rows(connection, campaigns, campaigns.c.name == name)
+    held = _rows(connection, studies, studies.c.name.in_(names))
+    for row in (*whole, *held):
+        row["spec"] = {key: value for key, value in row["spec"].items() if key not in _STAYS_BEHIND}
+    for row in held if lone else ():
+        row |= {"campaign": "", "place": 0}
+    rows = {
+        "campaigns": whole,
+        "studies": sorted(held, key=lambda row: names.index(row["name"])),
+        "trials": _rows(connection, trials, trials.c.study.in_(names)),
+        "confirmations": _rows(connection, confirmations, confirmations.c.study.in_(names)),
+    }
+    for place, row in enumerate(rows["studies"]):
+        row["place"] = place  # of one that was taken out there is a gap
+    return Packed.checked(rows, f"{name!r} cannot be packed")
+
+
+def _rows(connection: Connection, table: Table, of: ColumnElement[bool]) -> list[dict[str, Any]]:
+    columns = [column for column in table.c if column.name not in _OMITTED or table is not trials]
+    found = connection.execute(select(*columns).where(of).order_by(*table.primary_key)).mappings()
+    return [{key: value for key, value in row.items() if value is not None} for row in found]
+
+
+def _insert(connection: Connection, packed: Packed) -> None:
+    rows = packed.model_dump(mode="json", by_alias=True)
+    for trial, given in zip(rows["trials"], packed.trials, strict=True):
+        trial |= {"session": "", **_ending(given.result)}
+    for table in (campaigns, studies, trials, confirmations):
+        if rows[table.name]:
+            connection.execute(insert(table), rows[table.name])
+
+
+def _ending(result: Outcome | None) -> dict[str, Any]:
+    utility, leakage = result.objectives if result is not None and result.outcome == "ok" else (None, None)
+    return {"outcome": None if result is None else result.outcome, "utility": utility, "leakage": leakage}
