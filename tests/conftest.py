@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 # One thread a process, as .ci/run has it: workers that each take all cores only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Ray lets its workers give way to all else on the machine (niceness 15): on a busy one no test would end.
-os.environ.setdefault("RAY_worker_niceness", "0")
-
 # Ledgers and tracking databases wait for the disk at each commit: where memory is mounted as a file system and has
 # room, the tests' folders stand there. What a test kills is a process, never the machine.
 MEMORY, ROOM = Path("/dev/shm"), 2 * 2**30
