@@ -88,8 +88,8 @@ def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
 ) -> None:
     leaving = cluster.add_node(num_cpus=1)
     spec = {"resources": {"concurrency": 2, "pack": 2}}
-    with Driver(tmp_path, cluster.address, spec=spec, options={"sleep": 0.7}) as driver:
-        driver.wait_for(2)
+    with Driver(tmp_path, cluster.address, spec=spec, options={"sleep": 2.0}) as driver:
+        driver.wait_for_two_packs()
         cluster.remove_node(leaving, allow_graceful=graceful)
         code, err = driver.ends()
     assert code == 0, err
