@@ -1,21 +1,18 @@
-"""Why a worker failed, from the exceptions that Tune keeps, the clock and the nodes; and what a search makes of it."""
+"""Why a worker failed, from the clock and the nodes; and what a search makes of it."""
 
 from __future__ import annotations
 
 import pickle
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError
+from ray.exceptions import ActorDiedError, OutOfMemoryError
 from ray.tune import Callback
 
 from tests.search.test_searcher import handed_out, searcher_of
 from tune_vfl.search import tuning
-from tune_vfl.search.worker_failures import WorkerFailures, out_of_memory
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.search.worker_failures import NODE_SECONDS, WorkerFailures, out_of_memory
 
 LIMIT = 10.0
 
@@ -37,21 +34,20 @@ class Failing:
 class World:
     """A watch of worker failures, with a clock and nodes of its own."""
 
-    def __init__(self, folder: Path, trials: int = 2) -> None:
-        self.folder, self.searcher, self.said = folder, Failing(trials), []
-        self.now, self.nodes = 100.0, {"head", "other"}
+    def __init__(self, nodes: tuple[str, ...] = ("head",), trials: int = 2) -> None:
+        self.searcher, self.said = Failing(trials), []
+        self.now, self.nodes = 100.0, set(nodes)
         searcher: Any = self.searcher
         self.watch = WorkerFailures(searcher, self.said.append, lambda: frozenset(self.nodes), lambda: self.now)
 
     def start(self, name: str) -> None:
         self.watch.on_trial_start(0, [], SimpleNamespace(trial_id=name))
 
-    def fail(self, name: str, error: object) -> None:
-        """Fail as Tune tells it: with a file that holds the exception, if there is room for one."""
-        path = self.folder / name
-        if error is not None:
-            path.write_bytes(pickle.dumps(error))
-        self.watch.on_trial_error(0, [], SimpleNamespace(trial_id=name, pickled_error_file=str(path)))
+    def fail(self, name: str) -> None:
+        self.watch.on_trial_error(0, [], SimpleNamespace(trial_id=name))
+
+    def step(self) -> None:
+        self.watch.on_step_begin(0, [])
 
     @property
     def cause(self) -> str:
@@ -60,54 +56,80 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world() -> World:
+    return World()
 
 
-@pytest.mark.parametrize(
-    ("error", "cause"),
-    [
-        (ActorDiedError(), "crash"),
-        (None, "crash"),
-        ("no exception", "crash"),
-        (ActorUnavailableError("", None), "node"),
-    ],
-)
-def test_the_type_of_the_exception_tells_a_node_that_is_cut_off_from_a_crash(
-    world: World, error: object, cause: str
-) -> None:
+@pytest.fixture
+def cluster() -> World:
+    return World(("head", "other"))
+
+
+def test_a_worker_that_fails_on_a_lone_machine_has_crashed(world: World) -> None:
     world.start("p")
-    world.fail("p", error)
-    assert world.cause == cause
+    world.fail("p")
+    assert world.cause == "crash"
     assert world.said == []
 
 
-def test_a_worker_that_dies_with_a_node_has_not_crashed_and_the_next_one_has(world: World) -> None:
-    world.start("p")
-    world.nodes.remove("other")
-    world.fail("p", ActorDiedError())
-    world.start("q")
-    world.fail("q", ActorDiedError())
-    assert world.searcher.failed == [("p", "node"), ("q", "crash")]
+def test_a_worker_that_dies_with_a_node_has_not_crashed_and_the_next_one_has(cluster: World) -> None:
+    cluster.start("p")
+    cluster.nodes.remove("other")
+    cluster.fail("p")
+    cluster.start("q")
+    cluster.fail("q")
+    assert cluster.searcher.failed == [("p", "node"), ("q", "crash")]
 
 
-def test_a_worker_that_never_began_may_have_been_lost_with_a_node_too(world: World) -> None:
-    world.nodes.remove("other")
-    world.fail("p", ActorDiedError())
-    assert world.cause == "node"
+def test_a_node_may_be_missed_after_its_worker(cluster: World) -> None:
+    cluster.start("p")
+    cluster.fail("p")
+    cluster.now += NODE_SECONDS - 0.1
+    cluster.step()
+    assert cluster.searcher.failed == []
+    cluster.nodes.remove("other")
+    cluster.step()
+    assert cluster.searcher.failed == [("p", "node")]
+    cluster.now += NODE_SECONDS
+    cluster.step()
+    assert len(cluster.searcher.failed) == 1
+
+
+def test_a_worker_whose_node_stays_has_crashed(cluster: World) -> None:
+    cluster.start("p")
+    cluster.fail("p")
+    cluster.now += NODE_SECONDS
+    cluster.step()
+    assert cluster.searcher.failed == [("p", "crash")]
+
+
+@pytest.mark.parametrize(("gone", "cause"), [((), "crash"), (("other",), "node")])
+def test_nothing_is_left_undecided_at_the_end(cluster: World, gone: tuple[str, ...], cause: str) -> None:
+    cluster.start("p")
+    cluster.fail("p")
+    cluster.nodes -= set(gone)
+    cluster.watch.close()
+    cluster.watch.close()
+    assert cluster.searcher.failed == [("p", cause)]
+
+
+def test_a_worker_that_never_began_may_have_been_lost_with_a_node_too(cluster: World) -> None:
+    cluster.nodes.remove("other")
+    cluster.fail("p")
+    assert cluster.cause == "node"
 
 
 @pytest.mark.parametrize(
     ("trials", "said"), [(1, "it ended as timeout"), (3, "its 3 trials are asked again one by one")]
 )
-def test_a_worker_that_ends_after_the_limit_of_its_pack_has_timed_out(tmp_path: Path, trials: int, said: str) -> None:
-    world = World(tmp_path, trials)
+def test_a_worker_that_ends_after_the_limit_of_its_pack_has_timed_out(trials: int, said: str) -> None:
+    world = World(trials=trials)
     world.start("early")
     world.now += LIMIT - 0.1
-    world.fail("early", ActorDiedError())
+    world.fail("early")
     world.start("late")
     world.now += LIMIT
-    world.fail("late", ActorDiedError())
+    world.fail("late")
     assert world.searcher.failed == [("early", "crash"), ("late", "timeout")]
     (line,) = world.said
     assert said in line
@@ -117,7 +139,7 @@ def test_a_pack_that_came_back_has_no_clock(world: World) -> None:
     world.start("p")
     world.watch.on_trial_complete(0, [], SimpleNamespace(trial_id="p"))
     world.now += 10 * LIMIT
-    world.fail("p", ActorDiedError())
+    world.fail("p")
     assert world.cause == "crash"
 
 
@@ -153,8 +175,7 @@ def test_tune_is_started_again_where_it_gives_up_for_want_of_memory(monkeypatch:
     trainable: Any = object
     resources: Any = object
     monkeypatch.setattr(tuning, "_fit", fit)
-    monkeypatch.setattr("tune_vfl.search.worker_failures.live_nodes", frozenset)
-    monkeypatch.setattr("tune_vfl.search.worker_failures.WorkerFailures.__init__", lambda *_: None)
+    monkeypatch.setattr("tune_vfl.search.worker_failures.WorkerFailures", lambda *_: World().watch)
     tuning.tuned(searcher, trainable, resources, [], print)
     assert runs == [[False, False], [False, False]], "what was running is asked again"
 
@@ -167,6 +188,6 @@ def test_another_error_of_tune_ends_the_search(monkeypatch: pytest.MonkeyPatch) 
 
     trainable: Any = object
     monkeypatch.setattr(tuning, "_fit", fit)
-    monkeypatch.setattr("tune_vfl.search.worker_failures.WorkerFailures.__init__", lambda *_: None)
+    monkeypatch.setattr("tune_vfl.search.worker_failures.WorkerFailures", lambda *_: World().watch)
     with pytest.raises(RuntimeError, match="unexpected"):
         tuning.tuned(searcher, trainable, trainable, [], print)

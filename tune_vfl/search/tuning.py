@@ -41,7 +41,8 @@ def tuned(
     from tune_vfl.search.watchdogs import NodeWatch, RayDiedError, StepChecks
     from tune_vfl.search.worker_failures import WorkerFailures, out_of_memory
 
-    callbacks = [NodeWatch(), StepChecks(checks), WorkerFailures(searcher, say)]
+    failures = WorkerFailures(searcher, say)
+    callbacks = [NodeWatch(), StepChecks(checks), failures]
     while True:
         try:
             _fit(searcher, trainable, resources, callbacks)
@@ -56,6 +57,7 @@ def tuned(
             # Tune does not say whose worker it was, and has ended them all.
             searcher.fail_all("memory")
             continue
+        failures.close()
         if searcher.failure is not None:  # met as the last packs of a stopped search were told
             raise searcher.failure
         return

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ray.exceptions import ActorUnavailableError, OutOfMemoryError
+from ray.exceptions import OutOfMemoryError
 
 from tune_vfl.search.watchdogs import DriverCallback
 
@@ -15,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 Cause = Literal["crash", "timeout", "node", "memory"]
+
+NODE_SECONDS = 30.0
+"""How long Ray may take to declare a node dead."""
 
 
 class Packs(Protocol):
@@ -38,7 +39,7 @@ class WorkerFailures(DriverCallback):
     """Tells a searcher which of its packs have lost their worker, and why.
 
     A worker ends itself when a pack exceeds its time limit (see :mod:`trainables.base`), so a worker that fails after
-    that has timed out.
+    that has timed out. A worker of a cluster may fail before Ray misses its node, so that a crash there is told late.
 
     Args:
         searcher: of the packs.
@@ -58,6 +59,7 @@ class WorkerFailures(DriverCallback):
         self._started: dict[str, float] = {}
         self._nodes_at_start: dict[str, frozenset[str]] = {}
         self._last_nodes = nodes()
+        self._undecided: dict[str, float] = {}
 
     def on_trial_start(self, iteration: int, trials: Collection[Any], trial: Any, **info: Any) -> None:
         """Start the clock of a pack: it has its worker now."""
@@ -67,26 +69,53 @@ class WorkerFailures(DriverCallback):
 
     def on_trial_complete(self, iteration: int, trials: Collection[Any], trial: Any, **info: Any) -> None:
         """Stop the clock."""
-        self._started.pop(trial.trial_id, None)
-        self._nodes_at_start.pop(trial.trial_id, None)
+        self._forget(trial.trial_id)
 
     def on_trial_error(self, iteration: int, trials: Collection[Any], trial: Any, **info: Any) -> None:
-        """Stop the clock, and tell the cause of the failure."""
-        cause = self._cause(trial)
-        self.on_trial_complete(iteration, trials, trial)
-        count = self._searcher.fail(trial.trial_id, cause)
+        """Tell the cause of the failure, or wait until it is known."""
+        pack = trial.trial_id
+        if self._exceeded(pack):
+            self._fail(pack, "timeout")
+        elif self._lost_node(pack):
+            self._fail(pack, "node")
+        elif len(self._nodes_before(pack)) > 1:
+            self._undecided[pack] = self._now() + NODE_SECONDS
+        else:
+            self._fail(pack, "crash")
+
+    def on_step_begin(self, iteration: int, trials: Collection[Any], **info: Any) -> None:
+        """Tell causes that are known by now."""
+        for pack, until in list(self._undecided.items()):
+            if self._lost_node(pack):
+                self._fail(pack, "node")
+            elif self._now() >= until:
+                self._fail(pack, "crash")
+
+    def close(self) -> None:
+        """Tell the causes that are left when Tune has ended."""
+        for pack in list(self._undecided):
+            self._fail(pack, "node" if self._lost_node(pack) else "crash")
+
+    def _exceeded(self, pack: str) -> bool:
+        limit = self._searcher.time_limit(pack)
+        return limit is not None and self._now() - self._started.get(pack, self._now()) >= limit
+
+    def _nodes_before(self, pack: str) -> frozenset[str]:
+        return self._nodes_at_start.get(pack, self._last_nodes)
+
+    def _lost_node(self, pack: str) -> bool:
+        return bool(self._nodes_before(pack) - self._nodes())
+
+    def _fail(self, pack: str, cause: Cause) -> None:
+        self._forget(pack)
+        count = self._searcher.fail(pack, cause)
         if cause == "timeout" and count:
             then = "it ended as timeout" if count == 1 else f"its {count} trials are asked again one by one"
             self._say(f"a pack exceeded its time limit, stuck in compiled code; its worker was ended, and {then}")
 
-    def _cause(self, trial: Any) -> Cause:
-        limit = self._searcher.time_limit(trial.trial_id)
-        if limit is not None and self._now() - self._started.get(trial.trial_id, self._now()) >= limit:
-            return "timeout"
-        before = self._nodes_at_start.get(trial.trial_id, self._last_nodes)
-        if isinstance(_error_of(trial), ActorUnavailableError) or before - self._nodes():
-            return "node"
-        return "crash"
+    def _forget(self, pack: str) -> None:
+        for noted in (self._started, self._nodes_at_start, self._undecided):
+            noted.pop(pack, None)
 
 
 def out_of_memory(error: BaseException | None) -> bool:
@@ -94,12 +123,3 @@ def out_of_memory(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, OutOfMemoryError):
         error = error.__cause__
     return error is not None
-
-
-def _error_of(trial: Any) -> BaseException | None:
-    """Return the exception that Tune has kept of a trial; None where it could not, as on a full disk."""
-    try:
-        error = pickle.loads(Path(trial.pickled_error_file).read_bytes())  # noqa: S301 - written by this process
-    except (OSError, TypeError):
-        return None
-    return error if isinstance(error, BaseException) else None
