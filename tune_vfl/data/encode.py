@@ -13,6 +13,7 @@ from tune_vfl.data.base import ColumnKind, Columns, Source
 from tune_vfl.data.looks import Written, as_written
 from tune_vfl.data.options import ColumnList
 from tune_vfl.data.partition import ACTIVE, Partition
+from tune_vfl.data.precision import MERGED, distinct, fitted, too_large
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Strict
 
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from tune_vfl.statistics.arrays import Floats
+
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>", "?"})
 # A column of categories with a larger share of numbers than this gets a note: the texts in it are likely slips.
 _MOSTLY_NUMBERS = 0.5
 
 
 class Note(NamedTuple):
-    """A note on one column: ``missing``, ``many`` or ``mixed`` values, and how many."""
+    """A note on one column: ``missing``, ``many``, ``mixed`` or ``merged`` values, and how many."""
 
-    what: Literal["missing", "many", "mixed"]
+    what: Literal["missing", "many", "mixed", "merged"]
     column: str
     detail: str
 
@@ -38,6 +41,7 @@ _SAID = {
     "mixed": "no numbers among numbers, so that all values are categories",
     "missing": "missing numbers, set to the training mean and marked",
     "many": "many categories, of which the rarer ones share 'other'",
+    "merged": "different numbers that are equal in 32 bits, also after the column was centered",
 }
 _NAMED = 3
 
@@ -109,7 +113,17 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
         DataError: for a number that is infinite or does not fit into 32 bits, and text in a column declared numeric.
     """
     missing = values.isin(list(MISSING)).to_numpy(dtype=bool)
-    return replace(_encoded(values, missing, name, where, encoding), written=as_written(values, missing, name))
+    encoded = _encoded(values, missing, name, where, encoding)
+    written = as_written(values, missing, name)
+    return replace(encoded, written=_as_numbers(encoded.x[:, 0], written) if encoded.kind == "number" else written)
+
+
+def _as_numbers(x: np.ndarray[Any, np.dtype[np.float32]], written: Written) -> Written:
+    """Count the values of a column of numbers as numbers: ``1`` and ``1.0`` are one."""
+    known = x[~np.isnan(x)]
+    _, counts = np.unique(known, return_counts=True)
+    common = max(int(counts.max(initial=0)), len(x) - len(known)) / len(x)
+    return replace(written, distinct=len(counts), common=common)
 
 
 def _encoded(
@@ -151,22 +165,30 @@ def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> t
 def _numeric(
     numbers: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, where: str, *, rows: pd.Index[Any]
 ) -> EncodedColumn:
-    filled = np.full(len(missing), np.nan)
-    filled[~missing] = numbers
-    with np.errstate(over="ignore"):
-        x = filled.astype(np.float32)
-    broken = np.isinf(x)
+    broken = too_large(numbers)
     if broken.any():
-        row = int(np.argmax(broken))
+        place = int(np.argmax(broken))
         raise DataError(
-            f"{where}: column {name!r} holds {filled[row]:g} in row {rows[row] + 1}, which is not finite in 32 bits; "
-            "correct it or leave the field empty"
+            f"{where}: column {name!r} holds {numbers[place]:g} in row {rows[~missing][place] + 1}, which is not "
+            "finite in 32 bits; correct it or leave the field empty"
         )
+    x = np.full(len(missing), np.nan, dtype=np.float32)
+    x[~missing] = fitted(numbers)
+    notes = _merged(numbers, x[~missing], name)
     if not missing.any():
-        return EncodedColumn(x[:, None], (name,), (True,))
+        return EncodedColumn(x[:, None], (name,), (True,), notes)
     columns = np.stack([x, missing.astype(np.float32)], axis=1)
-    note = Note("missing", name, f"{int(missing.sum())} of {len(missing)} rows")
-    return EncodedColumn(columns, (name, f"{name}=missing"), (True, False), (note,))
+    notes = (Note("missing", name, f"{int(missing.sum())} of {len(missing)} rows"), *notes)
+    return EncodedColumn(columns, (name, f"{name}=missing"), (True, False), notes)
+
+
+def _merged(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]], name: str) -> tuple[Note, ...]:
+    if np.array_equal(x, numbers):
+        return ()
+    left, before = distinct(numbers, x)
+    if left >= (1 - MERGED) * before:
+        return ()
+    return (Note("merged", name, f"{left} of {before} values are left"),)
 
 
 def _one_hot(texts: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, most: int) -> EncodedColumn:

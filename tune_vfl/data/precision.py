@@ -1,0 +1,69 @@
+"""Conversion of a column to float32 without the loss of its differences: centered where rounding would merge them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tune_vfl.statistics.arrays import Floats
+
+LARGEST = float(np.finfo(np.float32).max)
+MERGED = 0.1
+"""A larger share of different values that rounding makes equal is too much."""
+# Rounding errors below this share of the standard deviation do not matter.
+_ERROR = 2.0**-14
+# Columns whose values are typically larger than this have a unit of their own: no slip of the pen made them so large.
+_OWN_UNIT = 2.0**100
+
+
+def too_large(numbers: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return ``(n,)`` where a number is infinite, or exceeds float32 in a column of ordinary numbers."""
+    sizes = np.abs(numbers)
+    known = sizes[np.isfinite(sizes) & (sizes > 0)]
+    typical = float(np.quantile(known, 0.5, method="lower")) if len(known) else 0.0
+    return ~np.isfinite(numbers) | ((sizes > LARGEST) & (typical < _OWN_UNIT))
+
+
+def fitted(numbers: Floats) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return finite numbers ``(n,)`` as float32.
+
+    The numbers stay as they are where float32 tells them apart. Else, as with seconds since 1970, their median is
+    subtracted and they are scaled by a power of two, both in float64. Columns of numbers are standardized later, so
+    that neither makes a difference.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        plain = numbers.astype(np.float32)
+    if not len(numbers) or np.array_equal(plain, numbers):
+        return plain
+    if numbers.min() == numbers.max():
+        return plain if np.isfinite(plain).all() else np.zeros_like(plain)
+    if not _loses(numbers, plain):
+        return plain
+    # Scaled before it is centered, too: the difference of two huge numbers may be infinite.
+    scaled = _scaled(numbers)
+    return _scaled(scaled - np.quantile(scaled, 0.5, method="lower")).astype(np.float32)
+
+
+def distinct(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]]) -> tuple[int, int]:
+    """Return how many different values there are after the conversion and before it."""
+    return len(np.unique(x)), len(np.unique(numbers))
+
+
+def _scaled(numbers: Floats) -> Floats:
+    exponent = int(np.frexp(np.abs(numbers).max())[1])
+    with np.errstate(under="ignore"):
+        scaled: Floats = np.ldexp(numbers, -exponent)
+    return scaled
+
+
+def _loses(numbers: Floats, plain: np.ndarray[Any, np.dtype[np.float32]]) -> bool:
+    if not np.isfinite(plain).all():
+        return True
+    with np.errstate(over="ignore", under="ignore"):
+        deviation = float(numbers.std())
+    if float(np.abs(numbers - plain).max()) > _ERROR * deviation:
+        return True
+    left, before = distinct(numbers, plain)
+    return left < (1 - MERGED) * before
