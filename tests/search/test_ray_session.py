@@ -24,13 +24,13 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_ray")
 def test_a_ray_of_ones_own_is_a_new_one_whose_workers_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `ray start` has left on the machine is somebody else's."""
-    started: list[Mapping[str, object]] = []
-    monkeypatch.setattr("ray.init", lambda **given: started.append(given))
+    started: list[tuple[Mapping[str, object], str]] = []
+    monkeypatch.setattr("ray.init", lambda **given: started.append((given, os.environ["OMP_NUM_THREADS"])))
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
     ray_session.connect()
-    ((given),) = started
-    assert (given["address"], given["include_dashboard"]) == ("local", False)
-    environment = given["runtime_env"]["env_vars"]  # type: ignore[index]
-    assert environment["OMP_NUM_THREADS"] == "1"
+    ((given, threads),) = started
+    assert (given["address"], given["include_dashboard"], "runtime_env" in given) == ("local", False, False)
+    assert (threads, os.environ["OMP_NUM_THREADS"]) == ("1", "7")
 
 
 @pytest.mark.usefixtures("no_ray")

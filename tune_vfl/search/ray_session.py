@@ -37,7 +37,8 @@ _QUIET = {
 }
 _OBJECT_STORE_BYTES = 100 * 2**20
 STARTS = 2
-# Two workers of one thread each train more than one worker of two.
+# Two workers of one thread each train more than one worker of two. Workers inherit this: a runtime environment of their
+# own would let the ones that Ray starts ahead go to waste.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
@@ -160,15 +161,15 @@ def _start_here() -> None:
     import ray
 
     make_token_private()
-    ray.init(
-        address="local",  # a new one, also where `ray start` has left a cluster on this machine
-        num_cpus=usable_cpus(),
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        runtime_env={"env_vars": _ONE_THREAD},
-    )
+    with _environment(_ONE_THREAD):
+        ray.init(
+            address="local",  # a new one, also where `ray start` has left a cluster on this machine
+            num_cpus=usable_cpus(),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=_OBJECT_STORE_BYTES,
+        )
 
 
 def grows() -> bool:
