@@ -26,8 +26,8 @@ from tune_vfl.confirmation.values import fresh, names_of
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
 from tune_vfl.evaluation import evaluate_pack, measure_references
 from tune_vfl.evaluation.resolving import resolve
-from tune_vfl.ledger.confirmations import SeedRecord, records_of
 from tune_vfl.machine.runtime import prepare_process
+from tune_vfl.records.confirmations import SeedRecord, records_of
 from tune_vfl.spec import Named, Strict, Training, parse
 from tune_vfl.statistics import leakage_bounds
 

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.evaluation.coverage import coverage_of
-from tune_vfl.ledger.campaigns import PlannedCampaign
-from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.records.campaigns import PlannedCampaign
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search.planning import shared_out
 from tune_vfl.search.runner import run_campaign
 from tune_vfl.search.work import Work

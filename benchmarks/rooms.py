@@ -68,9 +68,10 @@ ROOMS = {
             "defenses/test_contract.py": "gafm or kdk or marvell",
         },
     ),
-    "campaign": Room(("tune_vfl/campaign/*.py",), {"campaign/test_*.py": "", "reports/test_t*.py": ""}),
+    "analysis": Room(("tune_vfl/analysis/*.py",), {"analysis/test_*.py": "", "reports/test_t*.py": ""}),
+    "campaign": Room(("tune_vfl/campaign/*.py",), {"campaign/test_*.py": "", "analysis/test_*.py": ""}),
     "confirmation": Room(
-        ("tune_vfl/confirmation/*.py",), {"confirmation/test_[!r]*.py": "", "campaign/test_speed.py": ""}
+        ("tune_vfl/confirmation/*.py",), {"confirmation/test_[!r]*.py": "", "analysis/test_speed.py": ""}
     ),
     "horizontal": Room(
         (
@@ -89,6 +90,9 @@ ROOMS = {
         },
     ),
     "ledger": Room(("tune_vfl/ledger/*.py",), {"ledger/test_*.py": "", "campaign/test_*.py": ""}),
+    "records": Room(
+        ("tune_vfl/records/*.py", "tune_vfl/outcome.py"), {"records/test_*.py": "", "ledger/test_*.py": ""}
+    ),
     # Not tuning: how Tune runs. Tests with a real Ray see what is wrong there; they are too slow here.
     "search": Room(
         ("tune_vfl/search/[!flst]*.py", *(f"tune_vfl/search/{name}.py" for name in SEARCH)), {"search/test_*.py": ""}

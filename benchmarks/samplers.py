@@ -34,8 +34,8 @@ import optuna
 from benchmarks.surrogates import GUESSES, Surrogate, best_together, front_settings, surrogates
 from benchmarks.trial_tables import DATASETS, PACK, SEEDS, Row, opened, part
 from tune_vfl.ledger.ledger import NewTrial
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.metrics.pareto import front, hypervolume
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.spaces.space import Published, Space, point_key
 from tune_vfl.spec import StudySpec, parse

@@ -34,17 +34,17 @@ import numpy as np
 import psutil
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.evaluation.coverage import coverage_of
-from tune_vfl.ledger.campaigns import PlannedCampaign
-from tune_vfl.ledger.planned import PlannedStudy
-from tune_vfl.ledger.standing import standing
+from tune_vfl.records.campaigns import PlannedCampaign
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search.projections import projections
 from tune_vfl.search.runner import run_study
 from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.studies import StudyRecord
 
 SPACE = {"name": "sgsub", "space": {"tau": {"float": [0.1, 2.0]}, "w_cos": {"float": [0.0, 1.0]}}}
 WORK = Work(SimulatedTrainable, {"noise": 0.01, "parameter": "tau", "low": 0.1, "high": 2.0, "log": False})
@@ -146,7 +146,7 @@ def check_mlflow(record: StudyRecord) -> None:
 
     name = record.name
     held = Runs(name, resolve_uri(None)).held
-    summary, now = held.pop(SUMMARY_KEY), standing(record)
+    summary, now = held.pop(SUMMARY_KEY), front_statistics(record)
     wanted: dict[Key, dict[str, str]] = {
         (name, "trial", t.number): payload.front_tags(now.ranks.get(t.number), knee=t.number == now.knee, joint=None)
         for t in record.counted

@@ -21,8 +21,8 @@ from benchmarks.false_positives import Records, studies_of
 from tune_vfl.confirmation.values import fresh, names_of
 from tune_vfl.evaluation import evaluate_pack, measure_references
 from tune_vfl.evaluation.resolving import resolve
-from tune_vfl.ledger.confirmations import SeedRecord, records_of
 from tune_vfl.machine.runtime import prepare_process
+from tune_vfl.records.confirmations import SeedRecord, records_of
 from tune_vfl.spec import parse
 from tune_vfl.statistics import leakage_bounds
 

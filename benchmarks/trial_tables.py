@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.metrics.pareto import hypervolume
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.space import Space, point_key
 from tune_vfl.spec import parse
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.synchronize import Barrier
 
-    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.records.plans import PlannedStudy
 
 SPEC: dict[str, Any] = {
     "dataset": {"name": "spambase", "split": 0.5},

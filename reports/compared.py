@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.describe import spans
 from reports.frames import frame_of
-from tune_vfl.campaign import phrases as words
+from tune_vfl.analysis import formatting
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from reports.gathered import Gathered
-    from tune_vfl.campaign.joint import JointPoint
-    from tune_vfl.campaign.tables import Ranking
+    from tune_vfl.analysis.joint_front import JointPoint
+    from tune_vfl.analysis.tables import Ranking
     from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import Outcome
 
@@ -49,7 +49,7 @@ class Table(NamedTuple):
 
 def front_table(data: Gathered) -> Table:
     """Return the joint front by rising leakage, under the undefended model and the label party alone."""
-    found, names, metric = data.found, data.names, words.metric(data.found.metric)
+    found, names, metric = data.found, data.names, formatting.metric(data.found.metric)
     chosen = data.decision.setting
     lone = len(found.parts) == 1
     rows = list(_reference_rows(data))
@@ -58,7 +58,7 @@ def front_table(data: Gathered) -> Table:
         outcome = point.trial.outcome
         is_chosen = chosen is not None and (chosen.study, chosen.number) == (point.study, point.number)
         utility, leakage, kept = _texts(data, outcome, point.sure)
-        what = words.setting(point.params, names.moved[point.study])
+        what = formatting.setting(point.params, names.moved[point.study])
         marks = [m for m, holds in (("recommended", is_chosen), ("confirmed", point.confirmed)) if holds]
         setting = what if lone else f"{names.called[point.study]} {what}"
         cells = (setting, utility, kept, leakage, _worst(outcome), f"{point.chance:.0%}", ", ".join(marks), point.name)
@@ -91,7 +91,7 @@ def _reference_rows(data: Gathered) -> Iterator[Row]:
         utility, leakage, kept = _texts(data, found.undefended, found.undefended_sure)
         yield Row(("undefended", utility, kept, leakage, _worst(found.undefended), "", "", ""), "reference")
     if found.alone is not None:
-        own = words.span(found.alone.utility, found.alone.interval)
+        own = formatting.span(found.alone.utility, found.alone.interval)
         yield Row((f"{found.alone.who} alone", own, "0%", "–", "", "", "", ""), "reference")
 
 
@@ -102,8 +102,8 @@ def _texts(data: Gathered, outcome: Outcome, sure: Certainty | None) -> tuple[st
     kept = data.found.alone.kept(utility) if data.found.alone else None
     spread = outcome.utility.std if outcome.utility else None
     return (
-        words.span(utility, intervals[0], spread),
-        words.span(leakage, intervals[1], outcome.leakage_std),
+        formatting.span(utility, intervals[0], spread),
+        formatting.span(leakage, intervals[1], outcome.leakage_std),
         "–" if kept is None else f"{kept:.0%}",
     )
 
@@ -152,8 +152,8 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
     for place, rank in enumerate((r for r in ranking.rows if r.point is not None), start=1):
         point = rank.point
         assert point is not None  # noqa: S101 - of those that have one
-        utility = words.span(rank.utility, rank.utility_interval)
-        bound = words.score(rank.leakage_upper, digits=2)
+        utility = formatting.span(rank.utility, rank.utility_interval)
+        bound = formatting.score(rank.leakage_upper, digits=2)
         rows.append(Row((str(place), data.names.setting(point), utility, bound, f"{rank.best:.0%}")))
     for rank in ranking.rows:
         low, high = rank.utility_interval or (None, None)
@@ -171,12 +171,14 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
             {"dataset": data.found.dataset, "cap": ranking.cap, "defense": rank.defense, **known, **numbers, **end}
         )
     without = [
-        r.defense + (f" ({words.score(r.least, digits=2)})" if r.least is not None else "")
+        r.defense + (f" ({formatting.score(r.least, digits=2)})" if r.least is not None else "")
         for r in ranking.rows
         if r.point is None
     ]
-    rest = f"None of their settings surely leaks so little (in parentheses the least bound): {words.listed(without)}."
-    head = ("", "setting ", words.metric(data.found.metric), "leakage under", "best")
+    rest = (
+        f"None of their settings surely leaks so little (in parentheses the least bound): {formatting.listed(without)}."
+    )
+    head = ("", "setting ", formatting.metric(data.found.metric), "leakage under", "best")
     return Ranked(ranking.cap, Table("ranking", head, tuple(rows), "", frame_of(records)), rest if without else "")
 
 
@@ -203,7 +205,7 @@ def attack_table(data: Gathered) -> Table:
                 }
                 tail = {"low": low, "high": high, "worst": met.worst, "share": met.share, "weak": met.weak}
                 records.append({**known, **tail})
-        setting = words.setting(point.params, data.names.moved[point.study]) if point else "–"
+        setting = formatting.setting(point.params, data.names.moved[point.study]) if point else "–"
         rows.append(Row((defense, setting, *cells)))
         heat.append((0.0, 0.0, *shades))
     note = "Advantage in each defense's best setting, 0 to 1; ◂ marks the strongest attack, (weak) one that finds less "
@@ -226,8 +228,8 @@ def cost_table(data: Gathered) -> Table:
             name,
             times,
             str(counted),
-            words.score(train, digits=1),
-            words.score(attack, digits=1),
+            formatting.score(train, digits=1),
+            formatting.score(attack, digits=1),
             f"{minutes:.1f}",
         )
         rows.append(Row(cells))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.frames import frame_of
-from tune_vfl.campaign import phrases as words
+from tune_vfl.analysis import formatting
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint, Line, UndefendedModel
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint, Line, UndefendedModel
+    from tune_vfl.records.studies import StudyRecord
 
 
 class Section(NamedTuple):
@@ -46,7 +46,7 @@ def _section(record: StudyRecord, found: Confirmation) -> Section:
     fixed = set(record.cell.fixed)
     return Section(
         study=record.name,
-        says=" ".join([_stays(found), *_gap(found, words.metric(record.cell.metric))]),
+        says=" ".join([_stays(found), *_gap(found, formatting.metric(record.cell.metric))]),
         rows=[_row(p, [n for n in p.params if n not in fixed]) for p in found.points],
         undefended=_undefended(found.baseline),
         lines=[_apart(line) for line in found.lines if len(line.numbers) > 1],
@@ -62,9 +62,9 @@ def again(record: StudyRecord, number: int) -> str:
         return ""
     if point.outcome != "ok":
         return f"Measured again with fresh seeds it ended as {point.outcome}: {point.reason}."
-    utility = words.span(point.utility, point.utility_interval)
-    leakage = words.span(point.leakage, point.leakage_interval)
-    found = f"{words.metric(record.cell.metric)} {utility} and leakage {leakage}"
+    utility = formatting.span(point.utility, point.utility_interval)
+    leakage = formatting.span(point.leakage, point.leakage_interval)
+    found = f"{formatting.metric(record.cell.metric)} {utility} and leakage {leakage}"
     goes = "" if point.confirmed else " It does not stay on the front: choose one that does."
     return f"On fresh seeds it has {found}.{goes}"
 
@@ -73,16 +73,22 @@ def _stays(found: Confirmation) -> str:
     front = [p for p in found.points if p.on_front]
     stay = sum(p.confirmed for p in front)
     came = sum(p.confirmed for p in found.points if not p.on_front)
-    joined = f", and {words.count(came, 'neighbor joins', 'neighbors join')} them" if came else ""
-    where = f"{words.count(found.reserve, 'row')} that no search has seen" if found.reserve else "the search's own rows"
+    joined = f", and {formatting.count(came, 'neighbor joins', 'neighbors join')} them" if came else ""
+    where = (
+        f"{formatting.count(found.reserve, 'row')} that no search has seen"
+        if found.reserve
+        else "the search's own rows"
+    )
     stays = (
-        f"{stay} of {words.count(len(front), 'point')} of the front stay"
+        f"{stay} of {formatting.count(len(front), 'point')} of the front stay"
         if front
         else "No point of its front took part"
     )
     if not found.points:
         return f"{stays}."
-    return f"{stays}{joined}: measured again with {words.count(len(found.seeds), 'fresh seed')}, utility on {where}."
+    return (
+        f"{stays}{joined}: measured again with {formatting.count(len(found.seeds), 'fresh seed')}, utility on {where}."
+    )
 
 
 def _gap(found: Confirmation, metric: str) -> list[str]:
@@ -97,15 +103,15 @@ def _gap(found: Confirmation, metric: str) -> list[str]:
 def _row(point: ConfirmedPoint, moved: Sequence[str]) -> dict[str, Any]:
     return {
         "number": point.number,
-        "setting": words.setting(point.params, moved),
+        "setting": formatting.setting(point.params, moved),
         "seeds": point.seeds,
         "goes": not point.confirmed,
         "on_front": point.on_front,
         "stays": point.outcome if point.stays is None else f"{point.stays:.2f}",
-        "searched_utility": words.score(point.searched["utility"]),
-        "utility": words.span(point.utility, point.utility_interval),
-        "searched_leakage": words.score(point.searched["leakage"]),
-        "leakage": words.span(point.leakage, point.leakage_interval),
+        "searched_utility": formatting.score(point.searched["utility"]),
+        "utility": formatting.span(point.utility, point.utility_interval),
+        "searched_leakage": formatting.score(point.searched["leakage"]),
+        "leakage": formatting.span(point.leakage, point.leakage_interval),
         "attack": _attack(point),
     }
 
@@ -115,26 +121,24 @@ def _attack(point: ConfirmedPoint) -> str:
     found, untuned = point.tuned, point.leakage_untuned
     if found is None or point.leakage == untuned or untuned is None:
         return point.attack
-    return f"{found.attack}, tuned (others {words.score(untuned)})"
+    return f"{found.attack}, tuned (others {formatting.score(untuned)})"
 
 
 def _undefended(model: UndefendedModel) -> dict[str, Any] | None:
     if model.outcome != "ok":
         return None
     utility, leakage = (
-        words.span(model.utility, model.utility_interval),
-        words.span(model.leakage, model.leakage_interval),
+        formatting.span(model.utility, model.utility_interval),
+        formatting.span(model.leakage, model.leakage_interval),
     )
     return {"seeds": model.seeds, "utility": utility, "leakage": leakage}
 
 
 def _apart(line: Line) -> str:
-    params = ", ".join(f"{name} {' to '.join(words.number(v) for v in vs)}" for name, vs in line.params.items())
-    (low, high), (least, most) = line.utility, line.leakage
-    return (
-        f"Trials {words.listed([str(n) for n in line.numbers])} cannot be told apart ({params}): "
-        f"utility {words.score(low)} to {words.score(high)}, leakage {words.score(least)} to {words.score(most)}."
-    )
+    params = ", ".join(f"{name} {' to '.join(formatting.number(v) for v in vs)}" for name, vs in line.params.items())
+    utility, leakage = (" to ".join(map(formatting.score, ends)) for ends in (line.utility, line.leakage))
+    numbers = formatting.listed([str(n) for n in line.numbers])
+    return f"Trials {numbers} cannot be told apart ({params}): utility {utility}, leakage {leakage}."
 
 
 def confirmed_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:

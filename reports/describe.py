@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from reports.figure import SHARE, Axis, Figure, Label, Line, Mark, Marks, Span, room, staircase, within
 from reports.looks import PLAIN
-from tune_vfl.campaign import phrases as words
+from tune_vfl.analysis import formatting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from reports.naming import Names
-    from tune_vfl.campaign.decide import Decision
-    from tune_vfl.campaign.joint import Joint, JointPoint
+    from tune_vfl.analysis.decision import Decision
+    from tune_vfl.analysis.joint_front import Joint, JointPoint
     from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import Outcome
 
@@ -30,7 +30,7 @@ def frontier(found: Joint, decision: Decision, names: Names, title: str = "") ->
         names: the names of the studies.
         title: the printed figure's title; by default the defense, or the number of defenses, and the data set.
     """
-    metric, front = words.metric(found.metric), sorted(found.front, key=lambda p: (p.objectives[1], p.name))
+    metric, front = formatting.metric(found.metric), sorted(found.front, key=lambda p: (p.objectives[1], p.name))
     chosen = _chosen(found, decision)
     x, y, beyond = _view(found, metric)
     only = names.called[found.parts[0].name] if len(found.parts) == 1 else f"{len(found.parts)} defenses"
@@ -40,7 +40,7 @@ def frontier(found: Joint, decision: Decision, names: Names, title: str = "") ->
     return Figure(
         name="frontier",
         title=whole,
-        note=f"{len(front)} of {words.count(len(found.points), 'setting')} on the front; bars: {bars_of(found)}",
+        note=f"{len(front)} of {formatting.count(len(found.points), 'setting')} on the front; bars: {bars_of(found)}",
         alt=_alt(found, front, chosen, names, title=whole),
         x=Axis("leakage: advantage of the worst attack (less is better)", x, SHARE),
         y=Axis(f"{metric} (more is better)", y, SHARE),
@@ -55,7 +55,7 @@ def bars_of(found: Joint) -> str:
     """Return the meaning of the error bars around points."""
     if any(p.sure.utility_interval is not None for p in found.points):
         return "90% intervals"
-    return f"std of {words.count(len(found.parts[0].cell.seeds), 'seed')}"
+    return f"std of {formatting.count(len(found.parts[0].cell.seeds), 'seed')}"
 
 
 def _chosen(found: Joint, decision: Decision) -> JointPoint | None:
@@ -95,7 +95,7 @@ def _view(found: Joint, metric: str) -> tuple[Span, Span, tuple[str, ...]]:
     crowded = top - core < (top - least) / 2
     y = room([core if crowded else min(core, least), top], SHARE)
     below = sum(u < y[0] for u in utilities)
-    beyond = [f"{words.count(below, 'setting lies', 'settings lie')} below this view"] if below else []
+    beyond = [f"{formatting.count(below, 'setting lies', 'settings lie')} below this view"] if below else []
     alone = [] if found.alone is None else [(f"{found.alone.who} alone", found.alone.utility)]
     named = [*alone, ("the best guess", found.reference[0])]
     beyond += [f"{name}, {u:.3g}, lies below this view" for name, u in named if u < y[0]]
@@ -145,7 +145,11 @@ def _groups(found: Joint, metric: str, chosen: JointPoint | None, names: Names) 
 def _undefended(found: Joint, outcome: Outcome, metric: str) -> Mark:
     up, across = spans(outcome, found.undefended_sure)
     utility, leakage = outcome.objectives
-    says = ("undefended model", f"{metric} {words.span(utility, up)}", f"leakage {words.span(leakage, across)}")
+    says = (
+        "undefended model",
+        f"{metric} {formatting.span(utility, up)}",
+        f"leakage {formatting.span(leakage, across)}",
+    )
     return Mark(leakage, utility, across, up, says)
 
 
@@ -158,8 +162,8 @@ def _tip(point: JointPoint, metric: str, names: Names) -> tuple[str, ...]:
     weak = [name for name, score in found.items() if score.weak_attack]
     lines = [
         names.setting(point),
-        f"{metric} {words.span(utility, up)}",
-        f"leakage {words.span(leakage, across)}" + (f", by {worst}" if worst else ""),
+        f"{metric} {formatting.span(utility, up)}",
+        f"leakage {formatting.span(leakage, across)}" + (f", by {worst}" if worst else ""),
         "on the front" if point.on_front else "not on the front",
     ]
     return (*lines, f"attack too weak: {', '.join(weak)}") if weak else tuple(lines)
@@ -202,14 +206,14 @@ def _ends_first(front: Sequence[JointPoint]) -> list[JointPoint]:
 
 def _alt(found: Joint, front: Sequence[JointPoint], chosen: JointPoint | None, names: Names, *, title: str) -> str:
     """Return the alternative text of the figure."""
-    metric = words.metric(found.metric)
+    metric = formatting.metric(found.metric)
     if not front:
         return f"{title}: no setting has come to a result yet."
     (low, least), (high, most) = front[0].objectives, front[-1].objectives
-    defenses = words.listed(list(dict.fromkeys(names.called[p.study] for p in front)))
+    defenses = formatting.listed(list(dict.fromkeys(names.called[p.study] for p in front)))
     ends = f"from {metric} {low:.3f} at leakage {least:.3f}"
     ends += f" to {metric} {high:.3f} at leakage {most:.3f}" if len(front) > 1 else ""
-    says = f"{title}, leakage across and {metric} up. Of {words.count(len(found.points), 'setting')} "
+    says = f"{title}, leakage across and {metric} up. Of {formatting.count(len(found.points), 'setting')} "
     says += f"{len(front)} are on the front, of {defenses}, {ends}."
     if chosen is not None:
         utility, leakage = chosen.objectives
@@ -228,9 +232,9 @@ def growth(found: Joint) -> Figure:
     return Figure(
         name="hypervolume",
         title=f"hypervolume on {found.dataset}",
-        note=f"{last:.3f} after {words.count(len(areas), 'trial')}",
-        alt=f"Hypervolume of the joint front by trial: {last:.3f} after {words.count(len(areas), 'trial')}; "
-        f"99% of it was there after {words.count(late, 'trial')}.",
+        note=f"{last:.3f} after {formatting.count(len(areas), 'trial')}",
+        alt=f"Hypervolume of the joint front by trial: {last:.3f} after {formatting.count(len(areas), 'trial')}; "
+        f"99% of it was there after {formatting.count(late, 'trial')}.",
         x=Axis("trials finished", (0.0, float(max(1, len(areas)))), (0.0, float(max(1, len(areas))))),
         y=Axis("hypervolume", (0.0, min(1.0, max(0.01, 1.06 * last))), SHARE),
         lines=(Line("hypervolume", "growth", tuple(corners)),) if corners else (),

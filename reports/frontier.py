@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.naming import moving_params
-from tune_vfl.campaign import phrases as words
-from tune_vfl.ledger.standing import standing
-from tune_vfl.ledger.trust import NONE, Trust, trust_of
+from tune_vfl.analysis import formatting
+from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.analysis.reliability import NONE, Reliability, reliability_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.evaluation.certainty import Certainty
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 
 class Point(NamedTuple):
@@ -83,17 +83,17 @@ class FrontierInfo(NamedTuple):
     hypervolume: float
     seeds: int
     moved: tuple[str, ...]
-    trust: Trust = NONE
+    trust: Reliability = NONE
 
     @property
     def bars(self) -> str:
         """The meaning of the error bars of its points."""
-        return "90% intervals" if self.trust.trials else f"std of {words.count(self.seeds, 'seed')}"
+        return "90% intervals" if self.trust.trials else f"std of {formatting.count(self.seeds, 'seed')}"
 
 
 def frontier_info(record: StudyRecord) -> FrontierInfo:
     """Compute a study's frontier, which is empty or partial for an unfinished study."""
-    now, trust = standing(record), trust_of(record)
+    now, trust = front_statistics(record), reliability_of(record)
     moved = moving_params(record)
     points = tuple(
         _point(t, moved, trust, on_front=now.ranks[t.number] == 0, is_knee=t.number == now.knee)
@@ -102,7 +102,7 @@ def frontier_info(record: StudyRecord) -> FrontierInfo:
     return FrontierInfo(
         study=record.name,
         title=f"{record.cell.defense} on {record.cell.dataset.name}",
-        metric=words.metric(record.cell.metric),
+        metric=formatting.metric(record.cell.metric),
         points=points,
         front=tuple(sorted((p for p in points if p.on_front), key=lambda p: (p.leakage, p.number))),
         knee=next((p for p in points if p.is_knee), None),
@@ -115,13 +115,15 @@ def frontier_info(record: StudyRecord) -> FrontierInfo:
     )
 
 
-def _point(trial: TrialRecord, moved: Sequence[str], trust: Trust, *, on_front: bool, is_knee: bool) -> Point:
+def _point(trial: TrialRecord, moved: Sequence[str], trust: Reliability, *, on_front: bool, is_knee: bool) -> Point:
     outcome = trial.outcome
     utility, leakage = outcome.objectives
     return Point(
         number=trial.number,
         params=trial.params,
-        label=words.number(trial.params[moved[0]]) if _is_one(trial, moved) else words.setting(trial.params, moved),
+        label=formatting.number(trial.params[moved[0]])
+        if _is_one(trial, moved)
+        else formatting.setting(trial.params, moved),
         utility=utility,
         leakage=leakage,
         utility_std=outcome.utility.std if outcome.utility else 0.0,
@@ -148,7 +150,7 @@ def _spans(outcome: Outcome, sure: Certainty | None) -> dict[str, tuple[float, f
     }
 
 
-def _undefended(baseline: Outcome | None, trust: Trust) -> Undefended | None:
+def _undefended(baseline: Outcome | None, trust: Reliability) -> Undefended | None:
     if baseline is None or baseline.outcome != "ok":
         return None
     utility, leakage = baseline.objectives

@@ -9,10 +9,10 @@ from reports.naming import Names, names_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tune_vfl.campaign.decide import Decision
-    from tune_vfl.campaign.joint import Joint
-    from tune_vfl.campaign.tables import AttackTable, Failure, Ranking
-    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.analysis.decision import Decision
+    from tune_vfl.analysis.joint_front import Joint
+    from tune_vfl.analysis.tables import AttackTable, Failure, Ranking
+    from tune_vfl.records.campaigns import CampaignRecord
 
 
 class Gathered(NamedTuple):
@@ -36,10 +36,9 @@ class Gathered(NamedTuple):
 
 def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
     """Compute the results on each data set of a campaign, in its order."""
-    from tune_vfl.campaign.deciding import decide
-    from tune_vfl.campaign.joint import joint_of
-    from tune_vfl.campaign.rankings import attack_table, rankings
-    from tune_vfl.campaign.tables import failures
+    from tune_vfl.analysis.decide import decide
+    from tune_vfl.analysis.joint_front import joint_of
+    from tune_vfl.analysis.tables import attack_table, failures, rankings
 
     for dataset in campaign.datasets:
         part, found = campaign.on(dataset), joint_of(campaign, dataset)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.naming import moving_params
 from reports.plotted import INK, SOFT
-from tune_vfl.campaign import phrases as words
-from tune_vfl.ledger.standing import standing
+from tune_vfl.analysis import formatting
+from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.spec.cell import as_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 FEWEST = 12
 """The smallest number of settings for meaningful importances."""
@@ -96,14 +96,14 @@ def _study(record: StudyRecord) -> Study:
     import optuna
 
     names = _varied(record)
-    ranks = standing(record).ranks
+    ranks = front_statistics(record).ranks
     trials = sorted(record.ok, key=lambda t: (ranks[t.number], t.number))[:MOST]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     domains = {name: _domain([t.params[name] for t in trials if name in t.params]) for name in names}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna's warning on experimental metric names
         study = optuna.create_study(directions=["maximize", "minimize"], storage=optuna.storages.InMemoryStorage())
-        study.set_metric_names([words.metric(record.cell.metric), "leakage"])
+        study.set_metric_names([formatting.metric(record.cell.metric), "leakage"])
         for trial in sorted(trials, key=lambda t: t.number):
             study.add_trial(_trial(trial, domains))
     return study

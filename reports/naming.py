@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from reports.looks import COLORS, Look, looks
-from tune_vfl.campaign import phrases as words
+from tune_vfl.analysis import formatting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.campaign.joint import Joint, JointPoint
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.analysis.joint_front import Joint, JointPoint
+    from tune_vfl.records.studies import StudyRecord
     from tune_vfl.statistics.arrays import Floats
 
 NEAR = (0.01, 0.05)
@@ -36,12 +36,12 @@ class Names(NamedTuple):
 
     def setting(self, point: JointPoint) -> str:
         """Return a setting with its defense: ``laplace scale=0.01``."""
-        return f"{self.called[point.study]} {words.setting(point.params, self.moved[point.study])}"
+        return f"{self.called[point.study]} {formatting.setting(point.params, self.moved[point.study])}"
 
     def short(self, point: JointPoint) -> str:
         """Return a setting without the defense; of a single searched parameter the value alone."""
         moved = [n for n in self.moved[point.study] if n in point.params]
-        return words.number(point.params[moved[0]]) if len(moved) == 1 else words.setting(point.params, moved)
+        return formatting.number(point.params[moved[0]]) if len(moved) == 1 else formatting.setting(point.params, moved)
 
 
 def names_of(found: Joint) -> Names:

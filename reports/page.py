@@ -21,19 +21,19 @@ from reports.rows import study_rows
 from reports.sections import Section, frames, section
 from reports.story import commands, options, secrets
 from reports.tables import table_files, tables
-from tune_vfl.campaign import phrases as words
-from tune_vfl.campaign.words import sentences
+from tune_vfl.analysis import formatting
+from tune_vfl.analysis.sentences import sentences
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.measure import refuse_mixed
 from tune_vfl.machine.version import VERSION
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.measure import refuse_mixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jinja2 import Environment
 
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.studies import StudyRecord
 
 REFRESH_SECONDS = 20
 """Seconds between two reloads of a running search's page."""
@@ -173,7 +173,12 @@ def _environment() -> Environment:
         loader=FunctionLoader(_own), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.filters["coded"] = _coded
-    helpers = {"score": words.score, "count": words.count, "setting": words.setting, "metric_of": words.metric}
+    helpers = {
+        "score": formatting.score,
+        "count": formatting.count,
+        "setting": formatting.setting,
+        "metric_of": formatting.metric,
+    }
     made.globals.update(**helpers, options=options, sentences=sentences)
     return made
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tune_vfl.campaign import phrases as words
+from tune_vfl.analysis import formatting
 
 if TYPE_CHECKING:
     from reports.story import Story
+    from tune_vfl.analysis.reliability import Reliability
     from tune_vfl.evaluation.certainty import Certainty
-    from tune_vfl.ledger.records import StudyRecord
-    from tune_vfl.ledger.trust import Trust
     from tune_vfl.outcome import AttackScore, Outcome
+    from tune_vfl.records.studies import StudyRecord
 
 
 class StudyRows(NamedTuple):
@@ -41,7 +41,7 @@ def study_rows(record: StudyRecord, told: Story) -> StudyRows:
         {
             "key": f"{record.name}#{p.number}",
             "number": p.number,
-            "setting": words.setting(p.params, info.moved),
+            "setting": formatting.setting(p.params, info.moved),
             "knee": p.is_knee,
             "weak": ", ".join(p.weak),
             **_texts(outcomes[p.number], info.trust.trials.get(p.number), info.trust),
@@ -52,22 +52,24 @@ def study_rows(record: StudyRecord, told: Story) -> StudyRows:
         undefended=_texts(known, info.trust.baseline, info.trust) if known else None,
         front=front,
         attacks=list(dict.fromkeys(name for outcome in shown for name in outcome.attacks)),
-        measures=words.listed(list(dict.fromkeys(words.metric(s.metric) for s in scores))) or "none",
+        measures=formatting.listed(list(dict.fromkeys(formatting.metric(s.metric) for s in scores))) or "none",
         bounded=any(s.upper_bound for s in scores),
     )
 
 
-def _texts(outcome: Outcome, sure: Certainty | None, trust: Trust) -> dict[str, Any]:
+def _texts(outcome: Outcome, sure: Certainty | None, trust: Reliability) -> dict[str, Any]:
     utility, leakage = outcome.utility, outcome.leakage
     kept = trust.alone.kept(utility.mean) if trust.alone and utility else None
     return {
-        "utility": words.span(utility.mean, sure.utility_interval if sure else None, utility.std) if utility else "–",
+        "utility": formatting.span(utility.mean, sure.utility_interval if sure else None, utility.std)
+        if utility
+        else "–",
         "kept": "–" if kept is None else f"{kept:.0%}",
-        "leakage": words.span(leakage, sure.leakage_interval if sure else None, outcome.leakage_std),
-        "worst": words.score(sure.leakage_worst_seed) if sure else "–",
+        "leakage": formatting.span(leakage, sure.leakage_interval if sure else None, outcome.leakage_std),
+        "worst": formatting.score(sure.leakage_worst_seed) if sure else "–",
         "attacks": {name: _attack(score) for name, score in outcome.attacks.items()},
     }
 
 
 def _attack(score: AttackScore) -> str:
-    return words.score(score.mean, score.std) + (" ≤" if score.upper_bound else "")
+    return formatting.score(score.mean, score.std) + (" ≤" if score.upper_bound else "")

@@ -21,7 +21,7 @@ from reports.importances import importances, parallel
 from reports.plotted import plotly_dict
 from reports.printed import files_of
 from reports.story import Story, story
-from tune_vfl.campaign import phrases as words
+from tune_vfl.analysis import formatting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reports.compared import Ranked
     from reports.figure import Figure
     from reports.gathered import Gathered
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.studies import StudyRecord
 
 
 class Drawn(NamedTuple):
@@ -135,7 +135,7 @@ def _weights(record: StudyRecord) -> Table | None:
         return None
     rows = tuple(Row((i.param, f"{i.utility:.2f}", f"{i.leakage:.2f}")) for i in found)
     note = "The share of each parameter in what utility and leakage vary by (fANOVA)."
-    head = ("parameter ", words.metric(record.cell.metric), "leakage")
+    head = ("parameter ", formatting.metric(record.cell.metric), "leakage")
     heat = tuple((0.0, i.utility, i.leakage) for i in found)
     return Table("importances", head, rows, note, frame_of([i._asdict() for i in found]), heat)
 

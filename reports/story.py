@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reports.confirmed import again
 from reports.frontier import FrontierInfo, Point, frontier_info
-from tune_vfl.campaign import phrases as words
-from tune_vfl.campaign.examined import aims, untried
+from tune_vfl.analysis import formatting
+from tune_vfl.analysis.not_examined import aims, untried
 from tune_vfl.evaluation.checks import NOTHING_TO_PROTECT
 from tune_vfl.spec.cell import is_ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import Outcome
+    from tune_vfl.records.studies import StudyRecord
     from tune_vfl.spec import Named
 
 
@@ -58,29 +58,29 @@ def story(record: StudyRecord) -> Story:
 
 def _asked(record: StudyRecord) -> str:
     cell = record.cell
-    attacks = words.listed([a.name for a in cell.attacks])
-    seeds = words.count(len(cell.seeds), "seed")
+    attacks = formatting.listed([a.name for a in cell.attacks])
+    seeds = formatting.count(len(cell.seeds), "seed")
     return (
         f"Which setting of {cell.defense} protects the {secrets([record])} of {cell.dataset.name} from {attacks} "
-        f"at the least cost in {words.metric(cell.metric)}? "
+        f"at the least cost in {formatting.metric(cell.metric)}? "
         f"Model {cell.model.name}, each setting measured with {seeds}."
     )
 
 
 def secrets(records: Iterable[StudyRecord]) -> str:
     """Return the targets of the studies' attacks, in words."""
-    return words.listed(sorted({goal for record in records for goal in aims(record).goals}, reverse=True))
+    return formatting.listed(sorted({goal for record in records for goal in aims(record).goals}, reverse=True))
 
 
 def _answer(record: StudyRecord, info: FrontierInfo) -> str:
     knee = info.knee
     if knee is None:
-        counted = words.count(len(record.counted), "finished trial")
+        counted = formatting.count(len(record.counted), "finished trial")
         return f"No answer yet: none of {counted} came to a result." if record.counted else "No trial has finished yet."
-    share = f"{len(info.front)} of {words.count(len(info.points), 'measured setting')} are worth choosing from."
-    choice = f"The best compromise is {words.setting(knee.params)} (trial {knee.number})"
+    share = f"{len(info.front)} of {formatting.count(len(info.points), 'measured setting')} are worth choosing from."
+    choice = f"The best compromise is {formatting.setting(knee.params)} (trial {knee.number})"
     if info.undefended is None:
-        ends = f"{info.metric} {words.score(knee.utility)} at leakage {words.score(knee.leakage)}"
+        ends = f"{info.metric} {formatting.score(knee.utility)} at leakage {formatting.score(knee.leakage)}"
         return f"{share} {choice}: {ends}; the undefended model was not measured."
     return f"{share} {choice}: {_cost(info, knee)} {again(record, knee.number)}".rstrip()
 
@@ -90,11 +90,11 @@ def _not_tried(record: StudyRecord) -> list[str]:
     missing = untried(record)
     if not missing:
         return []
-    return [f"Not tried: {words.listed(missing)}. Search with `attacks: default` before you choose."]
+    return [f"Not tried: {formatting.listed(missing)}. Search with `attacks: default` before you choose."]
 
 
 def _nothing_recommended(info: FrontierInfo) -> str:
-    share = f"{len(info.front)} of {words.count(len(info.points), 'measured setting')} are on the front"
+    share = f"{len(info.front)} of {formatting.count(len(info.points), 'measured setting')} are on the front"
     return f"Nothing is recommended while a check fails. {share}."
 
 
@@ -116,7 +116,7 @@ def _cost(info: FrontierInfo, knee: Point) -> str:
 def _unfinished(record: StudyRecord) -> list[str]:
     if not record.running and not record.waiting:
         return []
-    owed = words.count(record.running + record.waiting, "trial is", "trials are")
+    owed = formatting.count(record.running + record.waiting, "trial is", "trials are")
     return [f"This study is not finished: {owed} still owed, and the front may move."]
 
 
@@ -125,7 +125,7 @@ def _useless(info: FrontierInfo) -> list[str]:
     found = [p for p in info.front if p.utility <= info.guess_utility]
     if not found:
         return []
-    numbers = words.listed([str(n) for n in sorted(p.number for p in found)])
+    numbers = formatting.listed([str(n) for n in sorted(p.number for p in found)])
     trials, are = ("trials", "are") if len(found) > 1 else ("trial", "is")
     knee = " That is so of the knee too: choose another setting, or none." if info.knee in found else ""
     what = f"{trials} {numbers} of the front {are} as useful as a constant answer or less"
@@ -139,7 +139,7 @@ def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
     on_front = {n: ok[n] for n in front}
     for name in dict.fromkeys(name for p in info.front for name in p.weak):
         numbers = [n for n, t in on_front.items() if name in t.outcome.attacks and _is_weak(t.outcome, name)]
-        trials = f"trial{'s' if len(numbers) > 1 else ''} {words.listed([str(n) for n in numbers])}"
+        trials = f"trial{'s' if len(numbers) > 1 else ''} {formatting.listed([str(n) for n in numbers])}"
         found.append(
             f"Attack too weak: {name} on {trials} of the front found less than the same attack finds "
             "on a model that was never trained. "
@@ -169,7 +169,7 @@ def _blind(record: StudyRecord) -> list[str]:
     return [
         (
             f"{record.cell.defense} protects gradients only, and only attacks that read gradients were run "
-            f"({words.listed(names)}). "
+            f"({formatting.listed(names)}). "
             "What the trained bottom model itself reveals was not measured: add the attack pmc."
         )
     ]
@@ -189,8 +189,10 @@ def _retrained(record: StudyRecord, info: FrontierInfo) -> list[str]:
     from tune_vfl.spaces.recipe import own_values
 
     own = own_values(record.cell, names)
-    searched = f"Searched along with the defense: {words.listed(list(own))}."
-    return [f"{searched} The undefended model has {words.setting(own)}, so a setting may be more useful than it is."]
+    searched = f"Searched along with the defense: {formatting.listed(list(own))}."
+    return [
+        f"{searched} The undefended model has {formatting.setting(own)}, so a setting may be more useful than it is."
+    ]
 
 
 def _upper_bounds(record: StudyRecord) -> list[str]:
@@ -226,4 +228,4 @@ def commands(name: str, trials: int) -> list[tuple[str, str]]:
 
 def options(thing: Named) -> str:
     """Return a component's name with its options, for the table of the setup."""
-    return f"{thing.name} ({words.setting(thing.options)})" if thing.options else thing.name
+    return f"{thing.name} ({formatting.setting(thing.options)})" if thing.options else thing.name

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from reports.confirmed import confirmed_frame
 from reports.frames import frame_of
-from tune_vfl.campaign import phrases as words
-from tune_vfl.ledger.standing import standing
+from tune_vfl.analysis import formatting
+from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.metrics.published import cap_by_attack, scalars
 from tune_vfl.outcome import OUTCOMES, Outcome
 from tune_vfl.spec.cell import qualified
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
     Texts = list[list[str]]
 
@@ -30,7 +30,7 @@ def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point, by rising leakage within a study."""
     rows: list[dict[str, Any]] = []
     for record in records:
-        now = standing(record)
+        now = front_statistics(record)
         chosen = [t for t in record.ok if now.ranks[t.number] == 0]
         chosen.sort(key=lambda t: (t.outcome.objectives[1], t.number))
         rows += [{**_head(record, t), "knee": t.number == now.knee, **_scores(t.outcome)} for t in chosen]
@@ -41,7 +41,7 @@ def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per finished trial, preempted ones included, by number within a study."""
     rows = []
     for record in records:
-        ranks = standing(record).ranks
+        ranks = front_statistics(record).ranks
         for trial in sorted(record.trials, key=lambda t: t.number):
             outcome = trial.outcome
             end = {"outcome": outcome.outcome, "reason": outcome.reason, "rank": ranks.get(trial.number)}
@@ -71,7 +71,7 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point and attack, and per attack on the undefended model (no number)."""
     rows: list[dict[str, Any]] = []
     for record in records:
-        now = standing(record)
+        now = front_statistics(record)
         ends = [(t.number, t.outcome) for t in record.ok if now.ranks[t.number] == 0]
         undefended = [(None, record.baseline)] if record.baseline else []
         rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]
@@ -206,7 +206,7 @@ def table_text(value: Any) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return words.number(value)
+    return formatting.number(value)
 
 
 def table_files(frames: Mapping[str, pd.DataFrame]) -> dict[str, str]:

@@ -28,15 +28,10 @@ EXCEPTIONS = {
     "tune_vfl/__main__.py": Exceptions(
         "gc.set_threshold gc.freeze", "the one place that steers the collector: a second of each verb's start and end"
     ),
-    "tune_vfl/cluster/node.py": Exceptions("ray.scripts.scripts", "not this package's trade"),
-    "tune_vfl/cluster/volume.py": Exceptions("mkfs.ext4 sudo", "not this package's trade"),
     "tune_vfl/data/reading/batches.py": Exceptions(
         "numpy._core.multiarray", "nothing of numpy's is called: CIFAR's files, which are pickles, name it"
     ),
     "tune_vfl/search/__init__.py": Exceptions("sys.modules[__name__].__class__", "a room and a function of one name"),
-    "tune_vfl/service/ray_cluster.py": Exceptions(
-        "ray._raylet.GcsClient ray._private.services.find_gcs_addresses", "asks a cluster for its nodes and dashboard"
-    ),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.false_positives import ALL, Counted, counts, studies_of
 from benchmarks.seed_coverage import held
-from tune_vfl.ledger.confirmations import AttackOfSeed, SeedRecord
+from tune_vfl.records.confirmations import AttackOfSeed, SeedRecord
 
 
 def records(norm: list[float], noise: float | None = None) -> list[SeedRecord]:

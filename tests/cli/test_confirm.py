@@ -10,14 +10,14 @@ import pytest
 
 from tests.helpers.contests import SCALES, campaign_of, confirmable, played, searched
 from tests.helpers.contests import answered as answer_to
-from tune_vfl.campaign.deciding import decisions
-from tune_vfl.campaign.words import sentences
+from tune_vfl.analysis.decide import decisions
+from tune_vfl.analysis.sentences import sentences
 from tune_vfl.confirmation import Confirmed
 from tune_vfl.confirmation.answer import joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_tuned
-from tune_vfl.ledger.confirmations import ConfirmedPoint
+from tune_vfl.records.confirmations import ConfirmedPoint
 from tune_vfl.service import confirming, studies
 from tune_vfl.spec.cell import MEASURE
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Run
-    from tune_vfl.ledger.confirmations import Confirmation
-    from tune_vfl.ledger.joint import JointConfirmation
     from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.records.confirmations import Confirmation
+    from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.outcome import TunedAttack
 
 pytestmark = pytest.mark.usefixtures("home")

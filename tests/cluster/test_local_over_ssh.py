@@ -88,6 +88,9 @@ class Machines:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
         site = next((place / "lib").glob("python*")) / "site-packages"
         (site / "here.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+        ray = place / "bin" / "ray"
+        ray.write_text(f"#!{place / 'bin' / 'python'}\nfrom ray.scripts.scripts import main\n\nmain()\n")
+        ray.chmod(0o755)
 
     def _sshd_config(self) -> str:
         lines = [f"Port {self.ssh}", f"ListenAddress {HEAD}", f"ListenAddress {WORKER}", "UsePAM no", "StrictModes no"]
@@ -111,9 +114,10 @@ class Machines:
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
         raw["auth"] = {"ssh_user": user, "ssh_private_key": str(self.folder / "key")}
         for role, agent in (("head", self.agent), ("worker", self.agent2)):
-            (start,) = raw[f"{role}_start_ray_commands"]
-            start = start.strip().replace("52365", str(agent))
-            raw[f"{role}_start_ray_commands"] = [f"{start} --num-cpus=1 --object-store-memory=100000000"]
+            stop, start = raw[f"{role}_start_ray_commands"]
+            start = start.replace("52365", str(agent))
+            start = start.replace("ray start --block", "ray start --block --num-cpus=1 --object-store-memory=100000000")
+            raw[f"{role}_start_ray_commands"] = [stop, start]
         return yaml.safe_dump(raw)
 
     def type(self, lines: list[str]) -> tuple[int, str]:
@@ -146,9 +150,9 @@ class Machines:
 
     def nodes(self) -> list[int]:
         """The processes that hold a node of this cluster."""
-        states = [s for home in self.homes.values() for s in (home / ".tune-vfl-node").glob("*.json")]
-        pids = [json.loads(state.read_text())["pid"] for state in states]
-        return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+        pattern = f"[-]-temp-dir={self.folder}/./.tune-vfl-node/ray"
+        found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False)
+        return [int(pid) for pid in found.stdout.split()]
 
     def remove(self) -> None:
         for pid in self.nodes():
@@ -174,7 +178,7 @@ def test_the_story_of_the_docs_from_ray_up_to_export(machines: Machines) -> None
     lines = story()
     assert [word for line in lines for word in ("ray up", "submit", "pull", "export") if word in line]
     # The search is to find both machines.
-    log = f"{machines.homes[WORKER]}/.tune-vfl-node/*.log"
+    log = f"{machines.homes[WORKER]}/.tune-vfl-node/log"
     up = f"timeout 120 sh -c 'until grep -sq \"runtime started\" {log}; do sleep 1; done'"
     submit = next(i for i, line in enumerate(lines) if "submit" in line)
     strangers = [f"{who} tune-vfl jobs list || test $? = 4" for who in ("RAY_AUTH_TOKEN=wrong", "HOME=/nowhere")]

@@ -17,8 +17,8 @@ from tune_vfl.cluster import studies
 from tune_vfl.cluster.jobs import SCHEMAS, Job, Where, answers_in, is_answer
 from tune_vfl.cluster.profiles import find_profile, profiles_file
 from tune_vfl.errors import ParcelError, SpecError, StudyError, UnknownNameError, UsageError
-from tune_vfl.ledger.packed_file import to_bytes, to_text
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records.packed_file import to_bytes, to_text
 from tune_vfl.search import load_study
 from tune_vfl.service import parcels
 

@@ -1,64 +1,146 @@
-"""The disk that a cluster leaves behind: waited for, attached, formatted once and never again."""
+"""The shell lines of cluster.yaml for the volume that stays: waited for, attached, formatted once and never again."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
+import yaml
 
-from tune_vfl.cluster import volume
-from tune_vfl.errors import TuneVflError
-
-
-class Ec2:
-    """A volume that goes through states, one a look."""
-
-    def __init__(self, *states):
-        self.states, self.attached = list(states), []
-
-    def describe_volumes(self, VolumeIds):
-        assert VolumeIds == ["vol-1"]
-        state, *holders = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        return {"Volumes": [{"State": state, "Attachments": [{"InstanceId": h} for h in holders]}]}
-
-    def attach_volume(self, **asked):
-        self.attached.append(asked["InstanceId"])
-
-
-def test_a_volume_that_is_let_go_is_attached_once():
-    ec2 = Ec2(["in-use", "old"], ["available"], ["in-use", "me"])
-    volume.attach(ec2, "vol-1", "me", pause=0)
-    assert ec2.attached == ["me"]
+ROOT = Path(__file__).parents[2]
+AWS = """#!/bin/sh
+echo "$*" >> "$HOME/asked"
+case "$*" in
+  *attach-volume*) echo attached > "$HOME/state"; exit 0 ;;
+  *"Volumes[].VolumeId"*) cat "$HOME/volumes" ;;
+  *Tags*) cat "$HOME/tag" ;;
+  *) next=$(cat "$HOME/state"); test "$next" = attached && echo "in-use\tme" && exit 0
+     echo "$next"; test "$next" = "in-use\told" && echo "available\tNone" > "$HOME/state"; exit 0 ;;
+esac
+"""
+STUBS = {
+    "curl": 'case "$*" in *availability-zone) echo us-west-2a ;; *) echo me ;; esac',
+    "mountpoint": 'test -e "$HOME/mounted"',
+    "lsblk": 'cat "$HOME/filesystem"',
+    "sudo": 'test "$1" = dd || echo "$1" >> "$HOME/did"; case "$1" in dd) exec "$@" ;; esac',
+    "sleep": "exit 0",
+}
 
 
-def test_one_that_is_attached_already_is_left_as_it_is():
-    ec2 = Ec2(["in-use", "me"])
-    volume.attach(ec2, "vol-1", "me", pause=0)
-    assert ec2.attached == []
+class Head:
+    """A made-up head: its home, the volume's disk as a file, and an aws command that answers from files."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.disk = home, home / "disks" / "nvme-Amazon_Elastic_Block_Store_vol1"
+        (home / "uv/bin").mkdir(parents=True)
+        (home / "bin").mkdir()
+        self.disk.parent.mkdir()
+        self.disk.write_bytes(bytes(4096))
+        for name, value in {"volumes": "vol-1", "tag": "yes", "filesystem": "", "state": "available\tNone"}.items():
+            self.says(name, value)
+        for path, text in {"uv/bin/aws": AWS, **{f"bin/{n}": f"#!/bin/sh\n{t}\n" for n, t in STUBS.items()}}.items():
+            (home / path).write_text(text)
+            (home / path).chmod(0o755)
+
+    def says(self, name: str, value: str) -> None:
+        (self.home / name).write_text(f"{value}\n")
+
+    def mount(self) -> tuple[int, list[str], str]:
+        """Run the lines; return the exit code, the commands run by sudo, and the text on stderr."""
+        raw = yaml.safe_load((ROOT / "cluster.yaml").read_text(encoding="utf-8"))
+        lines = raw["head_setup_commands"][-1].replace("/dev/disk/by-id", str(self.disk.parent))
+        environment = os.environ | {"HOME": str(self.home), "PATH": f"{self.home / 'bin'}:{os.environ['PATH']}"}
+        ran = subprocess.run(["bash", "-c", f"({lines})"], env=environment, capture_output=True, text=True, check=False)
+        did = self.home / "did"
+        return ran.returncode, did.read_text().split() if did.exists() else [], ran.stderr
+
+    @property
+    def attached(self) -> int:
+        return (self.home / "asked").read_text().count("attach-volume")
 
 
-def test_one_that_another_machine_keeps_is_not_taken(monkeypatch):
-    monkeypatch.setattr(volume, "PATIENCE_SECONDS", -1)
-    ec2 = Ec2(["in-use", "other"])
-    with pytest.raises(TuneVflError, match="attached to other; is another head up"):
-        volume.attach(ec2, "vol-1", "me", pause=0)
-    assert ec2.attached == []
+@pytest.fixture
+def head(tmp_path: Path) -> Head:
+    return Head(tmp_path)
 
 
-@pytest.mark.parametrize(("blkid", "formatted"), [(2, True), (0, False), (4, False)])
-def test_only_an_empty_disk_is_formatted(tmp_path, blkid, formatted):
-    ran = []
-
-    def run(*words):
-        ran.append(words[1])
-        return blkid if words[1] == "blkid" else 0
-
-    volume.mount(tmp_path / "disk", tmp_path / "place", run)
-    assert ran == ["blkid", *(["mkfs.ext4"] if formatted else []), "mount", "chown"]
-    assert (tmp_path / "place").is_dir()
+def test_a_new_volume_is_attached_formatted_and_mounted(head: Head) -> None:
+    assert head.mount() == (0, ["mkfs.ext4", "mount", "chown"], "")
+    assert head.attached == 1
+    assert (head.home / "lasting").is_dir()
+    assert (head.home / "asked").read_text().startswith("--region us-west-2 --output text ec2 describe-volumes")
 
 
-def test_what_fails_is_said(tmp_path, capsys):
-    with pytest.raises(TuneVflError, match="sudo mount"):
-        volume.mount(tmp_path / "disk", tmp_path / "place", lambda *words: int(words[1] == "mount"))
-    assert volume.main(["vol-XYZ; rm", "x"]) == 2
-    assert volume.main([]) == 2
-    assert "expected the id of an EBS volume" in capsys.readouterr().err
+def test_a_volume_that_a_former_head_lets_go_is_waited_for(head: Head) -> None:
+    head.says("state", "in-use\told")
+    head.says("filesystem", "ext4")
+    assert head.mount() == (0, ["mount", "chown"], "")
+    assert head.attached == 1
+
+
+def test_a_volume_that_is_mounted_is_left_as_it_is(head: Head) -> None:
+    (head.home / "mounted").touch()
+    assert head.mount() == (0, [], "")
+
+
+def test_a_volume_of_another_head_is_not_taken(head: Head) -> None:
+    head.says("state", "in-use\tother")
+    code, did, says = head.mount()
+    assert (code, did, head.attached) == (1, [], 0)
+    assert "vol-1 is in-use other; is another head up?" in says
+
+
+@pytest.mark.parametrize("volumes", ["", "vol-1\tvol-2"])
+def test_none_and_several_volumes_are_refused(head: Head, volumes: str) -> None:
+    head.says("volumes", volumes)
+    code, did, says = head.mount()
+    assert (code, did) == (1, [])
+    assert "expected one volume named tune-vfl-lasting in us-west-2a, got:" in says
+
+
+@pytest.mark.parametrize("reason", ["not tagged as new", "not empty", "not readable"])
+def test_only_a_volume_that_is_surely_new_is_formatted(head: Head, reason: str) -> None:
+    if reason == "not tagged as new":
+        head.says("tag", "")
+    elif reason == "not empty":
+        head.disk.write_bytes(bytes(4000) + b"a table of partitions that lsblk does not know")
+    else:
+        head.disk.unlink()
+        head.disk.mkdir()
+    code, did, says = head.mount()
+    assert (code != 0, did) == (True, [])
+    assert reason == "not readable" or "is not new; look at it by hand" in says
+
+
+def test_the_role_and_the_volume_are_made_once(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    (tmp_path / "aws").write_text(
+        f"""#!/bin/sh
+case "$2" in
+  get-*) grep -q "create-${{2#get-}}" {made} ;;
+  describe-volumes) grep -q create-volume {made} && echo vol-1; exit 0 ;;
+  create-volume) echo vol-1 ;;
+esac
+code=$?
+for word in "$@"; do case "$word" in "{{"*) echo "$word" > {tmp_path}/"$2".json ;; esac; done
+echo "$2" >> {made}
+exit $code
+"""
+    )
+    (tmp_path / "aws").chmod(0o755)
+    made.touch()
+    once = ["bash", str(ROOT / "cluster/aws-once.sh")]
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for _ in range(2):
+        ran = subprocess.run([*once, "us-west-2a", "50"], env=environment, capture_output=True, text=True, check=True)
+        assert ran.stdout == "role tune-vfl-head; volume vol-1 in us-west-2a\n"
+    calls = made.read_text().split()
+    assert [c for c in calls if c.startswith("create-")] == ["create-role", "create-instance-profile", "create-volume"]
+    policy = json.loads((tmp_path / "put-role-policy.json").read_text())
+    for statement in policy["Statement"]:
+        free = {"ec2:Describe*", "ec2:RunInstances"}
+        assert statement["Resource"] != "*" or "Condition" in statement or set(statement["Action"]) == free
+    assert subprocess.run(once, env=environment, capture_output=True, check=False).returncode != 0

@@ -9,8 +9,8 @@ from tests.helpers.campaigns import outcome_of, part_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_tuned
-from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, ConfirmedPoint, SeedRecord
 from tune_vfl.outcome import TunedAttack
+from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, ConfirmedPoint, SeedRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 WOBBLE = (-0.01, 0.0, 0.01, 0.0)

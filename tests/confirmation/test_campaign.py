@@ -30,17 +30,17 @@ from tune_vfl.confirmation.kept import Kept
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, Confirmation, SeedRecord
-from tune_vfl.ledger.joint import JointConfirmation, PointName
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.outcome import Score, TunedAttack
+from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, Confirmation, SeedRecord
+from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tune_vfl.confirmation.jobs import Place
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.studies import StudyRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -12,12 +12,12 @@ import pytest
 from tests.helpers.contests import answered, measure, played, played_by, searched
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.table import Table
-from tune_vfl.ledger.confirmations import UNDEFENDED
 from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.records.confirmations import UNDEFENDED
 
 if TYPE_CHECKING:
     from tests.helpers.contests import Held, Place
-    from tune_vfl.ledger.confirmations import SeedRecord
+    from tune_vfl.records.confirmations import SeedRecord
 
 pytestmark = pytest.mark.usefixtures("home", "as_searched")
 

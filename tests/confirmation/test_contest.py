@@ -16,10 +16,10 @@ from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.confirmation.values import fresh, names_of, steady
 from tune_vfl.confirmation.values import searched as search_block
 from tune_vfl.errors import StudyError, UsageError
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, Confirmation, SeedRecord, records_of
-from tune_vfl.ledger.records import TrialRecord
 from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, Confirmation, SeedRecord, records_of
+from tune_vfl.records.studies import TrialRecord
 from tune_vfl.statistics import advantage
 
 pytestmark = pytest.mark.usefixtures("home")

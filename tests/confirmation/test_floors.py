@@ -8,7 +8,7 @@ from tests.helpers.cells import cells
 from trainables.cell import CellTrainable
 from tune_vfl.evaluation.measuring import measure_references
 from tune_vfl.evaluation.packs import evaluate_pack
-from tune_vfl.ledger.confirmations import records_of
+from tune_vfl.records.confirmations import records_of
 
 PMC = {"name": "pmc", "variants": ["logreg"]}
 cell_of = cells("training.epochs=1")

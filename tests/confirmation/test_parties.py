@@ -12,9 +12,8 @@ from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.confirmation.values import fresh, names_of, steady
 from tune_vfl.confirmation.values import searched as search_block
 from tune_vfl.evaluation.summarizing import summarize, worst_party
-from tune_vfl.ledger.confirmations import records_of
-from tune_vfl.ledger.finite import read_outcome
-from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.outcome import AttackScore, Outcome, Score, read_outcome
+from tune_vfl.records.confirmations import records_of
 from tune_vfl.spec.study import Threat
 from tune_vfl.statistics import advantage
 

@@ -15,8 +15,8 @@ from tune_vfl.confirmation import run as running
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.pool import Died
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.confirmations import UNDEFENDED
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.records.confirmations import UNDEFENDED
 from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from tests.helpers.drivers import shared_ray, start_driver
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.confirmation import Confirmed, confirm
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.confirmations import UNDEFENDED
-from tune_vfl.ledger.joint import JointConfirmation
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records.confirmations import UNDEFENDED
+from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.search import load_study
 from tune_vfl.search.work import Work
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tests.helpers.ready import Program
-    from tune_vfl.ledger.confirmations import SeedRecord
+    from tune_vfl.records.confirmations import SeedRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 

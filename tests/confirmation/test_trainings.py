@@ -14,9 +14,9 @@ from tune_vfl.confirmation import confirm
 from tune_vfl.confirmation import run as running
 from tune_vfl.confirmation.pool import Died, Hung
 from tune_vfl.errors import StudyError, UsageError
-from tune_vfl.ledger.confirmations import UNDEFENDED
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.records.confirmations import UNDEFENDED
 from tune_vfl.search import ray_session
 from tune_vfl.search.work import Work
 from tune_vfl.spec.cell import Cell, References

@@ -11,8 +11,8 @@ from tune_vfl.confirmation.table import by_utility
 from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.confirmation.values import fresh, steady
 from tune_vfl.evaluation.certainty import NOT_MET
-from tune_vfl.ledger.confirmations import AttackOfSeed, SeedRecord
 from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
+from tune_vfl.records.confirmations import AttackOfSeed, SeedRecord
 from tune_vfl.statistics import leakage_bounds
 from tune_vfl.statistics.leakage import Bounds
 

@@ -32,8 +32,8 @@ def write(folder: Path, table: pd.DataFrame, kind: str) -> dict[str, object]:
     """Write a table as a csv, Parquet, or a file a party; return the options that read it."""
     ids = table.assign(i=np.arange(len(table)))
     if kind == "joined":
-        ids[["i", "t"]].to_csv(folder / "p.csv", index=False)
-        ids.drop(columns="t").iloc[::-1].to_parquet(folder / "q.parquet", index=False)
+        ids[["i", "t"]].iloc[::-1].to_csv(folder / "p.csv", index=False)
+        ids.drop(columns="t").to_parquet(folder / "q.parquet", index=False)
         parties = {"p": {"path": str(folder / "p.csv")}, "q": {"path": str(folder / "q.parquet")}}
         return {"id": "i", "label": "y", "parties": parties}
     path = folder / f"t.{kind}"

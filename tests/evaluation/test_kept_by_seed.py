@@ -11,7 +11,7 @@ from tests.helpers.cells import cells
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.summarizing import CHOSEN
-from tune_vfl.ledger.confirmations import candidates_of
+from tune_vfl.records.confirmations import candidates_of
 
 cell_of = cells("training.epochs=2")
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from trainables.base import nap
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.campaign.study import Study
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.planned import PlannedStudy
-from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import Interrupted
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search import ray_session
 from tune_vfl.search.runner import run_study
 from tune_vfl.search.work import Work

@@ -21,10 +21,10 @@ from tests.faults.driver import search
 from tests.faults.mlflow_server import Server
 from tests.helpers.ready import Program, start
 from trainables.simulated import Simulation, closed_form
+from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.records import StudyRecord
-from tune_vfl.ledger.standing import standing
+from tune_vfl.records.studies import StudyRecord
 
 ROOT = Path(__file__).parents[2]
 # Twelve points in a fixed order: whatever happens in between, the study ends with each of them, once.
@@ -209,4 +209,4 @@ def check_mlflow(server: Server, record: StudyRecord) -> None:
         t.number: pytest.approx(t.outcome.objectives[0]) for t in record.ok
     }
     front = {n for n, r in held.items() if r.data.tags["tune_vfl.pareto"] == "true"}
-    assert front == {n for n, rank in standing(record).ranks.items() if rank == 0}
+    assert front == {n for n, rank in front_statistics(record).ranks.items() if rank == 0}

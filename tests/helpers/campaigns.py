@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.helpers.confirmations import made_up_confirmation
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.confirmations import ConfirmedPoint, UndefendedModel
-from tune_vfl.ledger.confirmed_attacks import Bounded, ConfirmedAttack
-from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.confirmations import Bounded, ConfirmedAttack, ConfirmedPoint, UndefendedModel
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spec import Named, StudySpec, Training
 from tune_vfl.spec.cell import Cell
 from tune_vfl.testing.studies import START

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tune_vfl.ledger.confirmations import Check, Confirmation, ConfirmedPoint, Line, UndefendedModel
+from tune_vfl.records.confirmations import Check, Confirmation, ConfirmedPoint, Line, UndefendedModel
 from tune_vfl.spec.cell import MEASURE
 
 

@@ -11,18 +11,18 @@ from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.confirmation.table import Table
-from tune_vfl.ledger.campaigns import CampaignRecord, PlannedCampaign
-from tune_vfl.ledger.confirmations import records_of
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
+from tune_vfl.records.confirmations import records_of
 from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tune_vfl.confirmation.jobs import Place
-    from tune_vfl.ledger.confirmations import Confirmation, SeedRecord
-    from tune_vfl.ledger.joint import Setting
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.confirmations import Confirmation, SeedRecord
+    from tune_vfl.records.joint_confirmation import Setting
+    from tune_vfl.records.studies import StudyRecord
 
 Held = dict["Place", "SeedRecord"]
 

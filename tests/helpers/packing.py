@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import update
 
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
-from tune_vfl.ledger.campaigns import Left, PlannedCampaign
-from tune_vfl.ledger.confirmations import ConfirmedPoint
-from tune_vfl.ledger.joint import JointConfirmation, PointName
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.schema import campaigns
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import PlannedCampaign, Skipped
+from tune_vfl.records.confirmations import ConfirmedPoint
+from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search.planning import shared_out
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec.cell import MEASURE, References
@@ -38,7 +38,7 @@ def planned(
         cell = simulated_cell(spec)
         studies.append(PlannedStudy(spec, cell, space_of(spec, cell)))
     raw = {"study": name, "defense": list(defenses), "storage": "/some/where", **fields}
-    left = (Left(f"{name}-mid", None, ("needs a bottleneck",)),)
+    left = (Skipped(f"{name}-mid", None, ("needs a bottleneck",)),)
     return PlannedCampaign(name, raw, shared_out(studies, trials, name), left, trials)
 
 

@@ -8,12 +8,12 @@ from tests.helpers.campaigns import steady
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord, records_of
-from tune_vfl.ledger.joint import JointConfirmation, JointLine, PointName
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.reading import study_names
 from tune_vfl.outcome import TunedAttack
+from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord, records_of
+from tune_vfl.records.joint_confirmation import JointConfirmation, JointLine, PointName
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spec.cell import MEASURE
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -21,12 +21,12 @@ from trainables.simulated import Simulation, simulate, simulated_cell, simulated
 from tune_vfl.errors import StudyError, UnreachableError, UsageError
 from tune_vfl.ledger import db_errors, storage
 from tune_vfl.ledger.db_errors import LedgerTroubleError, retry, trouble_of
-from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import Ledger, NewTrial
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import Interrupted, answered
+from tune_vfl.outcome import read_outcome
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.service.checks import Check
 from tune_vfl.service.ledger_health import examine_ledger, migrate
 from tune_vfl.service.repair import repair

@@ -16,13 +16,13 @@ from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger import lease as module
-from tune_vfl.ledger.confirmations import SeedRecord
 from tune_vfl.ledger.database import LedgerStorage
-from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.lease import Holder, Lease, LeaseLostError, holders, lease_of
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.outcome import read_outcome
+from tune_vfl.records.confirmations import SeedRecord
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.named import space_of
 
 if TYPE_CHECKING:

@@ -12,16 +12,15 @@ import pytest
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tune_vfl.campaign.study import Study
 from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.ledger import reading
-from tune_vfl.ledger.finite import clean, read_outcome
 from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, NewTrial
-from tune_vfl.ledger.process_identity import has_ended, new_session, this_owner
 from tune_vfl.ledger.reading import study_names
-from tune_vfl.ledger.study import Study
 from tune_vfl.ledger.trials import overdue
+from tune_vfl.machine.process_identity import has_ended, new_session, this_owner
 from tune_vfl.machine.secrets import hide_password
-from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.outcome import AttackScore, Outcome, Score, drop_non_finite, read_outcome
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import References
 
@@ -181,7 +180,7 @@ def test_what_is_not_finite_never_completes(bad):
 
 def test_clean_leaves_a_good_outcome_alone():
     good = simulate(Simulation(noise=0.01), simulated_cell(simulated_spec("s")), {"scale": 0.01})
-    assert clean(good) == Outcome.model_validate(good.model_dump())
+    assert drop_non_finite(good) == Outcome.model_validate(good.model_dump())
 
 
 @pytest.mark.parametrize("raw", [None, {}, {"outcome": "what"}, {"outcome": "ok"}])

@@ -10,13 +10,13 @@ from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.packing import joint, keep, planned, run
 from tests.ledger.test_packing import repacked
 from tune_vfl.errors import ParcelError, StudyError
-from tune_vfl.ledger import packed_file
-from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.packed_file import from_bytes, to_bytes, to_text
 from tune_vfl.ledger.packing import pack, unpack
 from tune_vfl.ledger.reading import open_campaign, study_names
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records import packed_file
+from tune_vfl.records.campaigns import PlannedCampaign
+from tune_vfl.records.packed_file import from_bytes, to_bytes, to_text
 from tune_vfl.search import load_study
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -15,13 +15,14 @@ from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
 from tune_vfl.errors import ParcelError, StudyError
-from tune_vfl.ledger import packed_file, packing
-from tune_vfl.ledger.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
+from tune_vfl.ledger import packing
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.packed_file import from_bytes, from_text, read_packed, to_bytes, to_text
 from tune_vfl.ledger.packing import pack, unpack
 from tune_vfl.ledger.reading import study_names
 from tune_vfl.outcome import Outcome, TunedAttack
+from tune_vfl.records import packed_file
+from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
+from tune_vfl.records.packed_file import from_bytes, from_text, read_packed, to_bytes, to_text
 from tune_vfl.search import load_study
 from tune_vfl.spec.cell import References
 

@@ -11,7 +11,7 @@ import pytest
 
 from reports.page import write_report
 from tune_vfl.defenses.base import DEFENSES
-from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

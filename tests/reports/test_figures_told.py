@@ -15,12 +15,12 @@ from reports.importances import FEWEST, MOST, _domain, _study, enough, importanc
 from reports.sections import frames, section
 from reports.tables import tables
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
-from tune_vfl.campaign.phrases import span
+from tune_vfl.analysis.formatting import span
 from tune_vfl.outcome import Outcome
 
 if TYPE_CHECKING:
     from reports.figure import Figure
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.studies import StudyRecord
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 MARVELL = ((0.92, 0.18), (0.85, 0.1), (0.945, 0.8))

@@ -26,10 +26,10 @@ from reports.tables import (
     trials_frame,
 )
 from tests.helpers.confirmations import made_up_confirmation
-from tune_vfl.campaign import phrases as words
+from tune_vfl.analysis import formatting
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.campaigns import CampaignRecord, Left
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import CampaignRecord, Skipped
 from tune_vfl.spec import Named, parse
 from tune_vfl.spec.cell import MEASURE
 from tune_vfl.spec.raw import read_yaml
@@ -86,7 +86,7 @@ def test_fixed_parameters_stay_out_of_labels():
     ],
 )
 def test_numbers_as_a_reader_meets_them(value, expected):
-    assert words.number(value) == expected
+    assert formatting.number(value) == expected
 
 
 # Tables
@@ -365,7 +365,7 @@ def test_a_campaign_is_a_section_a_data_set_and_exports_by_its_own_name(tmp_path
     one, two = made_up_study(name="c-laplace"), made_up_study(name="c-marvell", defense="marvell", shift=2.0)
     wine = made_up_study(5, name="c-wine")
     moved = replace(wine, cell=wine.cell.model_copy(update={"dataset": Named(name="wine")}))
-    left = (Left("c-kdk", None, ("too many <classes>",)),)
+    left = (Skipped("c-kdk", None, ("too many <classes>",)),)
     whole = CampaignRecord("c", (replace(one, cost=1.25), two, moved), 60, skipped=left)
     page = write_report(whole, tmp_path / "out")
     text = page.read_text(encoding="utf-8")

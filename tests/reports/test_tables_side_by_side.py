@@ -19,12 +19,12 @@ from reports.compared import (
 from reports.gathered import Gathered, gather
 from reports.naming import names_of
 from tests.helpers.campaigns import attack_of, campaign_of, confirmed, outcome_of, part_of, steady
-from tune_vfl.campaign.joint import joint_of
-from tune_vfl.campaign.phrases import score, span
+from tune_vfl.analysis.formatting import score, span
+from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.outcome import Outcome
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.studies import StudyRecord
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 MARVELL = ((0.92, 0.18), (0.85, 0.1), (0.945, 0.8))

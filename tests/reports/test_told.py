@@ -13,8 +13,8 @@ from reports.rows import study_rows
 from reports.story import commands, options, story
 from reports.tables import attacks_frame, outcomes_frame, table_files, table_text, to_latex, to_markdown, trials_frame
 from tests.helpers.campaigns import UNDEFENDED, attack_of, outcome_of, part_of, steady
-from tune_vfl.ledger.records import StudyRecord
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))

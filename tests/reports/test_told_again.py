@@ -8,8 +8,8 @@ from typing import Any
 from reports.confirmed import again, confirmed_frame, sections
 from tests.helpers.campaigns import part_of
 from tests.helpers.confirmations import made_up_confirmation
-from tune_vfl.ledger.records import StudyRecord
 from tune_vfl.outcome import TunedAttack
+from tune_vfl.records.studies import StudyRecord
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 

@@ -11,11 +11,11 @@ from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import run as keep
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.errors import SpecError, StudyError
-from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records.campaigns import PlannedCampaign
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search import load_study, resume
 from tune_vfl.search.planning import shared_out
 from tune_vfl.search.projections import projections

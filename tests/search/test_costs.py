@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.packing import planned
 from trainables.base import TrainingTrainable, nap
 from trainables.simulated import SimulatedTrainable
-from tune_vfl.campaign.select import select
+from tune_vfl.analysis.select import select
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.search import resume
 from tune_vfl.search.runner import run_campaign

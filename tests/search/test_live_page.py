@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import reports.page
-from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.search.live_page import EVERY_SECONDS, FIRST_AFTER_SECONDS, LivePage
 from tune_vfl.testing.studies import made_up_study
 

@@ -7,8 +7,7 @@ import pytest
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, closed_form, simulate
-from tune_vfl.ledger.finite import read_outcome
-from tune_vfl.outcome import Outcome
+from tune_vfl.outcome import Outcome, read_outcome
 from tune_vfl.search.proposals import Proposals
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -11,7 +11,7 @@ import yaml
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
-from tune_vfl.ledger.campaigns import Left, PlannedCampaign
+from tune_vfl.records.campaigns import PlannedCampaign, Skipped
 from tune_vfl.search import planned, planning
 from tune_vfl.search.planning import changed, plan, planned_again, planned_campaign, refuse_mistakes, with_all_defenses
 from tune_vfl.spec import parse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.records.plans import PlannedStudy
     from tune_vfl.spec import StudySpec
 
 RAW: dict[str, Any] = {
@@ -75,8 +75,8 @@ def test_attacks_that_do_not_go_with_a_study_are_left_out_of_it_and_each_says_wh
         "s-breast_cancer-iso": ["norm"],
     }
     assert set(found.skipped) == {
-        Left("s-breast_cancer-iso", "pmc", ("pmc: no bottom model",)),
-        Left("s-breast_cancer-iso", "mean", ("mean: no mean", "mean: nowhere")),
+        Skipped("s-breast_cancer-iso", "pmc", ("pmc: no bottom model",)),
+        Skipped("s-breast_cancer-iso", "mean", ("mean: no mean", "mean: nowhere")),
     }
 
 
@@ -85,7 +85,7 @@ def test_a_study_that_cannot_be_is_left_out_for_what_stands_against_every_attack
     resolving.others["iso"] = ["iso: needs two classes"]
     found = plan(matrix("laplace", "iso"))
     assert [s.name for s in found.studies] == ["s-breast_cancer-laplace"]
-    assert found.skipped == (Left("s-breast_cancer-iso", None, ("iso: needs two classes",)),)
+    assert found.skipped == (Skipped("s-breast_cancer-iso", None, ("iso: needs two classes",)),)
 
 
 def test_a_study_without_an_attack_that_fits_is_left_out_for_what_is_said_of_the_last(resolving: Resolving) -> None:
@@ -143,7 +143,7 @@ def test_another_name_or_budget_is_that_of_the_whole(resolving: Resolving, study
 
 def test_a_campaign_of_the_ledger_goes_on_with_what_it_was_given_or_with_shares_of_more(study: PlannedStudy) -> None:
     parts = [SimpleNamespace(study=study.changed(trials=t, name=n)) for t, n in ((7, "a"), (5, "b"))]
-    left = (Left("s", "pmc", ("no",)),)
+    left = (Skipped("s", "pmc", ("no",)),)
     held: Any = SimpleNamespace(
         name="c", spec={"study": "c"}, parts=lambda: parts, record=lambda: SimpleNamespace(trials=12, skipped=left)
     )

@@ -17,7 +17,7 @@ from tune_vfl.search.progress import ProgressReport, RunProgress
 from tune_vfl.spec import Resources
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 FAILED, LOST = Outcome.failed("diverged", "NaN"), Outcome.failed("preempted", "gone")
 

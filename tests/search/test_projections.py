@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.packing import planned
 from tune_vfl import search
-from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.search import api, projections, watchdogs
 from tune_vfl.search.live_page import LivePage
 from tune_vfl.search.part import TrialPack

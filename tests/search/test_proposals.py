@@ -9,8 +9,7 @@ import pytest
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
 from tune_vfl.errors import SpecError
-from tune_vfl.ledger.finite import read_outcome
-from tune_vfl.outcome import Outcome
+from tune_vfl.outcome import Outcome, read_outcome
 from tune_vfl.samplers.base import SAMPLERS, sampler_seed
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.spaces.space import point_key

@@ -11,7 +11,7 @@ import pytest
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search import load_study, resume
 from tune_vfl.search.part import Part
 from tune_vfl.search.runner import run_study

@@ -13,7 +13,7 @@ from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
 from tune_vfl.cli.main import main
 from tune_vfl.errors import SpecError
-from tune_vfl.ledger.finite import read_outcome
+from tune_vfl.outcome import read_outcome
 from tune_vfl.samplers.base import SAMPLERS, listed_points, unknown_sampler
 from tune_vfl.search import planned
 from tune_vfl.search.planning import refuse_mistakes

@@ -4,9 +4,9 @@ import pytest
 
 from trainables.simulated import SimulatedTrainable, closed_form, simulated_cell, simulated_spec
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.violations import violations
 from tune_vfl.spaces.named import space_of

@@ -14,7 +14,7 @@ from tests.search.test_searcher import handed_out, searcher_of
 from trainables.cell import CellTrainable
 from tune_vfl.campaign.campaign import Campaign
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.campaigns import PlannedCampaign
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.search import api
 from tune_vfl.search.undefended import Undefended
 from tune_vfl.search.work import Work

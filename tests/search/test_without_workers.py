@@ -23,7 +23,7 @@ from tune_vfl.search.work import Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.search.searcher import LedgerSearcher
     from tune_vfl.search.worker_failures import Cause
 

@@ -13,9 +13,9 @@ import tune_vfl
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, closed_form, simulate
 from tune_vfl.errors import SpecError, StudyError, UnknownNameError, UsageError
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.records import StudyRecord
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.service import confirming, notebook
 from tune_vfl.service.notebook import Asked, Study, load_study
 from tune_vfl.spec.cell import References

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.service import picturing
 from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 

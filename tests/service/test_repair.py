@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
-from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import PlannedCampaign
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search.runner import _Run
 from tune_vfl.search.work import Work
 from tune_vfl.service.repair import repair

@@ -20,11 +20,11 @@ from tune_vfl.evaluation.measuring import measure_references
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
-from tune_vfl.ledger.campaigns import PlannedCampaign
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.models.mlp import MlpOptions
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import PlannedCampaign
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search import load_study, resume, search
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.runner import _Run

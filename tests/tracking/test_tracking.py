@@ -14,11 +14,11 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
+from tune_vfl.analysis.front_statistics import front_statistics, hypervolume_history
 from tune_vfl.errors import UnreachableError
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.standing import growth, standing
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.testing.studies import made_up_study, made_up_trial
 from tune_vfl.tracking import attached, payload, store, summary
 from tune_vfl.tracking.mlflow import Recorder
@@ -48,7 +48,7 @@ def trial_runs(study="test-study"):
 
 
 def front_of(record):
-    return sorted(standing(record).front)
+    return sorted(front_statistics(record).front)
 
 
 def frozen(study="test-study"):
@@ -132,11 +132,11 @@ def test_numbers_that_are_not_finite_are_never_sent():
 
 def test_growth_counts_every_finished_trial_but_preempted_ones():
     record = made_up_study()
-    grown = growth(record.trials, record.reference_point)
+    grown = hypervolume_history(record.trials, record.reference_point)
     assert len(grown) == len(record.counted)
     assert grown[:2] == [0, 0]
     assert grown == sorted(grown)
-    assert grown[-1] == pytest.approx(standing(record).hypervolume)
+    assert grown[-1] == pytest.approx(front_statistics(record).hypervolume)
 
 
 # What MLflow holds afterwards
@@ -148,7 +148,7 @@ def test_the_filter_gives_exactly_the_front(home):
     found = [int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)]
     assert sorted(found) == front_of(record)
     knees = runs_of(record.name, f"tags.`{payload.KNEE}` = 'true'")
-    assert [int(r.data.tags[payload.TRIAL]) for r in knees] == [standing(record).knee]
+    assert [int(r.data.tags[payload.TRIAL]) for r in knees] == [front_statistics(record).knee]
 
 
 def test_every_ready_made_filter_is_understood(home):
@@ -174,7 +174,7 @@ def test_one_run_a_trial_and_nothing_left_running(home):
         run = trial_runs()[trial.number]
         assert run.data.metrics["utility"] == trial.outcome.utility.mean
         assert run.info.start_time == payload.milliseconds(trial.started)
-        assert run.data.tags[payload.RANK] == str(standing(record).ranks[trial.number])
+        assert run.data.tags[payload.RANK] == str(front_statistics(record).ranks[trial.number])
         assert "mlflow.parentRunId" not in run.data.tags
 
 
@@ -187,7 +187,7 @@ def test_the_summary_holds_baseline_and_hypervolume_by_trial(home):
     assert summary.data.metrics["baseline.utility"] == record.baseline.utility.mean
     history = store.client(places.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
     assert [m.step for m in history] == list(range(1, len(record.counted) + 1))
-    assert [m.value for m in history] == growth(record.trials, record.reference_point)
+    assert [m.value for m in history] == hypervolume_history(record.trials, record.reference_point)
     assert FRONT in summary.data.tags[payload.NOTE]
 
 
@@ -240,7 +240,7 @@ def test_what_a_trial_costs_to_write_does_not_grow_with_the_study(home, monkeypa
     def ranked(_: object) -> None:
         pytest.fail("all trials were ranked to write one")
 
-    monkeypatch.setattr("tune_vfl.tracking.parts.standing", ranked)
+    monkeypatch.setattr("tune_vfl.tracking.parts.front_statistics", ranked)
     recorder.on_trials(record.name, record.ok[1:2])
     assert len(trial_runs()) == 2
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.campaign.select import select as choose
-from tune_vfl.campaign.summary import frontier, frontier_against, summary
-from tune_vfl.ledger.exporting import exported
+from tune_vfl.analysis.exporting import exported
+from tune_vfl.analysis.select import select as choose
+from tune_vfl.analysis.summary import frontier, frontier_against, summary
+from tune_vfl.campaign.study import Study
 from tune_vfl.ledger.reading import open_campaign
-from tune_vfl.ledger.study import Study
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.campaigns import CampaignRecord
     from tune_vfl.ledger.reading import CampaignReader
+    from tune_vfl.records.campaigns import CampaignRecord
 
 
 class Campaign:
@@ -39,7 +39,7 @@ class Campaign:
         return [Study.reading(part) for part in self.held.parts()]
 
     def frontier(self, attack: str | None = None) -> list[dict[str, Any]]:
-        """Return the joint front of each data set as plain data, see :func:`tune_vfl.campaign.summary.front_of`.
+        """Return the joint front of each data set as plain data, see :func:`tune_vfl.analysis.summary.front_of`.
 
         Args:
             attack: take this attack's advantage for the leakage instead of the worst attack's.
@@ -59,7 +59,7 @@ class Campaign:
         """Choose a setting and write it as JSON.
 
         Args:
-            select: see :func:`tune_vfl.campaign.select.select`, also for the errors.
+            select: see :func:`tune_vfl.analysis.select.select`, also for the errors.
             path: a JSON file; None writes nothing.
             dataset: the data set; required where there are several.
 

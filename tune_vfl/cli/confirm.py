@@ -12,8 +12,8 @@ from tune_vfl.cli.output import cell, emit, emit_json, emit_table, say
 from tune_vfl.cli.search import STOPPED
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.confirmations import Confirmation, ConfirmedPoint, Line, UndefendedModel
-    from tune_vfl.ledger.joint import JointConfirmation
+    from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint, Line, UndefendedModel
+    from tune_vfl.records.joint_confirmation import JointConfirmation
 
 WITH_FAILURES = 3
 
@@ -71,7 +71,7 @@ class _Block(NamedTuple):
 
     Attributes:
         title: what it is of.
-        points, undefended, gap: see :class:`tune_vfl.ledger.confirmations.Confirmation`.
+        points, undefended, gap: see :class:`tune_vfl.records.confirmations.Confirmation`.
         lines: the names of settings that cannot be told apart, and what varies among them.
         joint: of several studies, so that a setting is called ``STUDY#21``.
     """
@@ -85,7 +85,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(answer: Confirmation | JointConfirmation) -> list[_Block]:
-    from tune_vfl.ledger.confirmations import Confirmation
+    from tune_vfl.records.confirmations import Confirmation
 
     if isinstance(answer, Confirmation):
         lines = [([str(n) for n in line.numbers], _range(line)) for line in answer.lines]
@@ -115,8 +115,8 @@ def _show(answer: Confirmation | JointConfirmation) -> None:
 
 def _show_decision(name: str, storage: str | None) -> None:
     """Print the recommended setting after confirmation."""
-    from tune_vfl.campaign.deciding import decisions
-    from tune_vfl.campaign.words import sentences
+    from tune_vfl.analysis.decide import decisions
+    from tune_vfl.analysis.sentences import sentences
     from tune_vfl.service.studies import campaign_record
 
     found = decisions(campaign_record(name, storage))

@@ -13,8 +13,8 @@ from tune_vfl.search.planning import plan
 from tune_vfl.spec.raw import read_yaml
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.campaigns import PlannedCampaign
-    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.records.campaigns import PlannedCampaign
+    from tune_vfl.records.plans import PlannedStudy
 
 
 def read_plan(path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.campaign.phrases import count, listed
+from tune_vfl.analysis.formatting import count, listed
 from tune_vfl.cli.output import emit, emit_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.ledger.campaigns import Left, PlannedCampaign
+    from tune_vfl.records.campaigns import PlannedCampaign, Skipped
     from tune_vfl.service.estimates import Progress
 
 
@@ -59,7 +59,7 @@ def _studies(plan: PlannedCampaign, studies: Mapping[str, Mapping[str, Any]], pr
     emit_table(("defense", "new", "done", "published", "attacks", "searches", "settings"), rows)
 
 
-def left_out(skipped: tuple[Left, ...]) -> list[str]:
+def left_out(skipped: tuple[Skipped, ...]) -> list[str]:
     """Return the impossible pairs of a spec, one line per reason."""
     by_reason: dict[str, list[str]] = {}
     for left in skipped:

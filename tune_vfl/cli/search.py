@@ -13,8 +13,8 @@ from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
     from tune_vfl.campaign.campaign import Campaign
-    from tune_vfl.ledger.campaigns import PlannedCampaign
-    from tune_vfl.ledger.study import Study
+    from tune_vfl.campaign.study import Study
+    from tune_vfl.records.campaigns import PlannedCampaign
 
 FAILED = ("error", "oom", "timeout")
 STOPPED = 130  # what a shell reports after Ctrl-C, so that `tune-vfl search ... && more` does not go on to `more`

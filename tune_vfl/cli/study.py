@@ -14,7 +14,7 @@ from tune_vfl.cli.output import emit, emit_json, say
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.packed import Packed
+    from tune_vfl.records.packed import Packed
     from tune_vfl.service.removal import Removed
 
 SCHEMA = "tune-vfl/parcel/1"
@@ -52,8 +52,8 @@ def pack(
 
     Example: `tune-vfl study pack kdk-bank -o kdk-bank.study`
     """
-    from tune_vfl.ledger.packed_file import to_bytes, to_text
     from tune_vfl.machine.files import written_whole
+    from tune_vfl.records.packed_file import to_bytes, to_text
     from tune_vfl.service import parcels
 
     packed = parcels.pack(name, storage)
@@ -85,7 +85,7 @@ def unpack(
 
     Example: `tune-vfl study unpack kdk-bank.study --name kdk-bank-lab`
     """
-    from tune_vfl.ledger.packed_file import read_packed
+    from tune_vfl.records.packed_file import read_packed
 
     put_here(read_packed(file), name, storage, json=json)
 

@@ -13,8 +13,8 @@ from tune_vfl.cli.output import cell, emit, emit_json
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.campaigns import PlannedCampaign
-    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.records.campaigns import PlannedCampaign
+    from tune_vfl.records.plans import PlannedStudy
 
 SCHEMA = "tune-vfl/validation/1"
 

@@ -11,11 +11,11 @@ import yaml
 
 from tune_vfl.cluster.jobs import ENDED, Job, Jobs, Where
 from tune_vfl.errors import SpecError, StudyError
-from tune_vfl.ledger.packed_file import from_bytes, from_text
 from tune_vfl.machine.secrets import has_password
+from tune_vfl.records.packed_file import from_bytes, from_text
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.packed import Packed
+    from tune_vfl.records.packed import Packed
 
 _PACK = "study pack"
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tune_vfl.analysis.compromise import scale_of
 from tune_vfl.confirmation.checks import checks_of, nothing_ended_ok
 from tune_vfl.confirmation.table import by_utility
-from tune_vfl.ledger.compromise import scale_of
-from tune_vfl.ledger.confirmations import FIRST_SEED, Confirmation, Line
-from tune_vfl.ledger.joint import JointConfirmation, JointLine, PointName
+from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, Line
+from tune_vfl.records.joint_confirmation import JointConfirmation, JointLine, PointName
 from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tune_vfl.confirmation.contest import Contest
     from tune_vfl.confirmation.table import Table
     from tune_vfl.evaluation.checks import Check
-    from tune_vfl.ledger.campaigns import CampaignRecord
-    from tune_vfl.ledger.confirmations import ConfirmedPoint
+    from tune_vfl.records.campaigns import CampaignRecord
+    from tune_vfl.records.confirmations import ConfirmedPoint
 
 
 def answer_of(table: Table, study: str) -> Confirmation:

@@ -8,15 +8,15 @@ import numpy as np
 
 from tune_vfl.confirmation.values import searched
 from tune_vfl.evaluation.certainty import Name, one_of
-from tune_vfl.ledger.confirmed_attacks import Bounded, ConfirmedAttack
+from tune_vfl.records.confirmations import Bounded, ConfirmedAttack
 from tune_vfl.statistics import chosen_attacks, leakage_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.confirmation.values import Block
-    from tune_vfl.ledger.confirmations import SeedRecord
     from tune_vfl.outcome import Outcome
+    from tune_vfl.records.confirmations import SeedRecord
     from tune_vfl.statistics import Bounds
     from tune_vfl.statistics.arrays import Floats
 

@@ -9,8 +9,8 @@ from tune_vfl.evaluation.checks import Check
 from tune_vfl.statistics import undecided
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.confirmations import ConfirmedPoint
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.confirmations import ConfirmedPoint
+    from tune_vfl.records.studies import StudyRecord
     from tune_vfl.spec.cell import Cell
 
 

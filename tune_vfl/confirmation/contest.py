@@ -11,10 +11,10 @@ from tune_vfl.confirmation.jobs import Place, undefended_of
 from tune_vfl.confirmation.values import names_of, searched, steady
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.certainty import Name
-from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, SeedRecord
-from tune_vfl.ledger.joint import Setting
-from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.metrics import pareto
+from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, SeedRecord
+from tune_vfl.records.joint_confirmation import Setting
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spec.cell import UNDEFENDED_SEEDS
 from tune_vfl.statistics import (
     Plan,
@@ -33,7 +33,7 @@ from tune_vfl.statistics import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.statistics.arrays import Bools, Floats
 
 MANY = 1000

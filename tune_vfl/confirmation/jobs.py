@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tune_vfl.ledger.confirmations import UNDEFENDED, SeedRecord
-from tune_vfl.ledger.joint import Setting
+from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
+from tune_vfl.records.joint_confirmation import Setting
 from tune_vfl.search.packs import LANES, shortened
 from tune_vfl.search.undefended import undefended
 from tune_vfl.spec import Named
@@ -19,7 +19,7 @@ from tune_vfl.spec.study import Training
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.studies import StudyRecord
 
 ALWAYS = "gradient_em"
 """The attack added to every confirmation of attacks on labels: no other one breaks some kinds of noise."""

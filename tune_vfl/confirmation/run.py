@@ -13,14 +13,14 @@ from tune_vfl.confirmation.pool import Died
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.trainings import Trainings
 from tune_vfl.confirmation.tuning import call_of, owed, with_attackers
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.joint import JointConfirmation, Setting
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.measure import refuse_another
 from tune_vfl.ledger.reading import open_campaign, open_to_read
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
 from tune_vfl.outcome import TunedAttack
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
+from tune_vfl.records.measure import refuse_another
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.room import room_of
 from tune_vfl.search.work import Work
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tune_vfl.confirmation.jobs import Place
-    from tune_vfl.ledger.confirmations import Confirmation
     from tune_vfl.ledger.lease import Lease
+    from tune_vfl.records.confirmations import Confirmation
 
 
 @dataclass(frozen=True)

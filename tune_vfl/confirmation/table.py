@@ -15,7 +15,7 @@ from tune_vfl.confirmation.by_attack import attacks_of, within
 from tune_vfl.confirmation.checks import RowFacts, rows_of
 from tune_vfl.confirmation.values import Block, fresh, names_of, searched
 from tune_vfl.evaluation.certainty import Name, utility_levels
-from tune_vfl.ledger.confirmations import FIRST_SEED, UNDEFENDED, ConfirmedPoint, SeedRecord, UndefendedModel
+from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, ConfirmedPoint, SeedRecord, UndefendedModel
 from tune_vfl.statistics import (
     clipped,
     cross_selected,
@@ -35,8 +35,8 @@ from tune_vfl.statistics.rejects import FEWEST_SEEDS
 if TYPE_CHECKING:
     from tune_vfl.confirmation.contest import Contest, Entrant
     from tune_vfl.confirmation.jobs import Place
-    from tune_vfl.ledger.joint import Setting
     from tune_vfl.outcome import Outcome
+    from tune_vfl.records.joint_confirmation import Setting
     from tune_vfl.statistics import Bounds, Estimate
     from tune_vfl.statistics.arrays import Floats
     from tune_vfl.statistics.choosing import Scale

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.confirmation.jobs import Floors, cut
 from tune_vfl.confirmation.pool import Died, Hung, Pool
-from tune_vfl.ledger.confirmations import UNDEFENDED, records_of
-from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.outcome import read_outcome
+from tune_vfl.records.confirmations import UNDEFENDED, records_of
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.part import HUNG
 from tune_vfl.search.undefended import undefended
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tune_vfl.confirmation.jobs import Job, Place
     from tune_vfl.confirmation.kept import Kept
-    from tune_vfl.ledger.campaigns import CampaignRecord
-    from tune_vfl.ledger.joint import Setting
+    from tune_vfl.records.campaigns import CampaignRecord
+    from tune_vfl.records.joint_confirmation import Setting
     from tune_vfl.search.room import Room
     from tune_vfl.search.work import Work
 

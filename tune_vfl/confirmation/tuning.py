@@ -8,18 +8,17 @@ import numpy as np
 
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.evaluation.certainty import limits_over
-from tune_vfl.ledger.confirmations import FIRST_SEED, Confirmation
-from tune_vfl.ledger.confirmed_attacks import Bounded, ConfirmedAttack
-from tune_vfl.ledger.joint import JointConfirmation
+from tune_vfl.records.confirmations import FIRST_SEED, Bounded, Confirmation, ConfirmedAttack
+from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.statistics import Limits, clipped, leakage_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.ledger.confirmations import ConfirmedPoint
-    from tune_vfl.ledger.joint import Setting
-    from tune_vfl.ledger.records import StudyRecord
     from tune_vfl.outcome import TunedAttack
+    from tune_vfl.records.confirmations import ConfirmedPoint
+    from tune_vfl.records.joint_confirmation import Setting
+    from tune_vfl.records.studies import StudyRecord
     from tune_vfl.statistics import Bounds
 
 Answer = TypeVar("Answer", Confirmation, JointConfirmation)

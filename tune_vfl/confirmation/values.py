@@ -18,8 +18,8 @@ from tune_vfl.statistics import Limits, advantage, chosen_floor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tune_vfl.ledger.confirmations import SeedRecord
     from tune_vfl.outcome import AttackScore, Outcome
+    from tune_vfl.records.confirmations import SeedRecord
     from tune_vfl.statistics.arrays import Floats
 
 

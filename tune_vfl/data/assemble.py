@@ -32,6 +32,7 @@ def assemble(
     test_share: float = 0.3,
     notes: Sequence[str] = (),
     where: str = "",
+    hint: str = "",
     holders: Holders | None = None,
 ) -> Dataset:
     """Build a :class:`Dataset` from ``(passive parties, active party or None)`` and labels, with its fingerprint.
@@ -47,6 +48,7 @@ def assemble(
         test_share: the share of the rows held out for testing where there are no official test rows.
         notes: what a reader of the results must know.
         where: names the file and the label column, for messages.
+        hint: what may be wrong where a class has too few rows.
         holders: whose the rows are in a horizontal federation.
 
     Raises:
@@ -54,7 +56,7 @@ def assemble(
         SpecError: when the metric does not suit the number of classes.
     """
     passive, active = parties
-    _check_classes(where or name, y, class_names, test_rows)
+    _check_classes(where or name, y, class_names, test_rows, hint)
     return Dataset(
         name=name,
         passive=passive,
@@ -83,7 +85,7 @@ def _imbalance(y: Tensor, class_names: Sequence[str]) -> tuple[str, ...]:
     return (f"{fact}; AUC does not depend on that share, for F1 set dataset.metric to f1",)
 
 
-def _check_classes(where: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None) -> None:
+def _check_classes(where: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None, hint: str) -> None:
     in_training = torch.ones(len(y), dtype=torch.bool)
     if test_rows is not None:
         in_training[test_rows] = False
@@ -94,7 +96,7 @@ def _check_classes(where: str, y: Tensor, class_names: Sequence[str], test_rows:
         if count < least:
             raise DataError(
                 f"{where}: class {class_name!r} has {count} row{'' if count == 1 else 's'} to train on; a split into "
-                f"training and test rows needs at least {least}: add rows or remove the class"
+                f"training and test rows needs at least {least}: {hint or 'add rows or remove the class'}"
             )
 
 

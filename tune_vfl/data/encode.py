@@ -14,6 +14,7 @@ from tune_vfl.data.looks import Written, as_written
 from tune_vfl.data.options import ColumnList
 from tune_vfl.data.partition import ACTIVE, Partition
 from tune_vfl.data.precision import MERGED, distinct, fitted, too_large
+from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Strict
 
@@ -98,10 +99,11 @@ class EncodedColumn:
 def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encoding) -> EncodedColumn:
     """Turn one column of text into numbers.
 
-    A column whose known values are all numbers stays as it is. Missing values become NaN, and a 0/1 column
-    ``name=missing`` beside it marks them. Any other column is categorical: it becomes a 0/1 column for every value in
-    the file (``name=value``), or codes in alphabetic order. 0/1 columns are not standardized: they are on one scale
-    already, and standardizing would give rare categories large values.
+    A column whose known values are all numbers, by the rule of :func:`tune_vfl.data.reading.numbers.as_numbers`, stays
+    as it is. Missing values become NaN, and a 0/1 column ``name=missing`` beside it marks them. Any other column is
+    categorical: it becomes a 0/1 column for every value in the file (``name=value``), or codes in alphabetic order. 0/1
+    columns are not standardized: they are on one scale already, and standardizing would give rare categories large
+    values.
 
     Args:
         values: N strings; the index counts the file's rows from 0.
@@ -129,10 +131,8 @@ def _as_numbers(x: np.ndarray[Any, np.dtype[np.float32]], written: Written) -> W
 def _encoded(
     values: pd.Series[Any], missing: np.ndarray[Any, Any], name: str, where: str, encoding: Encoding
 ) -> EncodedColumn:
-    import pandas as pd
-
     known = values[~missing]
-    numbers = pd.to_numeric(known, errors="coerce").to_numpy(dtype=np.float64)
+    numbers = declared_numbers(known) if name in encoding.numeric else as_numbers(known)
     numeric = ~np.isnan(numbers)
     if numeric.all() and name not in encoding.categorical:
         return _numeric(numbers, missing, name, where, rows=values.index)

@@ -11,8 +11,8 @@ from tune_vfl.spec import Listed, Strict
 
 
 def _text(value: Any) -> Any:
-    # YAML reads the name of a column that is called 1 as a number.
-    return str(value) if isinstance(value, (int, float)) else value
+    # YAML reads the name of a column that is called 1 as a number, and true as a truth value.
+    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, (int, float)) else value
 
 
 Column = Annotated[str, BeforeValidator(_text)]
@@ -48,6 +48,15 @@ SplitChoice = Annotated[float | ByImportance, BeforeValidator(_split)]
 def share_in_order(split: float | ByImportance) -> float:
     """Return the share of columns to cut off in file order: all, if importance repartitions them afterwards."""
     return 1.0 if isinstance(split, ByImportance) else split
+
+
+class LabelOptions(Strict):
+    """Options of a user's own labels."""
+
+    positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
+    classes: dict[Column, Column] = Field(
+        {}, description="labels that count as another class: {label in the file: class}"
+    )
 
 
 class PartyOptions(Strict):

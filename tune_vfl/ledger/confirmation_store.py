@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, select, update
 
-from tune_vfl.ledger.confirmations import Confirmation, SeedRecord
 from tune_vfl.ledger.schema import confirmations, studies, trials
 from tune_vfl.outcome import TunedAttack
+from tune_vfl.records.confirmations import Confirmation, SeedRecord
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Executable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.lease import Lease
 
 Place = tuple[int, int]
-"""A trial's number, or :data:`tune_vfl.ledger.confirmations.UNDEFENDED`, and a seed."""
+"""A trial's number, or :data:`tune_vfl.records.confirmations.UNDEFENDED`, and a seed."""
 
 
 class Confirmations:

@@ -21,8 +21,8 @@ from sqlalchemy import insert, select, update
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.db_errors import LedgerTroubleError
-from tune_vfl.ledger.process_identity import end_session, has_ended, new_session, this_owner
 from tune_vfl.ledger.schema import leases
+from tune_vfl.machine.process_identity import end_session, has_ended, new_session, this_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

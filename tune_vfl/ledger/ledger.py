@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
-from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.confirmation_store import Confirmations
-from tune_vfl.ledger.finite import clean
 from tune_vfl.ledger.making import make_or_find
-from tune_vfl.ledger.process_identity import end_session, new_session
 from tune_vfl.ledger.reading import StudyReader, find
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import Trial, not_repeated, repeats, trials_of
-from tune_vfl.outcome import Outcome
+from tune_vfl.machine.process_identity import end_session, new_session
+from tune_vfl.outcome import Outcome, drop_non_finite
+from tune_vfl.records.campaigns import PlannedCampaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from tune_vfl.ledger.database import LedgerStorage
-    from tune_vfl.ledger.joint import JointConfirmation
     from tune_vfl.ledger.lease import Lease
-    from tune_vfl.ledger.planned import PlannedStudy
-    from tune_vfl.ledger.records import TrialRecord
+    from tune_vfl.records.joint_confirmation import JointConfirmation
+    from tune_vfl.records.plans import PlannedStudy
+    from tune_vfl.records.studies import TrialRecord
     from tune_vfl.spec.cell import References
 
 # A trial whose worker died this often is not asked again: it ends as an error.
@@ -159,7 +158,7 @@ class Ledger(StudyReader):
 
     def set_baseline(self, outcome: Outcome) -> None:
         """Keep the undefended model's outcome."""
-        self._set(baseline=clean(outcome).model_dump(mode="json"))
+        self._set(baseline=drop_non_finite(outcome).model_dump(mode="json"))
 
     def set_cost(self, cost: float) -> None:
         """Keep the training's CPU over the undefended one's."""
@@ -219,13 +218,13 @@ class Ledger(StudyReader):
 
         Args:
             outcomes: how they ended, by their numbers; what is not finite is kept out, see
-                :func:`tune_vfl.ledger.finite.clean`.
+                :func:`tune_vfl.outcome.clean`.
             lost: what was lost, for preempted trials.
 
         Returns:
             The records, by number, of those that were not finished before.
         """
-        ends = {number: clean(outcome) for number, outcome in outcomes.items()}
+        ends = {number: drop_non_finite(outcome) for number, outcome in outcomes.items()}
         moment, tried = time.time(), dict[int, Trial]()
 
         def write(connection: Connection) -> None:

@@ -9,17 +9,17 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy import insert, select, update
 
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.measure import refuse_another
 from tune_vfl.ledger.names import campaign_names, parts_of
-from tune_vfl.ledger.planned import PlannedStudy
 from tune_vfl.ledger.schema import campaigns, studies
+from tune_vfl.records.measure import refuse_another
+from tune_vfl.records.plans import PlannedStudy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from tune_vfl.ledger.campaigns import PlannedCampaign
+    from tune_vfl.records.campaigns import PlannedCampaign
 
 # What a study's newest spec says, whatever it began with: it changes no trial.
 _NEWEST = ("constraints", "confidence")

@@ -8,9 +8,9 @@ from sqlalchemy import insert, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
-from tune_vfl.ledger.packed import Packed
 from tune_vfl.ledger.schema import campaigns, confirmations, studies, trials
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records.packed import Packed
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.campaigns import CampaignRecord, Left
-from tune_vfl.ledger.confirmations import Confirmation
-from tune_vfl.ledger.joint import JointConfirmation
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
-from tune_vfl.ledger.planned import PlannedStudy
-from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import Trial, trials_of
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import CampaignRecord, Skipped
+from tune_vfl.records.confirmations import Confirmation
+from tune_vfl.records.joint_confirmation import JointConfirmation
+from tune_vfl.records.plans import PlannedStudy
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.samplers.base import listed_points
 from tune_vfl.spec.cell import References
 
@@ -184,7 +184,7 @@ class CampaignReader:
             trials=int(row["trials"]),
             constraints=row["spec"].get("constraints") or {},
             confidence=float(row["spec"].get("confidence", parts[0].spec.confidence)),
-            skipped=tuple(Left(s["study"], s["attack"], tuple(s["problems"])) for s in row["skipped"]),
+            skipped=tuple(Skipped(s["study"], s["attack"], tuple(s["problems"])) for s in row["skipped"]),
             confirmation=None if confirmation is None else JointConfirmation.model_validate(confirmation),
         )
 

@@ -16,8 +16,8 @@ from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.db_errors import retry, translated
 from tune_vfl.ledger.lease import Clock
-from tune_vfl.ledger.process_identity import boot_id
 from tune_vfl.machine.places import home
+from tune_vfl.machine.process_identity import boot_id
 from tune_vfl.machine.secrets import from_environment, hide_password
 
 if TYPE_CHECKING:

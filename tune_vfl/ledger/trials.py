@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Text, select, type_coerce
 
-from tune_vfl.ledger.records import TrialRecord
 from tune_vfl.ledger.schema import trials
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.studies import TrialRecord
 from tune_vfl.spec.cell import from_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.planned import PlannedStudy
-    from tune_vfl.ledger.study import Study
+    from tune_vfl.campaign.study import Study
+    from tune_vfl.records.plans import PlannedStudy
     from tune_vfl.search.api import load_study, resume, search, studies
     from tune_vfl.search.planning import planned
 
@@ -26,8 +26,8 @@ _HOME = {
     "load_study": "tune_vfl.search.api",
     "studies": "tune_vfl.search.api",
     "planned": "tune_vfl.search.planning",
-    "PlannedStudy": "tune_vfl.ledger.planned",
-    "Study": "tune_vfl.ledger.study",
+    "PlannedStudy": "tune_vfl.records.plans",
+    "Study": "tune_vfl.campaign.study",
 }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.campaign.campaign import Campaign, named
+from tune_vfl.campaign.study import Study
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_campaign, study_names
-from tune_vfl.ledger.study import Study
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.search.planning import changed, planned_again, planned_campaign
 from tune_vfl.search.projections import projections
 from tune_vfl.search.runner import run_campaign

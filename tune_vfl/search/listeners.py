@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 # How long the end of a search waits for a listener that does not get on, and how often it says what it waits for.
 PATIENCE_SECONDS, SAY_EVERY_SECONDS = 120.0, 10.0

@@ -7,15 +7,15 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.told import ToldStudy
 from tune_vfl.machine.runtime import return_memory
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.told import ToldStudy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 # A search that is over before has its page at its end alone.
 FIRST_AFTER_SECONDS = 30.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from tune_vfl.ledger.finite import read_outcome
-from tune_vfl.outcome import Outcome
+from tune_vfl.outcome import Outcome, read_outcome
 from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search.packs import shortened
 from tune_vfl.search.proposals import Proposals
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.ledger.ledger import Ledger, Lost
-    from tune_vfl.ledger.records import TrialRecord
+    from tune_vfl.records.studies import TrialRecord
     from tune_vfl.search.worker_failures import Cause
 
 DIED = "its worker process died"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.campaign.shares import Demand, even_shares
 from tune_vfl.errors import SpecError, UnknownNameError
-from tune_vfl.ledger.campaigns import Left, PlannedCampaign
-from tune_vfl.ledger.planned import PlannedStudy
+from tune_vfl.records.campaigns import PlannedCampaign, Skipped
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spec import Named, StudySpec, parse
 from tune_vfl.spec.listed import as_list
 from tune_vfl.spec.raw import expand, is_campaign, read_yaml
@@ -38,7 +38,7 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
     if not raw.get("study"):
         raise SpecError(["study: is required and missing: it is the campaign's name"])
     studies: list[PlannedStudy] = []
-    skipped: list[Left] = []
+    skipped: list[Skipped] = []
     for one in refuse_mistakes(expanded):
         possible, unfit = _fitting(one)
         skipped += unfit
@@ -202,7 +202,7 @@ def _unknown_names(raw: Mapping[str, Any]) -> Iterator[str]:
             yield str(UnknownNameError(registry.kind, name, registry.names()))
 
 
-def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Left]]:
+def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Skipped]]:
     """Plan a study of a matrix, without the attacks that do not go with its data set and model."""
     try:
         return plan_study(spec), []
@@ -211,9 +211,9 @@ def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Left]]:
     fitting = tuple(attack for attack in spec.attacks if attack.name not in unfit)
     others = [p for p in problems if not any(p in why for why in unfit.values())]
     if others or not fitting:  # what stands against every attack is the reason; that of single attacks would hide it
-        return None, [Left(spec.study, None, tuple(others or problems))]
+        return None, [Skipped(spec.study, None, tuple(others or problems))]
     possible, more = _fitting(spec.model_copy(update={"attacks": fitting}))
-    return possible, [*(Left(spec.study, name, tuple(why)) for name, why in unfit.items()), *more]
+    return possible, [*(Skipped(spec.study, name, tuple(why)) for name, why in unfit.items()), *more]
 
 
 def refuse_mistakes(raws: Sequence[Mapping[str, Any]]) -> list[StudySpec]:

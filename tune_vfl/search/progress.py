@@ -16,8 +16,8 @@ from tune_vfl.metrics.pareto import GrowingFront
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 LINE_EVERY_SECONDS = 60.0
 

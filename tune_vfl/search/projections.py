@@ -7,14 +7,14 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tune_vfl.campaign.campaign import named
-from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.machine.places import home
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.search.live_page import LivePage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.ledger.campaigns import PlannedCampaign
+    from tune_vfl.records.campaigns import PlannedCampaign
     from tune_vfl.search.listeners import Listener
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.ledger.records import TrialRecord
     from tune_vfl.ledger.trials import Trial
     from tune_vfl.outcome import Outcome
+    from tune_vfl.records.studies import TrialRecord
 
 # Under this name Optuna's samplers keep a trial's constraints.
 _CONSTRAINTS_KEY = "constraints"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SpecError, UnreachableError
-from tune_vfl.ledger.process_identity import boot_id
+from tune_vfl.machine.process_identity import boot_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,14 +9,14 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.campaign.study import Study
 from tune_vfl.errors import TuneVflError
 from tune_vfl.kernels.compiled import obstacle
-from tune_vfl.ledger.campaigns import PlannedCampaign
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_campaign
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.study import Study
 from tune_vfl.machine.signals import answered
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.costs import Cost, owed_costs
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.ledger.lease import Lease
-    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.records.plans import PlannedStudy
     from tune_vfl.search.part import Watcher
     from tune_vfl.search.room import Room
     from tune_vfl.search.searcher import LedgerSearcher

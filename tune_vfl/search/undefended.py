@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.defenses.base import DEFENSES
-from tune_vfl.ledger.finite import read_outcome
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
-from tune_vfl.outcome import Outcome
+from tune_vfl.outcome import Outcome, read_outcome
 from tune_vfl.search.errands import Errand
 from tune_vfl.search.part import DIED, HUNG, NO_MEMORY
 from tune_vfl.spec.cell import References

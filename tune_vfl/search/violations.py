@@ -1,6 +1,6 @@
 """How far a trial is from keeping its study's constraints, for samplers that look where they are kept.
 
-What decides the answer are bounds with a confidence (:mod:`tune_vfl.campaign.constraints`); what steers a search are
+What decides the answer are bounds with a confidence (:mod:`tune_vfl.analysis.constraints`); what steers a search are
 the measured numbers themselves.
 """
 

@@ -15,8 +15,8 @@ from tune_vfl.service.studies import ledger_exists, open_study
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.ledger.campaigns import PlannedCampaign
-    from tune_vfl.ledger.planned import PlannedStudy
+    from tune_vfl.records.campaigns import PlannedCampaign
+    from tune_vfl.records.plans import PlannedStudy
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from tune_vfl.spec.cell import qualified
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.campaign.joint import Joint, JointPoint
+    from tune_vfl.analysis.joint_front import Joint, JointPoint
     from tune_vfl.evaluation.certainty import Interval
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 _FRONT = ("dataset", "study", "number", "defense", "utility", "leakage")
 _TRIALS = ("dataset", "study", "number", "defense", "outcome", "reason", "utility", "leakage")

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tune_vfl.analysis.decision import Decision
+from tune_vfl.analysis.sentences import sentences
 from tune_vfl.campaign.campaign import Campaign as CampaignReader
-from tune_vfl.campaign.decide import Decision
-from tune_vfl.campaign.words import sentences
+from tune_vfl.campaign.study import Study as HeldInLedger
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.study import Study as HeldInLedger
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.spec.constraints import Constraints
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tune_vfl.campaign.joint import Joint
+    from tune_vfl.analysis.joint_front import Joint
     from tune_vfl.confirmation import Confirmed
     from tune_vfl.search.planning import CampaignLike
 
@@ -62,7 +62,7 @@ class Asked(ABC):
         90% intervals, missing with a single seed; ``chance`` is that of being on the front; ``attack.NAME`` is an
         attack's success.
         """
-        from tune_vfl.campaign.joint import joint_of
+        from tune_vfl.analysis.joint_front import joint_of
         from tune_vfl.service.frames import front_frame
 
         campaign = self.whole()
@@ -207,8 +207,8 @@ def _known(constraints: dict[str, float]) -> dict[str, float]:
 
 def _decided(campaign: CampaignRecord) -> tuple[Joint, Decision]:
     """Return the joint front of the studies on one data set, and the decision."""
-    from tune_vfl.campaign.deciding import decide
-    from tune_vfl.campaign.joint import joint_of
+    from tune_vfl.analysis.decide import decide
+    from tune_vfl.analysis.joint_front import joint_of
 
     found = joint_of(campaign)
     return found, decide(campaign, found)

@@ -11,9 +11,9 @@ from tune_vfl.service.studies import open_named, records_of, refuse_no_ledger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.ledger.packed import Packed
     from tune_vfl.ledger.packing import Unpacked
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.packed import Packed
+    from tune_vfl.records.studies import StudyRecord
 
 
 def pack(name: str, storage: str | None = None) -> Packed:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reports.pictures import Lines, drawn
-from tune_vfl.campaign import phrases as words
+from tune_vfl.analysis import formatting
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.pictured import pictured
 
 if TYPE_CHECKING:
     from reports.gathered import Gathered
-    from tune_vfl.ledger.campaigns import CampaignRecord
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.campaigns import CampaignRecord
+    from tune_vfl.records.studies import StudyRecord
 
 
 def pictures_of(campaign: CampaignRecord) -> dict[str, bytes]:
@@ -46,7 +46,7 @@ def _lines(data: Gathered) -> list[Lines]:
     record, number = chosen
     params = next(t.params for t in record.trials if t.number == number)
     undefended = record.cell.model_copy(update={"defense": "none", "fixed": {}})
-    called = f"{data.names.called[record.name]} {words.setting(params, data.names.moved[record.name])}"
+    called = f"{data.names.called[record.name]} {formatting.setting(params, data.names.moved[record.name])}"
     return [Lines("no defense", pictured(undefended, {})), Lines(called, pictured(record.cell, params))]
 
 

@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from tune_vfl.campaign.campaign import Campaign, named
-from tune_vfl.ledger.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import CampaignRecord
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.study import Study
+    from tune_vfl.campaign.study import Study
 
 
 def show_in_mlflow(found: Study | Campaign) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.campaign.campaign import Campaign, named
+from tune_vfl.campaign.study import Study
 from tune_vfl.errors import StudyError, UnknownNameError
-from tune_vfl.ledger.campaigns import CampaignRecord
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.study import Study
 from tune_vfl.machine.secrets import hide_password
+from tune_vfl.records.campaigns import CampaignRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.ledger.campaigns import PlannedCampaign
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.campaigns import PlannedCampaign
+    from tune_vfl.records.studies import StudyRecord
 
 
 def ledger_exists(storage: str | None = None) -> bool:

@@ -6,8 +6,8 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.ledger.records import StudyRecord, TrialRecord
 from tune_vfl.outcome import AttackScore, Outcome, OutcomeName, Score
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spec import Named, StudySpec, Training
 from tune_vfl.spec.cell import Cell
 

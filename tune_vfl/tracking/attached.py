@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tune_vfl.campaign import phrases
+from tune_vfl.analysis import formatting
+from tune_vfl.analysis.exporting import exported
 from tune_vfl.errors import TuneVflError
-from tune_vfl.ledger.exporting import exported
 from tune_vfl.tracking import payload
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key
 from tune_vfl.tracking.summary import filters
@@ -20,7 +20,7 @@ from tune_vfl.tracking.summary import filters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tune_vfl.ledger.campaigns import CampaignRecord
+    from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.tracking.parts import Whole
     from tune_vfl.tracking.runs import Runs
 
@@ -55,7 +55,7 @@ def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
             yield (study.name, "trial", trial.number), json.dumps(plain, indent=2) + "\n"
         if refused:
             _log.warning(
-                "%s of %s cannot be exported: %s", phrases.count(len(refused), "setting"), study.name, refused[0]
+                "%s of %s cannot be exported: %s", formatting.count(len(refused), "setting"), study.name, refused[0]
             )
 
 

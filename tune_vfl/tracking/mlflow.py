@@ -12,8 +12,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from tune_vfl.analysis.front_statistics import HypervolumeHistory, in_order
 from tune_vfl.errors import UnreachableError
-from tune_vfl.ledger.standing import Growth, in_order
 from tune_vfl.machine.places import resolve_uri
 from tune_vfl.machine.secrets import hide_password
 from tune_vfl.tracking import attached, payload, summary
@@ -23,8 +23,8 @@ from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tune_vfl.ledger.campaigns import CampaignRecord
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.records.campaigns import CampaignRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 _log = logging.getLogger("tune_vfl.tracking")
 
@@ -69,7 +69,7 @@ class Recorder:
         # Studies with runs in MLflow. While one of them is not loaded, the summary of all studies would be incomplete.
         self._held: set[str] = set()
         # The hypervolume by trial, computed and recorded, by the name of its metric.
-        self._growth: dict[str, Growth] = {}
+        self._growth: dict[str, HypervolumeHistory] = {}
         self._steps: dict[str, dict[int, float]] = {}
         self._next_update_at = self._retry_at = 0.0
         self._attaching = False
@@ -257,7 +257,7 @@ class Recorder:
         for dataset, studies in whole.datasets.items():
             name, reference = summary.series(whole, "hypervolume", dataset), reference_of(studies)
             if name not in self._growth or self._growth[name].reference != reference:
-                self._growth[name] = Growth(reference)
+                self._growth[name] = HypervolumeHistory(reference)
             if name not in self._steps:
                 self._steps[name] = runs.steps(name)
             held, counted = self._steps[name], in_order(t for s in studies for t in s.trials)

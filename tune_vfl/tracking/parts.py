@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tune_vfl.campaign.compromise import knee_of
-from tune_vfl.ledger.campaigns import CampaignRecord
-from tune_vfl.ledger.side_by_side import SideBySide
-from tune_vfl.ledger.standing import Standing, standing
-from tune_vfl.ledger.told import ToldStudy
+from tune_vfl.analysis.front_statistics import FrontStatistics, front_statistics
+from tune_vfl.analysis.joint_compromise import knee_of
+from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.metrics import pareto
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.told import ToldStudy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
     from tune_vfl.spec import Cell
 
 # A trial's key among several studies: the study's name and the trial's number.
@@ -33,7 +33,7 @@ class Part:
     def __init__(self) -> None:
         self.unsent: dict[int, TrialRecord] = {}
         self._study = ToldStudy()
-        self._now: tuple[StudyRecord, Standing] | None = None
+        self._now: tuple[StudyRecord, FrontStatistics] | None = None
 
     @property
     def told(self) -> bool:
@@ -67,11 +67,11 @@ class Part:
         self.unsent = {t.number: t for t in self._study.trials}
 
     @property
-    def now(self) -> tuple[StudyRecord, Standing]:
+    def now(self) -> tuple[StudyRecord, FrontStatistics]:
         """The study with all its trials, and their ranks; needs a snapshot."""
         if self._now is None:
             study = self._study.now
-            self._now = study, standing(study)
+            self._now = study, front_statistics(study)
         return self._now
 
 
@@ -88,7 +88,7 @@ class Whole:
 
     name: str
     studies: tuple[StudyRecord, ...]
-    standings: Mapping[str, Standing]
+    standings: Mapping[str, FrontStatistics]
     known: CampaignRecord | None = None
 
     @classmethod
@@ -142,7 +142,7 @@ class Whole:
             return frozenset() if number is None else frozenset({(self.name, number)})
         found = set()
         for dataset, joint in self.joint.items():
-            settings, on = SideBySide(self.campaign.on(dataset)), set(joint)
+            settings, on = SettingsTable(self.campaign.on(dataset)), set(joint)
             places = [(row.record.name, row.trial.number) for row in settings.rows]
             best = knee_of(settings, [i for i, place in enumerate(places) if place in on])
             found |= set() if best is None else {places[best]}

@@ -7,15 +7,15 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tune_vfl.campaign import phrases
+from tune_vfl.analysis import formatting
 from tune_vfl.spec.cell import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.ledger.confirmations import ConfirmedPoint
-    from tune_vfl.ledger.records import StudyRecord, TrialRecord
     from tune_vfl.outcome import Outcome
+    from tune_vfl.records.confirmations import ConfirmedPoint
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
     from tune_vfl.spec.cell import Cell
 
 STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
@@ -99,13 +99,13 @@ def common_params(cell: Cell) -> dict[str, str]:
 
 def run_name(cell: Cell, trial: TrialRecord) -> str:
     """Return a run's name: ``laplace scale=0.01 · AUC .726 · leak .03``, or the outcome of a failed trial."""
-    setting = f"{cell.defense} {phrases.setting(trial.params)}" if trial.params else cell.defense
+    setting = f"{cell.defense} {formatting.setting(trial.params)}" if trial.params else cell.defense
     outcome = trial.outcome
     if outcome.outcome != "ok" or outcome.utility is None:
         end = str(outcome.outcome)
     else:
-        utility, leakage = outcome.objectives
-        end = f"{phrases.metric(outcome.utility.metric)} {phrases.short(utility)} · leak {phrases.short(leakage, 2)}"
+        utility, leakage = formatting.short(outcome.objectives[0]), formatting.short(outcome.objectives[1], 2)
+        end = f"{formatting.metric(outcome.utility.metric)} {utility} · leak {leakage}"
     most = _LONGEST_NAME - len(end) - len(" · ")
     return f"{setting if len(setting) <= most else setting[: most - 1] + '…'} · {end}"
 

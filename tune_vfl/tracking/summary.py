@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from tune_vfl.campaign import phrases
+from tune_vfl.analysis import formatting
 from tune_vfl.tracking.payload import (
     CAMPAIGN_PARETO,
     CONFIRMED,
@@ -28,7 +28,7 @@ from tune_vfl.tracking.payload import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.ledger.records import StudyRecord
+    from tune_vfl.records.studies import StudyRecord
     from tune_vfl.tracking.parts import Whole
 
 # The kind of experiment for which MLflow's UI opens on runs and not on traces of a language model.
@@ -122,7 +122,7 @@ def _table(whole: Whole) -> list[str]:
         for s in whole.studies
     ]
     head = "| study | data set | defense | trials | on its front | on the joint front | cost |"
-    many = f"{phrases.count(len(whole.studies), 'study', 'studies')}, {phrases.count(whole.trials, 'trial')}"
+    many = f"{formatting.count(len(whole.studies), 'study', 'studies')}, {formatting.count(whole.trials, 'trial')}"
     return [f"**{whole.name}**: {many}.", "", head, "|---|---|---|---|---|---|---|", *rows, ""]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tune_vfl.data.encode import MISSING
 from tune_vfl.data.partition import ACTIVE, check_excluded, check_listed, shown, without
 from tune_vfl.data.reading.table import left_out, read_table
+from tune_vfl.data.spellings import differing_ids
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -82,9 +83,11 @@ def join(
         frame[id_column] = _ids(frame[id_column])
         _check_unique(frame[id_column], paths[name], id_column)
     shared = set.intersection(*(set(frame[id_column]) - {""} for frame in frames.values()))
+    spelled = _spelled(frames, paths, id_column, label_party, shared)
     if not shared:
         found = "; ".join(f"{paths[n].name} has {shown(list(f[id_column]), 3)}" for n, f in frames.items())
-        raise DataError(f"{paths[label_party]}: no id of column {id_column!r} is in every party's file ({found})")
+        hint = f": {spelled}" if spelled else ""
+        raise DataError(f"{paths[label_party]}: no id of column {id_column!r} is in every party's file ({found}){hint}")
     order = [i for i in frames[label_party][id_column] if i in shared]
     reserved = {id_column: "the id", label: "the label"}
     everywhere = list(dict.fromkeys(c for frame in frames.values() for c in frame.columns))
@@ -103,7 +106,17 @@ def join(
         for name, frame in frames.items()
     }
     notes = [note for frame in frames.values() for note in left_out(frame)]
-    return Joined(tables, label_party, (*notes, *_dropped(frames, paths, id_column, len(order))))
+    return Joined(
+        tables, label_party, (*notes, *_dropped(frames, paths, id_column, len(order)), *([spelled] * bool(spelled)))
+    )
+
+
+def _spelled(
+    frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], id_column: str, label_party: str, shared: set[str]
+) -> str:
+    names = [*(name for name in frames if name != label_party), label_party]
+    # Two files of one name in different folders are told apart by their parties.
+    return differing_ids({f"{paths[n].name} ({n})": set(frames[n][id_column]) - {""} for n in names}, shared)
 
 
 def _label_party(frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], label: str) -> str:

@@ -8,12 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tune_vfl.errors import DataError
+from tune_vfl.data.reading.numbers import as_numbers, whole
+from tune_vfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
 
 MOST_CLASSES = 1000
+_MOST_DIGITS = 1e15
 # Fewer texts than for features count as missing: a class may well be called "None" or "?".
 _MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "<NA>"})
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
@@ -24,8 +28,9 @@ def encode_labels(
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Number the classes of a label column.
 
-    Classes are in numeric order where all are numbers, else in alphabetic order, so that of 0 and 1 the class 1 is
-    positive; ``positive`` moves one of two classes to index 1.
+    Classes are named as they stand in the file, in alphabetic order. Where all are whole numbers of at most 15 digits,
+    they are in numeric order, and ``1.0`` is ``1``; codes such as ``007``, ``1E50`` and ``1_0`` are no numbers. So of 0
+    and 1 the class 1 is positive; ``positive`` moves one of two classes to index 1.
 
     Args:
         values: N labels, text or numbers; the index counts the file's rows from 0.
@@ -39,7 +44,7 @@ def encode_labels(
         DataError: for missing, constant or continuous labels, more than 1,000 classes, or a ``positive`` that is no
             class.
     """
-    texts = np.array([_text(v) for v in values], dtype=object)
+    texts = texts_of(values)
     _check_missing(texts, values.index, where)
     names, codes = _classes(texts, where)
     if len(names) == 1:
@@ -51,8 +56,36 @@ def encode_labels(
     return torch.from_numpy(codes.astype(np.int64)), tuple(names)
 
 
+def texts_of(values: pd.Series[Any]) -> np.ndarray[Any, Any]:
+    """Return labels ``(N,)`` as text, without surrounding blanks; whole numbers without a decimal point."""
+    return np.array([_text(v) for v in values], dtype=object)
+
+
+def renamed(values: pd.Series[Any], classes: Mapping[str, str], where: str) -> pd.Series[Any]:
+    """Return labels as text, where some count as the class that ``classes`` gives.
+
+    Args:
+        values: N labels.
+        classes: the class by the label in the file.
+        where: names the file and the column, for messages.
+
+    Raises:
+        DataError: for a label that is not in the file.
+    """
+    import pandas as pd
+
+    texts = pd.Series(texts_of(values), index=values.index, dtype=object)
+    known = set(texts)
+    for label in classes:
+        if label not in known:
+            near = did_you_mean(label, sorted(known)[:MOST_CLASSES])
+            raise DataError(f"{where}: classes names label {label!r}, which no row has; take it off classes.{near}")
+    return texts.map(lambda text: classes.get(text, text))
+
+
 def _text(value: Any) -> str:
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+    # Larger ones are written with an exponent, not with all their digits: most of these would be made up.
+    if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_DIGITS:
         return str(int(value))
     return str(value).strip()
 
@@ -67,20 +100,25 @@ def _check_missing(texts: np.ndarray[Any, Any], rows: pd.Index[Any], where: str)
 
 
 def _classes(texts: np.ndarray[Any, Any], where: str) -> tuple[list[str], np.ndarray[Any, Any]]:
-    names, codes = np.unique(texts, return_inverse=True)
-    try:
-        numbers = np.array([float(name) for name in names])
-    except ValueError:
+    found, codes = np.unique(texts, return_inverse=True)
+    names = [str(name) for name in found]
+    numbers = [int(number) for name in names if (number := whole(name)) is not None]
+    if len(numbers) < len(names):
+        _check_continuous(names, where)
         _check_count(len(names), where)
-        return [str(n) for n in names], codes
-    _check_numbers(numbers, where)
+        return names, codes
     # "1" and "1.0" are one class.
-    values, merged = np.unique(numbers, return_inverse=True)
+    values, merged = np.unique(np.array(numbers, dtype=np.int64), return_inverse=True)
     _check_count(len(values), where)
-    return [str(int(v)) for v in values], merged[codes]
+    return [str(v) for v in values], merged[codes]
 
 
-def _check_numbers(numbers: np.ndarray[Any, Any], where: str) -> None:
+def _check_continuous(names: list[str], where: str) -> None:
+    import pandas as pd
+
+    numbers = as_numbers(pd.Series(names, dtype=str))
+    if np.isnan(numbers).any():
+        return
     if not np.isfinite(numbers).all():
         raise DataError(f"{where}: holds a number that is not finite; remove its row or give it a class")
     broken = numbers[numbers != np.round(numbers)]
@@ -108,7 +146,8 @@ def _positive_last(
         accepted = _YES if positive else _NO
         matches = [k for k, name in enumerate(names) if name.lower() in accepted]
     else:
-        matches = [k for k, name in enumerate(names) if name == _text(positive)]
+        asked = _text(positive)
+        matches = [k for k, name in enumerate(names) if name in (asked, whole(asked))]
     if len(matches) != 1:
         raise DataError(
             f"{where}: has no class {positive!r} to be positive; its classes are {names[0]!r} and {names[1]!r}"

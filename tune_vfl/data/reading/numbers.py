@@ -1,7 +1,8 @@
-"""Read a large file of plain numbers: fast, and as strict as the reader of text tables."""
+"""Numbers in text: the rule for what is one, and a fast reader of large files that hold nothing else."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,54 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+
+    from tune_vfl.statistics.arrays import Floats
+
+# An exponent needs a sign or a decimal point where it is written with a capital letter: 1E50 is a code, 1E+50 is not.
+_EXPONENT = r"(?:e[+-]?|E[+-])[0-9]{1,3}"
+_DECIMALS = r"\.[0-9]*"
+_INFINITE = r"[Ii]nf(?:inity)?|INF(?:INITY)?"
+_STRICT = (
+    rf"[+-]?(?:(?:0|[1-9][0-9]{{0,14}})(?:(?:{_DECIMALS})?(?:{_EXPONENT})?|{_DECIMALS}E[0-9]{{1,3}})"
+    rf"|\.[0-9]+(?:{_EXPONENT}|E[0-9]{{1,3}})?|{_INFINITE})"
+)
+_WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,14})(?:\.0*)?")
+_DIGITS = re.compile(r"[+-]?[0-9]+")
+_EXACT = 15
+
+
+def as_numbers(texts: pd.Series[Any]) -> Floats:
+    """Return the numbers ``(N,)`` that texts hold; NaN for a text that is none.
+
+    What may be a code is no number: leading zeros (``007``), underscores (``1_0``), more than 15 digits before the
+    decimal point, a capital E without sign and point (``1E50``).
+    """
+    import pandas as pd
+
+    plain = texts.str.fullmatch(_STRICT).to_numpy(dtype=bool)
+    numbers: Floats = np.full(len(texts), np.nan)
+    numbers[plain] = pd.to_numeric(texts[plain]).to_numpy(dtype=np.float64)
+    return numbers
+
+
+def declared_numbers(texts: pd.Series[Any]) -> Floats:
+    """Return the numbers of a column that is declared numeric, leading zeros and long ones among them; NaN for others.
+
+    Of whole numbers with more than 15 digits their median is subtracted before they are rounded.
+    """
+    import pandas as pd
+
+    known = [str(text) for text in texts]
+    if max(map(len, known), default=0) > _EXACT and all(_DIGITS.fullmatch(text) for text in known):
+        exact = [int(text) for text in known]
+        middle = sorted(exact)[len(exact) // 2]
+        return np.array([float(number - middle) for number in exact])
+    return pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+
+
+def whole(text: str) -> str | None:
+    """Return a whole number of at most 15 digits in its shortest form, ``1`` for ``+1.0``; None for other texts."""
+    return str(int(text.partition(".")[0])) if _WHOLE.fullmatch(text) else None
 
 
 def read_numbers(path: Path, columns: int) -> np.ndarray[Any, np.dtype[np.float64]]:

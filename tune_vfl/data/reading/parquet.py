@@ -16,6 +16,7 @@ MAGIC = b"PAR1"
 SUFFIXES = frozenset({".parquet", ".pq"})
 # The name of the column to which pandas writes an index without a name.
 _INDEX = "__index_level_0__"
+_MOST_DIGITS = 1e15
 
 
 def is_parquet(path: Path) -> bool:
@@ -104,7 +105,7 @@ def _texts(path: Path, name: str, column: Any) -> pd.Series[str]:
         if pa.types.is_dictionary(kind):
             column = column.cast(kind.value_type)
         if pa.types.is_floating(column.type):
-            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+            column = _as_whole(pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column))
         if pa.types.is_boolean(column.type):
             column = pc.if_else(column, "True", "False")
         texts = pc.fill_null(column.cast(pa.string()), "").to_pylist()
@@ -113,6 +114,16 @@ def _texts(path: Path, name: str, column: Any) -> pd.Series[str]:
             f"{path}: column {name!r} holds {kind} values; give one number or text a row, or remove the column"
         ) from error
     return pd.Series(texts, dtype=str).str.strip()
+
+
+def _as_whole(column: Any) -> Any:
+    """Return floats that are all whole as integers: ``2000000`` and not ``2e+06``, which is no class."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wide = column.cast(pa.float64())
+    whole = pc.and_(pc.less(pc.abs(wide), _MOST_DIGITS), pc.equal(pc.floor(wide), wide))
+    return wide.cast(pa.int64()) if pc.all(whole).as_py() else column
 
 
 def _binaries() -> tuple[Callable[[Any], bool], ...]:

@@ -9,12 +9,12 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Holders, Loader, Recipe, dataset
 from tune_vfl.data.encode import Encoding, Note, encode_parties, encode_party, grouped
-from tune_vfl.data.options import Column, ColumnList, MetricChoice, SplitChoice, share_in_order
+from tune_vfl.data.options import Column, ColumnList, LabelOptions, MetricChoice, SplitChoice, share_in_order
+from tune_vfl.data.own_labels import own_labels
 from tune_vfl.data.partition import by_list, by_share, check_excluded, shown, without
 from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.data.reading.holders import read_holders
 from tune_vfl.data.reading.joined import join, require
-from tune_vfl.data.reading.labels import encode_labels
 from tune_vfl.data.reading.table import left_out, read_table
 from tune_vfl.errors import DataError, did_you_mean
 from tune_vfl.spec import Named, Strict, Training
@@ -41,7 +41,7 @@ def _kind(value: Any) -> str:
 Party = Annotated[Annotated[ColumnList, Tag("columns")] | Annotated[PartyFile, Tag("file")], Discriminator(_kind)]
 
 
-class CsvOptions(Encoding):
+class CsvOptions(Encoding, LabelOptions):
     """Where a user's table is and which party holds which columns."""
 
     label: Column = Field(description="the label column")
@@ -58,7 +58,6 @@ class CsvOptions(Encoding):
         None, description="share of the columns, in file order, of the passive side; 0.5; or {importance: share}"
     )
     passive_parties: int = Field(1, ge=1, description="number of passive parties that divide that share")
-    positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
     metric: MetricChoice = Field("auto", description="utility metric; auto: AUC, accuracy, top-5 above 50 classes")
 
     @property
@@ -201,17 +200,18 @@ def _dataset(
     holders: Holders | None = None,
 ) -> Dataset:
     where = f"{path}: label column {options.label!r}"
-    y, class_names = encode_labels(labels, where, options.positive)
-    recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=_batch_size(y), lr=1e-3))
+    found = own_labels(labels, options, where)
+    recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=_batch_size(found.y), lr=1e-3))
     return assemble(
         "csv",
         parties,
-        y,
-        class_names,
+        found.y,
+        found.class_names,
         metric=options.metric,
         recipe=recipe,
-        notes=notes,
+        notes=[*notes, *found.notes],
         where=where,
+        hint=found.hint,
         holders=holders,
     )
 

@@ -10,11 +10,10 @@ import torch
 from pydantic import Field
 
 from tune_vfl.data.base import Dataset, Loader, dataset
-from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.partition import shown
 from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.data.reading.pictures import SUFFIXES, read_picture, visible
-from tune_vfl.data.sets.npz_images import Array, own_images
+from tune_vfl.data.sets.npz_images import Array, ImageOptions, own_images
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _TRAIN, _TEST = ("train", "val", "valid", "validation"), "test"
 Side = Annotated[int, Field(ge=1, le=4096)]
 
 
-class ImageFolderOptions(PartyOptions):
+class ImageFolderOptions(ImageOptions):
     """Folder, size, color and partition of the images."""
 
     path: str = Field(description="the folder, from the working directory or the data root")
@@ -33,7 +32,6 @@ class ImageFolderOptions(PartyOptions):
         None, description="side, or [height, width], that images are resized to; by default all must be of one size"
     )
     channels: Literal["auto", "grey", "rgb"] = Field("auto", description="auto: gray where all images are, else rgb")
-    positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,6 @@ class ImageFolder(Loader[ImageFolderOptions]):
             pixels,
             pd.Series([label for part in parts.values() for label in part.labels]),
             options,
-            positive=options.positive,
             test_rows=torch.arange(len(files) - tests, len(files)) if _TEST in parts else None,
             where=f"{folder}: label (the sub-folder's name)",
             notes=(*notes, *said),

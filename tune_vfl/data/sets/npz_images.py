@@ -12,10 +12,10 @@ from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
-from tune_vfl.data.options import PartyOptions
+from tune_vfl.data.options import LabelOptions, PartyOptions
+from tune_vfl.data.own_labels import own_labels
 from tune_vfl.data.partition import image_parties, shown
 from tune_vfl.data.reading.files import absolute, locate
-from tune_vfl.data.reading.labels import encode_labels
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Training
 
@@ -33,11 +33,14 @@ _MOST_CHANNELS = 4
 _CNN_FROM = 16
 
 
-class NpzOptions(PartyOptions):
+class ImageOptions(PartyOptions, LabelOptions):
+    """Partition and labels of a user's own images."""
+
+
+class NpzOptions(ImageOptions):
     """File and partition of the images."""
 
     path: str = Field(description="the npz file, from the working directory or the data root")
-    positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
 
 
 @dataset("npz")
@@ -70,9 +73,8 @@ class NpzImages(Loader[NpzOptions]):
             "npz",
             path,
             x,
-            pd.Series(y.tolist()),
+            pd.Series(y.tolist(), dtype=object),
             options,
-            positive=options.positive,
             test_rows=test_rows,
             where=f"{path}: label array{'' if test_rows is None else 's'} {', '.join(names[1::2])}",
             notes=[f"{path.name}: {len(arrays[name])} rows of {name} join the training rows" for name in extra],
@@ -84,9 +86,8 @@ def own_images(
     path: Path,
     pixels: Array,
     labels: pd.Series[Any],
-    options: PartyOptions,
+    options: ImageOptions,
     *,
-    positive: str | float | bool | None,
     test_rows: torch.Tensor | None,
     where: str,
     notes: Sequence[str],
@@ -98,8 +99,7 @@ def own_images(
         path: the file or folder, for messages.
         pixels: ``(N, H, W)`` or ``(N, H, W, C)``.
         labels: N labels as the file has them.
-        options: how the width is cut, and the metric.
-        positive: the positive one of two classes.
+        options: how the width is cut, the metric, and what the labels mean.
         test_rows: the official test rows, where there are any.
         where: names the labels, for messages.
         notes: what a reader of the results must know.
@@ -107,19 +107,20 @@ def own_images(
     Raises:
         DataError: for pixels out of range, labels that are no classes, or fewer pixel columns than parties.
     """
-    y, class_names = encode_labels(labels, where, positive)
+    found = own_labels(labels, options, where)
     images = to_images(path, pixels)
     model = "cnn" if min(images.shape[2:]) >= _CNN_FROM else "mlp"
     return assemble(
         name,
         image_parties(images, options.share, options.passive_parties, str(path)),
-        y,
-        class_names,
+        found.y,
+        found.class_names,
         metric=options.metric,
         recipe=Recipe(model=Named(name=model), training=Training(epochs=20, batch_size=128, lr=1e-3)),
         test_rows=test_rows,
         where=where,
-        notes=notes,
+        hint=found.hint,
+        notes=[*notes, *found.notes],
     )
 
 
@@ -170,6 +171,8 @@ def check_pair(path: Path, x_name: str, x: Array, y_name: str, y: Array) -> None
             f"{path}: array {x_name!r} has shape {x.shape}, so {x.shape[3]} channels; expected (N, H, W, C) with at "
             f"most {_MOST_CHANNELS}{hint}"
         )
+    if y.dtype.kind not in "biufSU":
+        raise DataError(f"{path}: array {y_name!r} has type {y.dtype}; expected whole numbers or text, one a class")
     if y.shape not in {(len(x),), (len(x), 1)}:
         raise DataError(
             f"{path}: array {y_name!r} has shape {y.shape}; expected ({len(x)},), a label for each row of {x_name!r}"
@@ -186,7 +189,7 @@ def _concatenated(
     """Return images and labels of all parts, and the rows of the last one where there are several."""
     for x_name, y_name in pairs:
         check_pair(path, x_name, arrays[x_name], y_name, arrays[y_name])
-    images, labels = [arrays[x] for x, _ in pairs], [arrays[y].ravel() for _, y in pairs]
+    images, labels = [arrays[x] for x, _ in pairs], [_labels(path, y, arrays[y].ravel()) for _, y in pairs]
     for (x_name, _), part in zip(pairs, images, strict=True):
         if part.shape[1:] != images[0].shape[1:] or part.dtype != images[0].dtype:
             raise DataError(
@@ -196,6 +199,16 @@ def _concatenated(
     rows = sum(len(part) for part in images)
     test_rows = None if len(pairs) == 1 else torch.arange(rows - len(images[-1]), rows)
     return np.concatenate(images), np.concatenate(labels), test_rows
+
+
+def _labels(path: Path, name: str, y: Array) -> Array:
+    """Return labels as objects, so that numbers and texts of several parts keep their values; bytes as text."""
+    try:
+        return np.array([v.decode() if isinstance(v, bytes) else v for v in y.tolist()], dtype=object)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: array {name!r} holds bytes that are not UTF-8 text ({error.reason}); give text"
+        ) from error
 
 
 def to_images(path: Path, x: Array) -> torch.Tensor:

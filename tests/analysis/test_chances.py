@@ -1,0 +1,114 @@
+"""Chances on the scale of a compromise, names, shares of the trials, and the nearest setting."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.analysis.test_sentences import DEPLOY
+from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of
+from tune_vfl.analysis.alternatives import chances_over
+from tune_vfl.analysis.decide import decide
+from tune_vfl.analysis.decision import Decision, Far
+from tune_vfl.analysis.describer import Describer
+from tune_vfl.analysis.joint_front import joint_of
+from tune_vfl.analysis.sentences import sentences
+from tune_vfl.analysis.summary import frontier, frontier_against
+from tune_vfl.campaign import campaign as module
+from tune_vfl.campaign.campaign import Campaign, named
+from tune_vfl.campaign.shares import Demand, even_shares
+from tune_vfl.errors import SpecError
+
+
+def test_a_compromise_s_chance_weighs_both_variances_on_the_undefended_scale() -> None:
+    found = [
+        outcome_of([u + d, u - d, u], {"norm": [x + 3 * d, x, x - 3 * d]})
+        for u, x, d in (
+            (0.90, 0.30, 0.01),
+            (0.89, 0.28, -0.01),
+            (0.8, 0.2, 0.012),
+            (0.7, 0.1, 0.008),
+            (0.6, 0.05, -0.01),
+        )
+    ]
+    describer = Describer(joint_of(campaign_of(part_of("laplace", found, attacks=["norm"]))))
+    own = describer.settings.own
+    assert own is not None
+    utility, leakage = (o.variance[0] + o.variance[1] for o in own)
+    gap = (0.90 - 0.89) / 0.2 - (0.30 - 0.28) / 0.9
+    z = gap / math.sqrt(utility / 0.2**2 + leakage / 0.9**2)
+    expected = (1 + math.erf(z / math.sqrt(2))) / 2
+    assert chances_over(describer, [0], 1, by_utility=False) == pytest.approx([expected], abs=2e-3)
+    assert 0.5 < expected < 0.95
+
+
+def test_three_defenses_that_are_far_are_all_named() -> None:
+    told = sentences(replace(DEPLOY, far=(Far(("kdk", "cae", "mid"), 0.02), Far(("iso",), None))))
+    assert told[-2:] == [
+        "No setting of kdk, cae or mid comes within .020 AUC of it at no more leakage.",
+        "No setting of iso leaks so little.",
+    ]
+
+
+def test_a_name_is_that_of_a_campaign_or_of_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Held:
+        name = "c"
+        place = type("Place", (), {"url": "sqlite:///x"})
+
+        def record(self) -> Any:
+            return campaign_of(part_of("laplace", [(0.94, 0.6)]))
+
+        def parts(self) -> list[Any]:
+            return []
+
+    answers: list[Any] = [Held(), None]
+    monkeypatch.setattr(module, "open_campaign", lambda _name, _storage: answers.pop(0))
+    monkeypatch.setattr(module, "Study", lambda name, storage: ("study", name, storage))
+    found = named("c")
+    assert isinstance(found, Campaign)
+    assert (found.name, found.storage, found.stopped) == ("c", "sqlite:///x", False)
+    assert found.record() == Held().record()
+    assert found.frontier() == frontier(Held().record())
+    assert found.frontier("pmc") == frontier_against(Held().record(), "pmc")
+    assert (found.studies(), found.overdue()) == ([], {})
+    assert named("s", "there") == ("study", "s", "there")
+
+
+def test_a_study_without_published_settings_needs_a_trial_too() -> None:
+    demands = [Demand(0, math.inf), Demand(5, math.inf)]
+    assert even_shares(demands, 6) == [1, 5]
+    with pytest.raises(SpecError, match="5 are fewer than the 6 that 2 defenses need"):
+        even_shares(demands, 5)
+    assert even_shares([Demand(4, 2), Demand(0, math.inf)], 9) == [2, 7], "no more than there are"
+
+
+def test_a_front_tells_what_fresh_seeds_found_of_what_stayed() -> None:
+    part = confirmed(part_of("laplace", [(0.94, 0.6), (0.90, 0.3)]), {0: (0.93, 0.62, True), 1: (0.8, 0.4, False)})
+    stays, goes = frontier(campaign_of(part))
+    assert (stays["confirmed"], goes["confirmed"]) == (True, False)
+    assert (stays["confirmation"]["utility"], stays["confirmation"]["leakage"]) == (0.93, 0.62)
+    assert "confirmation" not in goes
+    assert (stays["utility"], stays["leakage"]) == pytest.approx((0.94, 0.6)), "its place is that of the search"
+
+
+def test_the_nearest_is_one_that_is_worth_having_where_any_is() -> None:
+    """The second misses the constraint by less, and is less useful than the label party alone (.75)."""
+    part = part_of("laplace", [(0.90, 0.4), (0.70, 0.25)])
+    found = decide(campaign := campaign_of(part, constraints={"leakage": 0.2}), joint_of(campaign))
+    assert found.verdict == "none_qualifies"
+    assert found.nearest is not None
+    assert found.nearest.number == 0
+    useless = part_of("laplace", [(0.72, 0.4), (0.70, 0.25)])
+    all_useless = decide(campaign := campaign_of(useless, constraints={"leakage": 0.2}), joint_of(campaign))
+    assert all_useless.nearest is not None
+    assert all_useless.nearest.number == 1, "where none is, the one that misses least"
+
+
+def test_a_decision_that_was_not_made_has_measured_nothing() -> None:
+    empty = decide(campaign := campaign_of(part_of("laplace", []), constraints={"leakage": 0.2}), joint_of(campaign))
+    assert (empty.measured, empty.qualifying, empty.confidence, empty.rule) == (0, 0, 0.9, "constraints")
+    bare = Decision(dataset="wine", metric="auc", verdict="nothing_measured", why="w")
+    assert (bare.measured, bare.qualifying, bare.confidence, bare.rule) == (0, 0, 0.9, "knee")

@@ -1,0 +1,152 @@
+"""``--select`` of campaigns, and ``tune-vfl/campaign/1``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.campaigns import campaign_of, confirmed, part_of
+from tune_vfl.analysis.joint_front import joint_of
+from tune_vfl.analysis.select import select
+from tune_vfl.analysis.selection import parse
+from tune_vfl.analysis.selection import select as select_trial
+from tune_vfl.analysis.summary import frontier, summary
+from tune_vfl.campaign.campaign import export
+from tune_vfl.config import load_config
+from tune_vfl.errors import SelectionError, UsageError
+from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import CampaignRecord
+
+LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
+MARVELL = ((0.92, 0.18), (0.85, 0.1), (0.945, 0.8))
+
+
+def two(**fields: object) -> CampaignRecord:
+    return campaign_of(part_of("laplace", LAPLACE, cost=1.1), part_of("marvell", MARVELL, cost=3.0), **fields)
+
+
+@pytest.mark.parametrize(
+    ("by", "name"),
+    [
+        ("max-utility", "marvell#2"),
+        ("min-leakage", "marvell#1"),
+        ("leakage<=0.2", "marvell#0"),
+        ("leakage <= 0.35 and cost<=2", "laplace#1"),
+        ("utility_loss<=0.04", "marvell#2"),
+        ("utility_loss<=0.04 and leakage<=.65", "laplace#0"),
+        ("utility>=0.84", "marvell#1"),
+        ("attacks.pmc.advantage<=0.14", "marvell#0"),
+        ("attacks.norm.success<0.56 and utility>0.8", "marvell#1"),
+        ("camp-breast_cancer-laplace#2", "laplace#2"),
+        (" trial = 1 ", None),
+    ],
+)
+def test_selecting_from_a_campaign(by: str, name: str | None) -> None:
+    if name is None:
+        with pytest.raises(UsageError, match="camp-breast_cancer-laplace#1"):
+            select(two(), by)
+    else:
+        assert select(two(), by).name == f"camp-breast_cancer-{name}"
+
+
+def test_a_defense_s_name_is_its_own_best_by_the_campaign_s_rule() -> None:
+    assert select(two(constraints={"leakage": 0.35}), "laplace").name.endswith("laplace#1")
+    own = joint_of(campaign_of(part_of("laplace", LAPLACE)))
+    assert own.knee is not None
+    assert select(two(), "laplace").name == own.knee.name
+    assert select(two(), "camp-breast_cancer-marvell").study.cell.defense == "marvell"
+    with pytest.raises(UsageError, match="one of laplace, marvell"):
+        select(two(), "laplce")
+
+
+def test_the_decision_is_what_is_selected_where_there_are_constraints() -> None:
+    assert select(two(constraints={"leakage": 0.2})).name.endswith("marvell#0")
+    joint = joint_of(two())
+    assert joint.knee is not None
+    assert select(two()).name == joint.knee.name
+    with pytest.raises(
+        SelectionError, match=r"No setting qualifies.*Nearest is marvell scale=2.*--select '\S+#\d+' takes"
+    ):
+        select(two(constraints={"leakage": 0.05}))
+
+
+def test_several_data_sets_ask_for_one() -> None:
+    campaign = campaign_of(part_of("laplace", LAPLACE), part_of("laplace", MARVELL, dataset="wine"))
+    with pytest.raises(UsageError, match=r"2 data sets \(breast_cancer, wine\); say which"):
+        select(campaign, "knee")
+    assert select(campaign, "max-utility", "wine").name == "camp-wine-laplace#2"
+    assert select(campaign, "camp-wine-laplace#1").trial.number == 1
+    with pytest.raises(UsageError, match="no data set 'win'"):
+        select(campaign, "knee", "win")
+
+
+def test_what_is_not_there_is_said() -> None:
+    lost = part_of("laplace", [*LAPLACE, Outcome.failed("diverged", "NaN")])
+    lone = campaign_of(lost)
+    wrong = ("trial=9", "no such trial"), ("trial=3", "it ended as diverged"), ("x#1", "expected one of the")
+    for by, message in wrong:
+        with pytest.raises((SelectionError, UsageError), match=message):
+            select(lone, by)
+    assert select(lone, "trial=1").trial is lost.trials[1]
+    assert select_trial(lost, "trial=1") is lost.trials[1]
+    with pytest.raises(SelectionError, match=r"must be below with 90% confidence|goes from utility"):
+        select(lone, "leakage<=0.2")
+    with pytest.raises(SelectionError, match="cost is not known: the cost of laplace was not measured"):
+        select(lone, "cost<=2")
+    with pytest.raises(SelectionError, match="none of its trials ended ok"):
+        select(campaign_of(part_of("laplace", [])), "knee")
+    for by in ("leakage", "utility=>1", "loss<=1 and leakage<=1", "attacks.pmc<=1"):
+        with pytest.raises(UsageError):
+            select(lone, by)
+
+
+def test_a_lone_study_answers_as_its_ledger_does() -> None:
+    record = part_of("laplace", LAPLACE)
+    for by in ("knee", "max-utility", "min-leakage", "leakage<=0.35", "utility>=0.85", "utility_loss<=0.06", "trial=2"):
+        assert select(CampaignRecord.of(record), by).trial == select_trial(record, by)
+
+
+def test_confirmed_settings_are_taken_where_any_meets_the_conditions() -> None:
+    laplace, marvell = two().studies
+    campaign = campaign_of(laplace, confirmed(marvell, {1: (0.84, 0.11, True), 0: (0.93, 0.1, False)}))
+    assert select(campaign, "leakage<=0.2").name.endswith("marvell#1"), "the other did not stay"
+    assert select(campaign, "max-utility").name.endswith("marvell#1")
+    assert select(campaign, "utility>=0.93 and leakage<=0.7").name.endswith("laplace#0"), "none of those that stayed"
+
+
+def test_a_number_is_no_name() -> None:
+    assert parse("knee").rule == "knee"
+    assert parse("a-b#3")[3:] == ("a-b", 3)
+    assert parse("gradient_compression").rule == "name"
+
+
+def test_the_summary_is_plain_and_has_what_the_interface_names() -> None:
+    campaign = two(constraints={"leakage": 0.2})
+    found = summary(campaign, {part.name: {"study": part.name} for part in campaign.studies})
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["schema"] == "tune-vfl/campaign/1"
+    assert {"campaign", "studies", "front", "decisions", "checks", "mlflow"} <= set(found)
+    assert [s["study"] for s in found["studies"]] == [p.name for p in campaign.studies]
+    assert found["mlflow"]["experiment"] == "camp"
+    assert found["front"] == frontier(campaign)
+    assert [p["utility"] for p in found["front"]] == sorted((p["utility"] for p in found["front"]), reverse=True)
+    chosen = found["decisions"]["breast_cancer"]
+    assert {k: chosen[k] for k in ("study", "number", "defense")} == {
+        "study": "camp-breast_cancer-marvell",
+        "number": 0,
+        "defense": "marvell",
+    }
+    none = summary(two(constraints={"leakage": 0.05}), {p.name: {} for p in campaign.studies})["decisions"]
+    assert none["breast_cancer"]["study"] is None
+    assert none["breast_cancer"]["nearest"]["number"] == 1
+
+
+def test_an_export_says_how_it_was_chosen(tmp_path: Path) -> None:
+    campaign = campaign_of(part_of("kdk", MARVELL[2:]), part_of("laplace", LAPLACE), constraints={"leakage": 0.35})
+    config = export(campaign, None, tmp_path / "best.json")
+    assert (config.study, config.trial, config.select) == ("camp-breast_cancer-laplace", 1, "decision")
+    assert load_config(tmp_path / "best.json") == config
+    assert export(campaign, "min-leakage").trial == 2
+    assert export(CampaignRecord.of(part_of("laplace", LAPLACE))).select == "knee"

@@ -1,0 +1,205 @@
+"""Codes stay what stands in the file: as classes, categories and ids, in every kind of file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.data.test_precision import read, write
+from tune_vfl.data import load
+from tune_vfl.data.base import Dataset
+from tune_vfl.data.check import examine
+from tune_vfl.data.encode import Encoding, encode_column
+from tune_vfl.data.reading.numbers import as_numbers
+from tune_vfl.data.spellings import alike
+from tune_vfl.errors import DataError
+from tune_vfl.spec import Named
+
+CODES = {
+    "17 digits": ["10000000000000000", "10000000000000001", "10000000000000002"],
+    "exponents": ["1E50", "1E51", "2E50"],
+    "leading zeros": ["00", "01", "1"],
+    "underscores": ["10", "1_0", "100"],
+    "cases": ["Yes", "no", "yes"],
+    "bytes": ["b'x'", "x", "yy"],
+    "other digits": ["1", "\u0662", "3"],
+    "nan-like": ["None", "?", "b"],
+}
+
+
+def labeled(folder: Path, labels: list[str], kind: str) -> Dataset:
+    """Read rows with these labels from a file of a kind."""
+    rng = np.random.default_rng(0)
+    if kind in ("npz", "npz of bytes"):
+        y = np.array(labels) if kind == "npz" else np.char.encode(np.array(labels))
+        np.savez(folder / "a.npz", x=rng.random((len(y), 4, 4)), y=y)
+        return load(Named.model_validate({"name": "npz", "path": str(folder / "a.npz")}))
+    if kind == "images":
+        for k, label in enumerate(labels):
+            (folder / "im" / label).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 255, (4, 4), dtype=np.uint8)).save(folder / "im" / label / f"{k}.png")
+        return load(Named.model_validate({"name": "images", "path": str(folder / "im")}))
+    table = pd.DataFrame({"a": rng.normal(size=len(labels)), "t": np.arange(len(labels)), "y": labels})
+    return read(write(folder, table, kind))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "joined", "npz", "npz of bytes", "images"])
+@pytest.mark.parametrize("codes", CODES)
+def test_classes_are_named_as_in_the_file(tmp_path: Path, codes: str, kind: str) -> None:
+    if (codes, kind) in {("nan-like", "images"), ("cases", "images")}:
+        pytest.skip("a file system may refuse these names, or call two of them one")
+    labels = [CODES[codes][k % 3] for k in range(36)]
+    data = labeled(tmp_path, labels, kind)
+    assert sorted(data.class_names) == sorted(CODES[codes])
+    if kind != "images":  # its rows are in the order of the folders
+        assert [data.class_names[k] for k in data.y.tolist()] == labels
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "joined"])
+@pytest.mark.parametrize("codes", [c for c in CODES if c not in {"nan-like"}])
+def test_categories_are_named_as_in_the_file(tmp_path: Path, codes: str, kind: str) -> None:
+    rng = np.random.default_rng(0)
+    cells = [CODES[codes][k % 3] for k in range(36)]
+    data = read(write(tmp_path, pd.DataFrame({"a": rng.normal(size=36), "t": cells, "y": np.arange(36) // 18}), kind))
+    assert data.passive[0].names == tuple(f"t={name}" for name in sorted(CODES[codes]))
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (np.array([0.0, 1.0, 2_000_000.0]), ("0", "1", "2000000")),
+        (np.array([10**16, 10**16 + 1, 3]), ("10000000000000000", "10000000000000001", "3")),
+        (np.array([1e50, 2e50, 3.0]), ("1e+50", "2e+50", "3")),
+        (np.array([True, False, True]), ("False", "True")),
+    ],
+)
+@pytest.mark.parametrize("kind", ["parquet", "npz"])
+def test_typed_labels(tmp_path: Path, values: np.ndarray, names: tuple[str, ...], kind: str) -> None:
+    y = values[np.arange(36) % 3]
+    if kind == "npz":
+        np.savez(tmp_path / "a.npz", x=np.zeros((36, 4, 4)), y=y)
+        data = load(Named.model_validate({"name": "npz", "path": str(tmp_path / "a.npz")}))
+    else:
+        data = read(write(tmp_path, pd.DataFrame({"a": range(36), "t": range(36), "y": y}), kind))
+    assert data.class_names == names
+
+
+@pytest.mark.parametrize("y", [np.array([b"\xff", b"a"] * 8), np.arange(16).astype("M8[D]"), np.arange(16) * 1j])
+def test_labels_of_an_npz_that_are_no_classes_are_refused(tmp_path: Path, y: np.ndarray) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((16, 4, 4)), y=y)
+    with pytest.raises(DataError, match=r"a\.npz: array 'y' (holds bytes|has type)"):
+        load(Named.model_validate({"name": "npz", "path": str(tmp_path / "a.npz")}))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "joined", "npz", "npz of bytes"])
+def test_spellings_of_one_class_are_named_and_can_be_made_one(tmp_path: Path, kind: str) -> None:
+    labels = ["Yes"] * 20 + ["yes"] * 5 + ["ye s"] * 4 + ["no"] * 20 + ["True"] * 3 + ["1"] * 4
+    (note,) = [n for n in labeled(tmp_path, labels, kind).notes if "spelling" in n]
+    assert note == (
+        "classes that differ in spelling only: '1' (4 rows), 'True' (3 rows); 'Yes' (20 rows), 'yes' (5 rows), "
+        "'ye s' (4 rows); where they are one class, paste this into `dataset`: classes: "
+        '{"True": "1", "yes": "Yes", "ye s": "Yes"}'
+    )
+
+
+def test_the_mapping_to_paste_makes_them_one(tmp_path: Path) -> None:
+    labels = ["Yes"] * 20 + ["yes"] * 5 + ["no"] * 20
+    write(tmp_path, pd.DataFrame({"a": range(45), "t": range(45), "y": labels}), "csv")
+    options: dict[str, object] = {"path": str(tmp_path / "t.csv"), "label": "y"}
+    data = read(options | {"classes": {"yes": "Yes"}, "positive": "Yes"})
+    assert data.class_names == ("no", "Yes")
+    assert data.y.tolist() == [1] * 25 + [0] * 20
+    assert not [n for n in data.notes if "spelling" in n]
+    with pytest.raises(DataError, match="classes names label 'yess', which no row has"):
+        read(options | {"classes": {"yess": "Yes"}})
+
+
+def test_a_class_of_one_row_that_is_a_slip_is_refused_with_the_mapping(tmp_path: Path) -> None:
+    labels = ["yes"] * 20 + ["YES"] + ["no"] * 20
+    write(tmp_path, pd.DataFrame({"a": range(41), "t": range(41), "y": labels}), "csv")
+    with pytest.raises(DataError, match=r'class \'YES\' has 1 row .*classes: \{"YES": "yes"\}'):
+        read({"path": str(tmp_path / "t.csv"), "label": "y"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("00712", "712"), ("1e+05", "100000"), ("ab ", "AB"), ("7.0", "7"), ("A\u00a0B", "AB"), ("1.50", "1.5")],
+)
+def test_ids_that_differ_in_spelling_only_are_named(tmp_path: Path, first: str, second: str) -> None:
+    ids = [f"u{k}" for k in range(20)]
+    pd.DataFrame({"i": [first, *ids], "t": range(21)}).to_csv(tmp_path / "p.csv", index=False)
+    pd.DataFrame({"i": [*ids, second], "y": [k % 2 for k in range(21)]}).to_csv(tmp_path / "q.csv", index=False)
+    parties = {"p": {"path": str(tmp_path / "p.csv")}, "q": {"path": str(tmp_path / "q.csv"), "columns": []}}
+    (note,) = [n for n in read({"id": "i", "label": "y", "parties": parties}).notes if "spelling" in n]
+    assert (
+        f"1 ids differ in spelling only (leading zeros, case, blanks, forms of numbers), such as {first.strip()!r}"
+        in note
+    )
+    assert f"for {second!r} in q.csv (q)" in note
+
+
+def test_ids_without_any_partner_say_why(tmp_path: Path) -> None:
+    pd.DataFrame({"i": [f"{k:05}" for k in range(9)], "t": range(9)}).to_csv(tmp_path / "p.csv", index=False)
+    pd.DataFrame({"i": range(9), "y": [k % 2 for k in range(9)]}).to_csv(tmp_path / "q.csv", index=False)
+    parties = {"p": {"path": str(tmp_path / "p.csv")}, "q": {"path": str(tmp_path / "q.csv")}}
+    with pytest.raises(DataError, match="9 ids differ in spelling only"):
+        read({"id": "i", "label": "y", "parties": parties})
+
+
+def test_a_declared_number_may_have_zeros_and_long_ones_keep_their_distances() -> None:
+    nanoseconds = [str(1_600_000_000_000_000_000 + k) for k in range(50)]
+    plain = encode_column(pd.Series(nanoseconds), "c", "f.csv", Encoding(max_categories=64))
+    declared = encode_column(pd.Series(nanoseconds), "c", "f.csv", Encoding(numeric=("c",)))
+    assert (plain.kind, declared.kind) == ("category", "number")
+    assert np.diff(declared.x[:, 0]).tolist() == [1.0] * 49
+    zeros = encode_column(pd.Series(["007", "010"]), "c", "f.csv", Encoding(numeric=("c",)))
+    assert zeros.x[:, 0].tolist() == [7.0, 10.0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.floats(
+        allow_nan=False, allow_infinity=False, max_value=1e15, min_value=-1e15, exclude_max=True, exclude_min=True
+    )
+)
+def test_a_number_as_python_writes_it_is_one(value: float) -> None:
+    assert as_numbers(pd.Series([repr(value)], dtype=str)).tolist() == [value]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("0123456789_eE+-. ", max_size=20))
+def test_a_number_by_the_rule_is_one_for_python_and_no_code(text: str) -> None:
+    (number,) = as_numbers(pd.Series([text], dtype=str))
+    if np.isnan(number):
+        return
+    assert float(text) == number
+    assert "_" not in text
+    digits = text.lstrip("+-").lower().partition("e")[0].partition(".")[0]
+    assert len(digits) <= 15
+    assert digits in {"", "0"} or not digits.startswith("0")
+
+
+def test_numbers_in_many_forms_are_numbers() -> None:
+    forms = ["1", "-2", "+3", "0.5", ".5", "5.", "1e-05", "2.5E+3", "1.5E3", "-0"]
+    assert encode_column(pd.Series(forms), "c", "f.csv", Encoding()).kind == "number"
+
+
+def test_names_alike() -> None:
+    assert alike(["a", "A ", "b", "1", "01", "1.0", "TRUE", "e\u0301", "\u00e9", "1_0", "10"]) == [
+        ["a", "A "],
+        ["1", "01", "1.0", "TRUE"],
+        ["e\u0301", "\u00e9"],
+    ]
+
+
+def test_what_stands_out_of_codes_is_told(tmp_path: Path) -> None:
+    codes = [f"{k:05}" for k in range(40)]
+    write(tmp_path, pd.DataFrame({"a": range(40), "t": codes, "y": [k % 2 for k in range(40)]}), "csv")
+    facts = examine(read({"path": str(tmp_path / "t.csv"), "label": "y"}))
+    assert ("t", "identifier") in [(f.column, f.oddity) for f in facts.findings]

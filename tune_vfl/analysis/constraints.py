@@ -1,0 +1,115 @@
+"""Constraints of a campaign, tested by one-sided bounds: which settings satisfy them, and which misses them least."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tune_vfl.analysis.formatting import number, short
+from tune_vfl.spec.constraints import AT_LEAST, OF_ATTACK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.analysis.bounds import Bounds
+    from tune_vfl.statistics.arrays import Bools, Floats
+
+
+class Requirement(NamedTuple):
+    """One constraint, evaluated for one setting.
+
+    Attributes:
+        name: such as ``utility_loss``; ``cap``: the limit, an upper one (for the utility a lower one).
+        value: the estimate; ``bound``: its one-sided confidence bound on the limit's side. None if unknown.
+        kept: whether the bound satisfies the limit; an unknown value does not.
+        says: the same in words.
+    """
+
+    name: str
+    cap: float
+    value: float | None
+    bound: float | None
+    kept: bool
+    says: str
+
+
+def requirements(bounds: Bounds, place: int, constraints: Mapping[str, float]) -> tuple[Requirement, ...]:
+    """Evaluate each constraint for one setting.
+
+    Args:
+        bounds: of all settings.
+        place: the setting's index.
+        constraints: caps by name.
+    """
+    return tuple(_requirement(bounds, place, name, cap) for name, cap in constraints.items())
+
+
+def _requirement(bounds: Bounds, place: int, name: str, cap: float) -> Requirement:
+    value, bound = (float(column[place]) for column in bounds.of(name))
+    if np.isnan(bound):
+        return Requirement(name, cap, None, None, kept=False, says=f"{name}: {bounds.unknown(place, name)}")
+    kept = bool(bounds.keeps(name, cap)[place])
+    side = "at least" if name in AT_LEAST else "at most"
+    surely = "" if value == bound else f", with {bounds.confidence:.0%} confidence {side} {_written(name, bound)}"
+    asked = f"{'' if kept else 'not '}{side} {_written(name, cap)}"
+    return Requirement(name, cap, value, bound, kept, f"{name} is {_written(name, value)}{surely}: {asked}")
+
+
+def _written(name: str, value: float) -> str:
+    return number(value) if name == "cost" else short(value)
+
+
+def asked_for(constraints: Mapping[str, float]) -> str:
+    """Format constraints as ``leakage<=0.2 and utility>=0.9``."""
+    return " and ".join(f"{n}{'>=' if n in AT_LEAST else '<='}{number(cap)}" for n, cap in constraints.items())
+
+
+def nearest(bounds: Bounds, constraints: Mapping[str, float], among: Bools) -> int | None:
+    """Return the setting that misses the constraints least.
+
+    The criterion is the largest miss: utility and its loss in units of the undefended model's gain over the guess (or
+    the label party alone), cost in units of its cap, leakage unscaled. A constraint on an unknown value counts as the
+    largest miss.
+
+    Args:
+        bounds: of all settings.
+        constraints: caps by name.
+        among: ``(N,)`` the eligible settings.
+
+    Returns:
+        Its index, the more useful one among equals; None where none is eligible.
+    """
+    places = np.flatnonzero(among)
+    if not len(places):
+        return None
+    misses = np.stack([_missed(bounds, name, cap) for name, cap in constraints.items()])[:, places]
+    unknown, largest = np.isinf(misses).sum(0), np.where(np.isinf(misses), 0.0, misses).max(0)
+    utility, leakage = bounds.settings.known[places].T
+    # Rounding must not decide between equal misses.
+    order = np.lexsort((places, leakage, -utility, np.round(largest, 12), unknown))
+    return int(places[order[0]])
+
+
+def _missed(bounds: Bounds, name: str, cap: float) -> Floats:
+    bound, scale = bounds.of(name).bound, bounds.settings.scale
+    gain = 1.0 if scale is None else scale.utility_high - scale.utility_low
+    unit = abs(cap) if name == "cost" else gain if name.startswith("utility") else 1.0
+    over = (cap - bound if name in AT_LEAST else bound - cap) / (unit if unit > 0 else 1.0)
+    return np.where(np.isnan(over), np.inf, np.maximum(over, 0.0))
+
+
+def nearly(bounds: Bounds, constraints: Mapping[str, float]) -> Bools:
+    """Return the settings whose estimates satisfy all constraints, but not their bounds: more seeds may decide."""
+    by_value = np.ones(len(bounds.settings.rows), dtype=bool)
+    for name, cap in constraints.items():
+        value = bounds.of(name).value
+        with np.errstate(invalid="ignore"):
+            by_value &= value >= cap if name in AT_LEAST else value <= cap
+    return np.asarray(by_value & ~bounds.keeping(constraints))
+
+
+def attack_of(name: str) -> str | None:
+    """Return the attack that a constraint names; None for a constraint on no single attack."""
+    match = OF_ATTACK.fullmatch(name)
+    return None if match is None else match["attack"]

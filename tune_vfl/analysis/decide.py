@@ -1,0 +1,164 @@
+"""The rule that chooses the setting to deploy on one data set, as a :class:`tune_vfl.analysis.decision.Decision`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tune_vfl.analysis.alternatives import changes, far_from, rivals
+from tune_vfl.analysis.constraints import asked_for, nearest
+from tune_vfl.analysis.decision import Decision
+from tune_vfl.analysis.describer import Describer
+from tune_vfl.analysis.formatting import count, listed
+from tune_vfl.analysis.joint_front import joint_of
+from tune_vfl.analysis.not_examined import checks_by_study, checks_together, unexamined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tune_vfl.analysis.joint_front import Joint
+    from tune_vfl.evaluation.checks import Check
+    from tune_vfl.records.campaigns import CampaignRecord
+    from tune_vfl.statistics.arrays import Bools
+
+
+def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
+    """Choose the setting to deploy on one data set, or the reason why none is recommended.
+
+    With constraints the choice is the most useful setting whose bounds satisfy all of them and that beats models
+    without a federation; without constraints, the best compromise of the joint front. After a confirmation only
+    settings measured on fresh seeds are eligible, those still on the front first: the search's numbers of the others
+    are optimistic. Not eligible are settings of a study with a failed check, and settings of undecided leakage.
+
+    Args:
+        campaign: the campaign.
+        joint: its studies on that data set.
+    """
+    checks = checks_by_study(joint)
+    about: dict[str, Any] = {
+        "dataset": joint.dataset,
+        "metric": joint.metric,
+        "constraints": dict(campaign.constraints),
+        "confidence": campaign.confidence,
+        "rule": "constraints" if campaign.constraints else "knee",
+        "measured": len(joint.points),
+        "checks": checks_together(checks),
+        "unexamined": unexamined(campaign, joint),
+    }
+    describer = Describer(joint)
+    about |= {"undefended": describer.undefended(), "alone": describer.alone()}
+    if not joint.points:
+        owed = changes(campaign, describer, None, np.zeros(0, dtype=bool))
+        return Decision(**about, verdict="nothing_measured", why="no trial has come to a result", changes=owed)
+    keeping = describer.bounds.keeping(campaign.constraints)
+    about["qualifying"] = int(keeping.sum())
+    trusted = _trusted(joint, checks)
+    if not trusted.any():
+        return Decision(**about, **_not_trusted(campaign, describer, checks))
+    sound = trusted & ~np.asarray([p.undecided for p in joint.points])
+    fresh = np.asarray([row.again is not None for row in describer.settings.rows])
+    if fresh.any():
+        about["changes"] = tuple(_unmeasured(describer, sound & (describer.useful() > 0) & keeping & ~fresh))
+        sound, trusted = sound & fresh, trusted & fresh
+    worth = sound & (describer.useful() > 0)
+    chosen = _chosen(campaign, describer, worth & keeping)
+    if chosen is None:
+        answer = _none(campaign, describer, sound, keeping)
+        answer["changes"] = (*about.pop("changes", ()), *answer["changes"])
+    else:
+        about.pop("changes", None)
+        answer = _deploy(campaign, describer, chosen, worth & keeping, trusted)
+    return Decision(**(about | answer))
+
+
+def decisions(campaign: CampaignRecord) -> dict[str, Decision]:
+    """Return the decision for every data set of a campaign, by its name."""
+    return {dataset: decide(campaign, joint_of(campaign, dataset)) for dataset in campaign.datasets}
+
+
+def _unmeasured(describer: Describer, among: Bools) -> Iterator[str]:
+    """Name the best eligible setting by the search's numbers, where no setting measured on fresh seeds qualifies."""
+    ranked = rivals(describer, among, by_utility=True)
+    if ranked:
+        point = describer.joint.points[ranked[0]]
+        yield (
+            f"{count(len(ranked), 'setting')} would do by the search's numbers, such as {point.defense} "
+            f"({point.name}), and were not measured on fresh seeds, on which such numbers shrink."
+        )
+
+
+def _trusted(joint: Joint, checks: dict[str, tuple[Check, ...]]) -> Bools:
+    failing = {study for study, found in checks.items() if not all(check.ok for check in found)}
+    return np.asarray([p.study not in failing for p in joint.points], dtype=bool)
+
+
+def _chosen(campaign: CampaignRecord, describer: Describer, among: Bools) -> int | None:
+    """Return the index of the recommended setting."""
+    if not campaign.constraints and (knee := describer.joint.knee) is not None and among[describer.place(knee)]:
+        return describer.place(knee)
+    ranked = rivals(describer, among, by_utility=bool(campaign.constraints))
+    return ranked[0] if ranked else None
+
+
+def _deploy(
+    campaign: CampaignRecord, describer: Describer, chosen: int, among: Bools, trusted: Bools
+) -> dict[str, Any]:
+    joint, by_utility = describer.joint, bool(campaign.constraints)
+    ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]
+    others = [i for i in ranked if joint.points[i].defense != joint.points[chosen].defense]
+    second = next(iter(others or ranked), None)
+    kept, measured = int(among.sum()), count(len(joint.points), "measured setting")
+    where = f"{kept} of {measured} that surely keep {asked_for(campaign.constraints)}"
+    # Where the knee itself is not eligible, the best eligible setting is not a knee.
+    best = joint.knee is not None and describer.place(joint.knee) == chosen
+    compromise = "the best compromise" if best else "the best compromise that may be recommended"
+    why = f"{compromise} of the joint front, {count(len(joint.front), 'setting')} of {measured}"
+    return {
+        "verdict": "deploy",
+        "why": f"the most useful of {where}" if by_utility else why,
+        "setting": describer.setting(chosen, campaign.constraints),
+        "undefended": describer.undefended(chosen),
+        "runner_up": None if second is None else describer.setting(second, campaign.constraints),
+        "far": far_from(describer, chosen),
+        "changes": changes(campaign, describer, chosen, trusted),
+    }
+
+
+def _none(campaign: CampaignRecord, describer: Describer, sound: Bools, keeping: Bools) -> dict[str, Any]:
+    """Return the decision that no setting qualifies, with the nearest one."""
+    useless = sound & keeping & (describer.useful() <= 0)
+    if useless.any():
+        place = rivals(describer, useless, by_utility=True)[0]
+        alone = describer.joint.alone
+        party = "a constant answer reaches" if alone is None else f"{alone.who} reaches alone"
+        kept = "keeps the constraints" if campaign.constraints else "was measured"
+        why = f"nothing that {kept} is more useful than what {party}: that needs no federation"
+    elif not sound.any():
+        place = rivals(describer, ~sound, by_utility=True)[0]
+        why = "the leakage of every setting is undecided: half of its interval is too wide to recommend anything"
+    else:
+        worth = sound & (describer.useful() > 0)
+        found = nearest(describer.bounds, campaign.constraints, worth if worth.any() else sound)
+        assert found is not None  # noqa: S101 - some settings are sound
+        place, asked = found, asked_for(campaign.constraints)
+        settings = count(len(keeping), "measured setting")
+        why = f"none of {settings} surely keeps {asked} with {campaign.confidence:.0%} confidence"
+    return {
+        "verdict": "none_qualifies",
+        "why": why,
+        "nearest": describer.setting(place, campaign.constraints),
+        "changes": changes(campaign, describer, None, sound),
+    }
+
+
+def _not_trusted(
+    campaign: CampaignRecord, describer: Describer, checks: dict[str, tuple[Check, ...]]
+) -> dict[str, Any]:
+    says = listed(list(dict.fromkeys(c.says for found in checks.values() for c in found if not c.ok)))
+    nobody = np.zeros(len(describer.joint.points), dtype=bool)
+    return {
+        "verdict": "not_trusted",
+        "why": f"nothing is recommended while a check fails: {says}",
+        "changes": changes(campaign, describer, None, nobody),
+    }

@@ -1,0 +1,147 @@
+"""Builder of a decision's numbers: one setting, its strongest attack, and the two baselines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.constraints import requirements
+from tune_vfl.analysis.decision import Reference, Setting, Strongest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.analysis.joint_front import Joint, JointPoint
+    from tune_vfl.evaluation.certainty import Interval
+    from tune_vfl.statistics.arrays import Floats
+
+_BOTH_ENDS = 0.95
+"""The one-sided confidence of either end of a 90% interval."""
+
+
+class Describer:
+    """Builder of :class:`Setting` and :class:`Reference` objects for one data set.
+
+    Args:
+        joint: all settings on one data set.
+        bounds: those of the same settings; None computes them with the campaign's confidence.
+    """
+
+    def __init__(self, joint: Joint, bounds: Bounds | None = None) -> None:
+        self.joint, self.settings = joint, joint.settings
+        self.bounds = bounds or Bounds(joint.settings)
+        self._ends = Bounds(joint.settings, _BOTH_ENDS)
+
+    def setting(self, place: int, constraints: Mapping[str, float] | None = None) -> Setting:
+        """Return one setting; with constraints, also those that it misses."""
+        point, row = self.joint.points[place], self.settings.rows[place]
+        utility, leakage = self.settings.known[place].tolist()
+        again = point.again
+        loss, loss_interval = self._loss(place)
+        asked = requirements(self.bounds, place, constraints or {})
+        return Setting(
+            study=point.study,
+            dataset=point.dataset,
+            defense=point.defense,
+            number=point.number,
+            params=dict(point.params),
+            utility=utility,
+            utility_interval=point.intervals[0],
+            leakage=leakage,
+            leakage_interval=point.intervals[1],
+            loss=loss,
+            loss_interval=loss_interval,
+            cost=row.record.cost,
+            kept=self.kept(place),
+            gained=self._gained(place),
+            strongest=self.strongest(place),
+            confirmed=point.confirmed,
+            chance=point.chance if again is None or again.stays is None else again.stays,
+            undecided=point.undecided,
+            lacks=tuple(r.says for r in asked if not r.kept),
+        )
+
+    def _loss(self, place: int) -> tuple[float | None, Interval | None]:
+        value, bound = (float(column[place]) for column in self._ends.of("utility_loss"))
+        if np.isnan(value):
+            return None, None
+        return value, None if bound == value else (2 * value - bound, bound)
+
+    def kept(self, place: int) -> float | None:
+        """Return the share of the federation's gain that a setting retains; None without a known gain.
+
+        A confirmation does not measure the label party's own model again: there the loss gives the share.
+        """
+        alone = self.joint.alone
+        if alone is None:
+            return None
+        if self.settings.rows[place].again is None:
+            return alone.kept(float(self.settings.known[place, 0]))
+        loss = float(self._ends.of("utility_loss").value[place])
+        return None if alone.gain_interval[0] <= 0 or np.isnan(loss) else 1 - loss / alone.gain
+
+    def _gained(self, place: int) -> float | None:
+        alone = self.joint.alone
+        if alone is None:
+            return None
+        loss = float(self._ends.of("utility_loss").value[place])
+        if self.settings.rows[place].again is None or np.isnan(loss):
+            return float(self.settings.known[place, 0]) - alone.utility
+        return alone.gain - loss
+
+    def strongest(self, place: int) -> Strongest | None:
+        """Return the attack with the largest advantage against a setting; None without attacks."""
+        row = self.settings.rows[place]
+        if row.again is not None and row.again.leakage is not None:
+            tuned = row.again.tuned
+            if tuned is not None and row.again.leakage != row.again.leakage_untuned:
+                return Strongest(tuned.attack, row.again.leakage, row.again.leakage_interval, tuned=True)
+            return Strongest(row.again.attack, row.again.leakage, row.again.leakage_interval)
+        scores = row.trial.outcome.attackers
+        if not scores:
+            return None
+        name = max(scores, key=lambda n: scores[n].advantage)
+        interval = self.settings.advantage_interval(place, name)
+        return Strongest(name, scores[name].advantage, interval, scores[name].mean, scores[name].floor)
+
+    def undefended(self, place: int | None = None) -> Reference | None:
+        """Return the baseline of the undefended model; None where it was not measured.
+
+        Args:
+            place: a setting: one that was confirmed is compared with the undefended model of the same fresh seeds.
+        """
+        row = None if place is None else self.settings.rows[place]
+        if row is not None and row.again is not None and row.record.confirmation is not None:
+            fresh = row.record.confirmation.baseline
+            if fresh.utility is not None:
+                return Reference(fresh.utility, fresh.utility_interval, fresh.leakage, fresh.leakage_interval)
+        outcome, sure = self.joint.undefended, self.joint.undefended_sure
+        if outcome is None:
+            return None
+        utility, leakage = outcome.objectives
+        if sure is None:
+            return Reference(utility, None, leakage, None)
+        return Reference(utility, sure.utility_interval, leakage, sure.leakage_interval)
+
+    def alone(self) -> Reference | None:
+        """Return the baseline of the label party's own model; None where it was not measured."""
+        known = self.joint.alone
+        return None if known is None else Reference(known.utility, known.interval, who=known.who)
+
+    def useless_below(self) -> float:
+        """Return the utility without a federation: that of the label party alone, else of a guess."""
+        return self.joint.alone.utility if self.joint.alone is not None else self.joint.reference[0]
+
+    def useful(self) -> Floats:
+        """Return ``(N,)`` each setting's utility above that without a federation."""
+        found = np.asarray(self.settings.known[:, 0] - self.useless_below())
+        for i, row in enumerate(self.settings.rows):
+            if row.again is not None and (gained := self._gained(i)) is not None:
+                found[i] = gained
+        return found
+
+    def place(self, point: JointPoint) -> int:
+        """Return the index of a point among all settings."""
+        return self.settings.place[point.study, point.number]

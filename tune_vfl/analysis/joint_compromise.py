@@ -1,0 +1,72 @@
+"""The best compromise of several studies on one data set, on the scale of the undefended model that they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_vfl.analysis.compromise import compromise_of
+from tune_vfl.metrics import pareto
+from tune_vfl.statistics.choosing import middle_of_the_best
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.analysis.settings_table import SettingsTable
+    from tune_vfl.records.confirmations import ConfirmedPoint
+
+_HALF_WIDTH = 1.645
+"""Half of a 90% interval from many seeds, in standard errors."""
+
+
+def knee_of(settings: SettingsTable, front: Sequence[int]) -> int | None:
+    """Return the best compromise: of the confirmed settings on the front, else of the search's front.
+
+    Args:
+        settings: side by side.
+        front: the places of those on the joint front.
+
+    Returns:
+        Its index; None without a point. For a single study the knee of :func:`tune_vfl.analysis.compromise.knee_of`.
+    """
+    stayed = [i for i, confirmed in enumerate(settings.confirmed) if confirmed]
+    if stayed and (confirmed := _confirmed_knee(settings, stayed)) is not None:
+        return confirmed
+    places = sorted(front)
+    outcomes = [settings.rows[i].trial.outcome for i in places]
+    # A setting without attacks has no leakage to weigh.
+    attacked = all(outcome.attacks for outcome in outcomes)
+    gains = None if settings.whole is None else settings.whole.gains[:, places]
+    position = compromise_of(outcomes, settings.scale if attacked else None, gains)
+    return None if position is None else places[position]
+
+
+def _confirmed_knee(settings: SettingsTable, stayed: Sequence[int]) -> int | None:
+    """Return a joint confirmation's knee; for studies confirmed separately that of the settings on their fronts."""
+    together = settings.campaign.confirmation
+    named = None if together is None else together.knee.get(settings.parts[0].cell.dataset.name)
+    if named is not None and named.setting in settings.place:
+        return settings.place[named.setting]
+    if len(settings.parts) == 1:
+        confirmation = settings.parts[0].confirmation
+        number = None if confirmation is None else confirmation.knee
+        return None if number is None else settings.place.get((settings.parts[0].name, number))
+    known = settings.known[stayed]
+    if settings.scale is None:
+        position = pareto.knee(known)
+        return None if position is None else stayed[position]
+    low, high, most = settings.scale
+    widths = np.asarray([high - low if high > low else 1.0, most if most > 0 else 1.0])
+    balance = known[:, 0] / widths[0] - known[:, 1] / widths[1]
+    halves = [_halves(settings.rows[i].again) for i in stayed]
+    se = np.hypot(*(np.asarray(halves) / widths).T) / _HALF_WIDTH
+    position = middle_of_the_best(range(len(stayed)), balance, se, known[:, 1])
+    return None if position is None else stayed[position]
+
+
+def _halves(again: ConfirmedPoint | None) -> tuple[float, float]:
+    """Return half of both intervals of a confirmed setting."""
+    ends = (None, None) if again is None else (again.utility_interval, again.leakage_interval)
+    utility, leakage = (0.0 if end is None else (end[1] - end[0]) / 2 for end in ends)
+    return utility, leakage

@@ -1,0 +1,111 @@
+"""Limits of a campaign: incompatible pairs, attacks not run, adversaries not covered, rows not used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.analysis.formatting import listed
+from tune_vfl.analysis.reliability import checks_of
+from tune_vfl.evaluation.checks import Check
+from tune_vfl.evaluation.coverage import Coverage, attackers_of, coverage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tune_vfl.analysis.joint_front import Joint
+    from tune_vfl.records.campaigns import CampaignRecord
+    from tune_vfl.records.studies import StudyRecord
+
+
+def coverage(record: StudyRecord) -> Coverage:
+    """Return the adversaries that a study covers; derived from the spec where the record has none."""
+    return attackers_of(record.spec, record.cell) if record.coverage is None else record.coverage
+
+
+def aims(record: StudyRecord) -> Coverage:
+    """Return :func:`coverage` with each attack's target and input; derived from the spec where the record has none."""
+    kept = record.coverage
+    return coverage_of(record.spec, record.cell) if kept is None or not kept.goals else kept
+
+
+def untried(record: StudyRecord) -> tuple[str, ...]:
+    """Return the attacks of a competent adversary that a study did not run: by fewer, any defense looks good.
+
+    Attacks that do not fit the study's data, model or defense are left out. A study of measure 1, or one with
+    unregistered attacks, gives none.
+    """
+    return () if record.measure == 1 else coverage(record).untried
+
+
+def checks_by_study(joint: Joint) -> dict[str, tuple[Check, ...]]:
+    """Return the checks of every study, passed or failed, with one on attacks that were not run."""
+    return {part.name: (*checks_of(part), *_tried(part)) for part in joint.parts}
+
+
+def _tried(part: StudyRecord) -> Iterator[Check]:
+    if missing := untried(part):
+        says = f"not tried: {listed(missing)}; search with `attacks: default` before you choose"
+        yield Check(name="untried", ok=False, says=says)
+
+
+def checks_together(by_study: dict[str, tuple[Check, ...]]) -> tuple[Check, ...]:
+    """Return every check once; one that not all studies share names its studies."""
+    found: dict[tuple[str, bool, str], list[str]] = {}
+    for study, checks in by_study.items():
+        for check in checks:
+            found.setdefault((check.name, check.ok, check.says), []).append(study)
+    return tuple(
+        Check(name=name, ok=ok, says=says if len(studies) == len(by_study) else f"{says} ({listed(studies)})")
+        for (name, ok, says), studies in found.items()
+    )
+
+
+def unexamined(campaign: CampaignRecord, joint: Joint) -> tuple[str, ...]:
+    """Return sentences on what was not measured on one data set."""
+    return (
+        *_skipped(campaign, joint),
+        *_not_run(joint),
+        *_other_attackers(joint),
+        *_other_rows(joint),
+    )
+
+
+def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
+    """Yield sentences on incompatible pairs, one for each reason."""
+    defenses = {part.name: part.cell.defense for part in joint.parts}
+    others = {part.name for part in campaign.studies} - set(defenses)
+    # A skipped study is in no data set's list: its name, CAMPAIGN-DATASET-DEFENSE, tells its data set.
+    elsewhere = tuple(f"{campaign.name}-{name}-" for name in campaign.datasets if name != joint.dataset)
+    why: dict[tuple[str | None, str], list[str]] = {}
+    for left in campaign.skipped:
+        if left.study not in others and not left.study.startswith(elsewhere):
+            why.setdefault((left.attack, "; ".join(left.problems)), []).append(defenses.get(left.study, left.study))
+    for (attack, problems), names in why.items():
+        what = listed(names) if attack is None else f"{attack} on {listed(names)}"
+        yield f"Skipped: {what} ({problems})."
+
+
+def _not_run(joint: Joint) -> Iterator[str]:
+    missing: dict[tuple[str, ...], list[str]] = {}
+    for part in joint.parts:
+        if names := untried(part):
+            missing.setdefault(names, []).append(part.cell.defense)
+    for names, defenses in missing.items():
+        yield f"Attacks that were not tried on {listed(defenses)}: {listed(names)}."
+
+
+def _other_attackers(joint: Joint) -> Iterator[str]:
+    covered = [coverage(part) for part in joint.parts]
+    if not any(one.acts for one in covered):
+        yield "Attackers who act: no attack took part in the training and changed what it sends."
+    if not any(one.features for one in covered):
+        yield "Features: only what is revealed of labels was measured."
+    if not any(part.confirmation and any(p.tuned for p in part.confirmation.points) for part in joint.parts):
+        yield "Attackers tuned against the setting itself: `tune-vfl confirm --adaptive MINUTES` tunes them."
+
+
+def _other_rows(joint: Joint) -> Iterator[str]:
+    by_rows = any(p.trial.outcome.utility_variance for p in joint.points)
+    if not by_rows:
+        yield f"Other rows: {joint.metric} has no formula for them, so its intervals speak of this data set alone."
+    yield "Rows of another source or a later time: intervals speak of rows like these."

@@ -1,0 +1,117 @@
+"""The option ``--select``: one setting of a campaign or study, by name, by conditions, or by the decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from tune_vfl.analysis.decide import decide
+from tune_vfl.analysis.joint_front import joint_of
+from tune_vfl.analysis.selection import Selection, choose, parse, trial_of
+from tune_vfl.analysis.sentences import sentences
+from tune_vfl.errors import SelectionError, UsageError
+
+if TYPE_CHECKING:
+    from tune_vfl.analysis.decision import Decision
+    from tune_vfl.analysis.joint_front import Joint
+    from tune_vfl.records.campaigns import CampaignRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
+
+
+class Selected(NamedTuple):
+    """The selected setting: a study and a trial."""
+
+    study: StudyRecord
+    trial: TrialRecord
+
+    @property
+    def name(self) -> str:
+        """``STUDY#21``."""
+        return f"{self.study.name}#{self.trial.number}"
+
+
+def select(campaign: CampaignRecord, by: str | None = None, dataset: str | None = None) -> Selected:
+    """Select one setting.
+
+    Args:
+        campaign: a campaign, or a single study as one.
+        by: ``decision``; ``knee``, ``max-utility`` or ``min-leakage`` of the joint front; conditions as
+            :func:`tune_vfl.analysis.selection.select` takes them; ``STUDY#21``, of a single study ``trial=21``; or the
+            name of a defense or study: its own best by the campaign's rule. None takes the decision where the campaign
+            has constraints, else the knee.
+        dataset: its name; not needed where there is one, or where ``by`` names a study.
+
+    Raises:
+        UsageError: for another ``by``, or where several data sets leave the choice open.
+        SelectionError: when there is no such setting; the message names the nearest.
+    """
+    selection = parse(default_selection(campaign) if by is None else by)
+    if selection.rule == "trial":
+        study = _study(campaign, selection)
+        return Selected(study, trial_of(study, selection))
+    if selection.rule == "name":
+        return _named(campaign, selection, dataset)
+    return _by_rule(_on(campaign, selection, dataset), selection)
+
+
+def default_selection(campaign: CampaignRecord) -> str:
+    """Return the default of ``--select``: the decision where there are constraints, else the knee."""
+    return "decision" if campaign.constraints else "knee"
+
+
+def _study(campaign: CampaignRecord, selection: Selection) -> StudyRecord:
+    names = [part.name for part in campaign.studies]
+    if selection.study is None and len(names) == 1:
+        return campaign.studies[0]
+    if selection.study in names:
+        return campaign.study(str(selection.study))
+    example = f"{names[0]}#{selection.number}"
+    raise UsageError(f"--select {selection.text!r}: expected one of the studies {', '.join(names)}, as in {example!r}")
+
+
+def _named(campaign: CampaignRecord, selection: Selection, dataset: str | None) -> Selected:
+    """Return the best setting of one defense, or of one study."""
+    parts = [p for p in campaign.studies if selection.study in (p.name, p.cell.defense)]
+    if not parts:
+        known = dict.fromkeys(p.cell.defense for p in campaign.studies)
+        raise UsageError(
+            f"--select {selection.text!r}: neither a rule nor a defense or study of {campaign.name!r}; expected knee, "
+            f"max-utility, min-leakage, decision, conditions, STUDY#21, or one of {', '.join(known)}"
+        )
+    part = _on(replace(campaign, studies=tuple(parts)), selection, dataset)
+    return _by_rule(part, Selection(selection.text, "decision" if campaign.constraints else "knee"))
+
+
+def _on(campaign: CampaignRecord, selection: Selection, dataset: str | None) -> CampaignRecord:
+    if dataset is None and len(campaign.datasets) > 1:
+        raise UsageError(
+            f"--select {selection.text!r}: {campaign.name!r} has {len(campaign.datasets)} data sets "
+            f"({', '.join(campaign.datasets)}); say which, or name a setting as STUDY#21"
+        )
+    if dataset is not None and dataset not in campaign.datasets:
+        raise UsageError(f"{campaign.name!r} has no data set {dataset!r}; it has: {', '.join(campaign.datasets)}")
+    return campaign if dataset is None else campaign.on(dataset)
+
+
+def _by_rule(part: CampaignRecord, selection: Selection) -> Selected:
+    joint = joint_of(part)
+    if not joint.points:
+        what = "study" if part.lone else "campaign"
+        raise SelectionError(f"the {what} has no point to select from: none of its trials ended ok")
+    if selection.rule == "decision":
+        return _decided(joint, decide(part, joint))
+    if selection.rule == "knee":
+        assert joint.knee is not None  # noqa: S101 - there are points
+        return Selected(part.study(joint.knee.study), joint.knee.trial)
+    row = joint.settings.rows[choose(joint.settings, selection)]
+    return Selected(row.record, row.trial)
+
+
+def _decided(joint: Joint, decision: Decision) -> Selected:
+    chosen = decision.setting
+    if chosen is None:
+        near = decision.nearest
+        anyway = f"{near.study}#{near.number}" if near else "STUDY#NUMBER"
+        raise SelectionError(" ".join([*sentences(decision), f"--select '{anyway}' takes one all the same."]))
+    row = joint.settings.rows[joint.settings.place[chosen.study, chosen.number]]
+    return Selected(row.record, row.trial)

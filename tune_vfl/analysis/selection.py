@@ -1,0 +1,246 @@
+"""Choose one setting: by name, or by conditions such as ``leakage<=0.2 and utility_loss<=0.01``."""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.compromise import knee_of
+from tune_vfl.analysis.settings_table import SettingsTable
+from tune_vfl.errors import SelectionError, UsageError
+from tune_vfl.metrics import pareto
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.spec.constraints import AT_LEAST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
+    from tune_vfl.statistics.arrays import Bools, Floats
+
+_COMPARE: dict[str, Callable[[Floats, float], Bools]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_CONDITION = re.compile(
+    r"\s*(?P<name>utility|leakage|utility_loss|cost|attacks\.\w+\.(?:advantage|success))\s*"
+    r"(?P<compare><=|>=|<|>)\s*(?P<cap>[-+0-9.eE]+)\s*"
+)
+_TRIAL = re.compile(r"\s*trial\s*=\s*(\d+)\s*")
+_POINT = re.compile(r"\s*(.+)#(\d+)\s*")
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+Rule = Literal["knee", "max-utility", "min-leakage", "decision", "conditions", "trial", "name"]
+
+_RULES: tuple[Rule, ...] = ("knee", "max-utility", "min-leakage", "decision")
+_EXPECTED = (
+    "expected knee, max-utility, min-leakage, trial=21, or conditions such as 'leakage<=0.2 and utility_loss<=0.01' "
+    "(on utility, utility_loss, leakage, cost, attacks.NAME.advantage or attacks.NAME.success); of a campaign also "
+    "decision, STUDY#21, or the name of a defense"
+)
+
+
+class Condition(NamedTuple):
+    """What a setting must keep.
+
+    Attributes:
+        name: as a constraint's, see :data:`tune_vfl.spec.constraints.Constraints`.
+        compare: ``<=``, ``>=``, ``<`` or ``>``.
+        cap: with what.
+    """
+
+    name: str
+    compare: str
+    cap: float
+
+    @property
+    def surely(self) -> bool:
+        """Whether it must hold for the bound: at most so much, of the utility at least; else for the estimate."""
+        return self.compare.startswith(">") == (self.name in AT_LEAST)
+
+    def kept(self, bounds: Bounds) -> Bools:
+        """Return which settings keep it; none of which what it is on is not known."""
+        found = bounds.of(self.name)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(_COMPARE[self.compare](found.bound if self.surely else found.value, self.cap))
+
+
+class Selection(NamedTuple):
+    """What ``--select`` says.
+
+    Attributes:
+        text: as it was given.
+        rule: ``knee``, ``max-utility``, ``min-leakage`` or ``decision``; ``conditions``; ``trial``: ``number``, of
+            ``study`` where it is given; ``name``: the best setting of a defense, or of a study, called ``study``.
+        conditions: all to be kept.
+    """
+
+    text: str
+    rule: Rule
+    conditions: tuple[Condition, ...] = ()
+    study: str | None = None
+    number: int | None = None
+
+
+def parse(text: str) -> Selection:
+    """Read what ``--select`` says.
+
+    Raises:
+        UsageError: for what is none of these.
+    """
+    rule = next((rule for rule in _RULES if rule == text.strip()), None)
+    if rule is not None:
+        return Selection(text, rule)
+    if trial := _TRIAL.fullmatch(text):
+        return Selection(text, "trial", number=int(trial[1]))
+    if point := _POINT.fullmatch(text):
+        return Selection(text, "trial", study=point[1].strip(), number=int(point[2]))
+    if _NAME.fullmatch(text.strip()):
+        return Selection(text, "name", study=text.strip())
+    parts = re.split(r"\s+and\s+", text.strip())
+    return Selection(text, "conditions", tuple(_condition(part, text) for part in parts))
+
+
+def _condition(part: str, whole: str) -> Condition:
+    match = _CONDITION.fullmatch(part)
+    try:
+        if match is None:
+            raise ValueError
+        return Condition(match["name"], match["compare"], float(match["cap"]))
+    except ValueError:
+        raise UsageError(f"--select {whole!r}: {_EXPECTED}") from None
+
+
+def front_of(record: StudyRecord, leakages: Sequence[float] | None = None) -> list[TrialRecord]:
+    """Return the trials on a study's front, by number; equal points all stay.
+
+    Args:
+        record: the study.
+        leakages: one for each ok trial, in the place of its own.
+    """
+    own = [t.outcome.objectives for t in record.ok]
+    points = own if leakages is None else [(u, x) for (u, _), x in zip(own, leakages, strict=True)]
+    return [t for t, on in zip(record.ok, pareto.front(points).tolist(), strict=True) if on]
+
+
+def select(record: StudyRecord, by: str) -> TrialRecord:
+    """Return one trial of a study.
+
+    What is compared is what a confirmation measured of a trial, else what the search did.
+
+    Args:
+        record: the study.
+        by: ``knee``, ``max-utility`` or ``min-leakage``, of those that a confirmation left on the front where there was
+            one, else of the front; ``trial=21``; or conditions joined by ``and``, on ``utility``, ``utility_loss``,
+            ``leakage``, ``cost``, ``attacks.NAME.advantage`` or ``attacks.NAME.success``, see :func:`meeting`.
+
+    Raises:
+        UsageError: for another ``by``.
+        SelectionError: for a study without a point, a trial that it has not, or conditions that no point meets; the
+            message says how far the front goes.
+    """
+    selection = parse(by)
+    if selection.rule in ("name", "decision"):
+        raise UsageError(f"--select {by!r}: {_EXPECTED}")
+    if selection.rule == "trial":
+        return trial_of(record, selection)
+    if not record.ok:
+        raise SelectionError("the study has no point to select from: none of its trials ended ok")
+    if selection.rule == "knee":
+        number = knee_of(record, front_of(record))
+        return next(t for t in record.ok if t.number == number)
+    settings = SettingsTable(CampaignRecord.of(record))
+    return settings.rows[choose(settings, selection)].trial
+
+
+def trial_of(record: StudyRecord, selection: Selection) -> TrialRecord:
+    """Return the trial that a selection names.
+
+    Raises:
+        UsageError: when it names another study.
+        SelectionError: for a trial that the study has not, or one without a result.
+    """
+    if selection.study not in (None, record.name):
+        raise UsageError(f"--select {selection.text!r}: this is study {record.name!r}")
+    trial = next((t for t in record.trials if t.number == selection.number), None)
+    if trial is None or trial.outcome.outcome != "ok":
+        why = "no such trial" if trial is None else f"it ended as {trial.outcome.outcome}"
+        ok = ", ".join(str(t.number) for t in front_of(record)) or "empty, for no trial ended ok"
+        raise SelectionError(f"study {record.name!r}, trial {selection.number}: {why}; its front is {ok}")
+    return trial
+
+
+def choose(settings: SettingsTable, selection: Selection, bounds: Bounds | None = None) -> int:
+    """Return the place of the most useful setting, of the one that leaks least, or of the best that meets conditions.
+
+    Args:
+        settings: side by side, at least one.
+        selection: ``max-utility``, ``min-leakage`` or conditions.
+        bounds: of the same settings; None computes them with the confidence of the campaign.
+
+    Raises:
+        SelectionError: for conditions that no setting meets.
+    """
+    if selection.rule != "conditions":
+        return _best(settings, _stayed(settings), "utility" if selection.rule == "max-utility" else "leakage")
+    bounds = bounds or Bounds(settings)
+    places = meeting(bounds, selection.conditions)
+    if not places:
+        raise SelectionError(_too_far(bounds, selection))
+    return _best(settings, places, "leakage" if all(c.name == "utility" for c in selection.conditions) else "utility")
+
+
+def meeting(bounds: Bounds, conditions: Sequence[Condition]) -> list[int]:
+    """Return which settings meet conditions, of those that a confirmation left on the front where any of them does.
+
+    What must be at most so much (the utility: at least) must be so surely, by one-sided bounds; from a single seed
+    there is none, and it must be so itself. The most useful one that meets them is chosen, the one that leaks least
+    where all of them are on the utility; ties go to the other objective, then to the lowest number.
+    """
+    kept = np.ones(len(bounds.settings.rows), dtype=bool)
+    for condition in conditions:
+        kept &= condition.kept(bounds)
+    confirmed = kept & np.asarray(bounds.settings.confirmed, dtype=bool)
+    return [int(i) for i in np.flatnonzero(confirmed if confirmed.any() else kept)]
+
+
+def _stayed(settings: SettingsTable) -> list[int]:
+    """Return the settings that a confirmation left on the front where there was one, else the front."""
+    stayed = [i for i, confirmed in enumerate(settings.confirmed) if confirmed]
+    return stayed or [int(i) for i in np.flatnonzero(pareto.front(settings.searched))]
+
+
+def _best(settings: SettingsTable, places: Sequence[int], objective: str) -> int:
+    def order(place: int) -> tuple[float, float, int]:
+        utility, leakage = settings.known[place].tolist()
+        return (-utility, leakage, place) if objective == "utility" else (leakage, -utility, place)
+
+    return min(places, key=order)
+
+
+def _too_far(bounds: Bounds, selection: Selection) -> str:
+    """Say how far the front goes, and from where on each condition is surely met."""
+    settings, stayed = bounds.settings, _stayed(bounds.settings)
+    places = _best(settings, stayed, "leakage"), _best(settings, stayed, "utility")
+    low, high = (f"utility {u:.4f}, leakage {x:.4f}" for u, x in (settings.known[i].tolist() for i in places))
+    surely = "".join(f"; {says}" for c in selection.conditions if c.surely and (says := _surely(bounds, c)))
+    return f"no setting meets {selection.text!r}; the front goes from {low} to {high}{surely}"
+
+
+def _surely(bounds: Bounds, condition: Condition) -> str:
+    value, bound = bounds.of(condition.name)
+    if np.isnan(bound).all():
+        return f"{condition.name} is not known: {bounds.unknown(0, condition.name)}"
+    if np.array_equal(value, bound, equal_nan=True):
+        return ""
+    at_least = condition.name in AT_LEAST
+    end = np.nanmax(bound) if at_least else np.nanmin(bound)
+    side, further = ("above", "down") if at_least else ("below", "up")
+    confidence = f"{bounds.confidence:.0%}"
+    return f"{condition.name} must be {side} with {confidence} confidence, which holds from {end:.4f} {further}"

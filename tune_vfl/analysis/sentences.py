@@ -1,0 +1,155 @@
+"""Sentences on a decision, written from the decision's data alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tune_vfl.analysis.constraints import asked_for
+from tune_vfl.analysis.formatting import count, listed, metric, number, setting, short, short_span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tune_vfl.analysis.decision import Decision, Far, Setting
+    from tune_vfl.analysis.tables import Failure
+
+
+def headline(decision: Decision) -> str:
+    """Return the decision in one line: ``Deploy marvell budget=2.1 on spambase.``, or why nothing is recommended."""
+    if decision.setting is not None:
+        return f"Deploy {called(decision.setting)} on {decision.dataset}."
+    if decision.verdict == "not_trusted":
+        return f"Nothing is recommended on {decision.dataset} while a check fails."
+    if decision.verdict == "nothing_measured":
+        return f"No answer yet on {decision.dataset}: {decision.why}."
+    return f"No setting qualifies on {decision.dataset}."
+
+
+def sentences(decision: Decision) -> list[str]:
+    """Return the decision in sentences, the headline first, without checks, changes and gaps."""
+    found = [headline(decision)]
+    if decision.setting is not None:
+        found += [f"It is {decision.why}.", *_told(decision, decision.setting), *_others(decision)]
+    elif decision.verdict == "none_qualifies":
+        found += [_sentence(decision.why), *_nearest(decision)]
+    elif decision.verdict == "not_trusted":
+        found += [_sentence(check.says) for check in decision.failing]
+    return found
+
+
+def called(chosen: Setting) -> str:
+    """Return a setting's name and parameters: ``marvell budget=2.1``."""
+    return f"{chosen.defense} {setting(chosen.params)}" if chosen.params else chosen.defense
+
+
+def reliability(decision: Decision) -> str:
+    """Return a sentence on the numbers' reliability."""
+    failing = decision.failing
+    if failing:
+        fail = "fails" if len(failing) == 1 else "fail"
+        says = "; ".join(check.says for check in failing)
+        return f"{len(failing)} of {count(len(decision.checks), 'check')} {fail}: {says}."
+    if not decision.checks:
+        return "Nothing was checked."
+    return f"All {len(decision.checks)} checks hold." if len(decision.checks) > 1 else "The one check holds."
+
+
+def _told(decision: Decision, chosen: Setting) -> Iterator[str]:
+    fresh = ", on fresh seeds" if chosen.confirmed else ""
+    costs = "" if chosen.loss is None else f", {_loss(chosen)}"
+    utility = short_span(chosen.utility, chosen.utility_interval)
+    yield f"{called(chosen)} ({chosen.study}#{chosen.number}): {metric(decision.metric)} {utility}{costs}{fresh}."
+    yield from _beside(decision, chosen)
+    strongest = chosen.strongest
+    if strongest is not None:
+        tuned = " tuned against it," if strongest.tuned else ""
+        finds = short_span(strongest.advantage, strongest.interval, 2)
+        yield f"The strongest attack, {strongest.attack},{tuned} finds {finds}{_undefended_leakage(decision)}."
+    leakage = short_span(chosen.leakage, chosen.leakage_interval, 2)
+    yield f"Its leakage over all attacks is {leakage}.{_no_less(decision, chosen)}"
+    if chosen.cost is not None:
+        yield f"Its training takes {number(chosen.cost)} times the undefended one's CPU."
+
+
+def _loss(chosen: Setting) -> str:
+    loss, interval = chosen.loss or 0.0, chosen.loss_interval
+    between = "" if interval is None else f" ({short(interval[0])} to {short(interval[1])})"
+    return f"costs {short(loss)}{between}" if loss > 0 else f"costs nothing{between}"
+
+
+def _beside(decision: Decision, chosen: Setting) -> Iterator[str]:
+    """Compare the setting with no defense and with the label party alone, which no confirmation measures."""
+    if decision.alone is not None:
+        who, where = decision.alone.who, " in the search" if chosen.confirmed else ""
+        reaches = f"alone reaches {short_span(decision.alone.utility, decision.alone.utility_interval)}{where}"
+        if chosen.kept is not None:
+            yield f"It keeps {chosen.kept:.0%} of what the federation brings; {who} {reaches}."
+        else:
+            yield f"{who[:1].upper()}{who[1:]} {reaches}: the federation adds nothing that is sure."
+    if decision.undefended is not None:
+        utility = short_span(decision.undefended.utility, decision.undefended.utility_interval)
+        yield f"Without a defense it is {utility}."
+
+
+def _no_less(decision: Decision, chosen: Setting) -> str:
+    """Warn of a setting whose leakage may be that of the undefended model."""
+    undefended = None if decision.undefended is None else decision.undefended.leakage_interval
+    if undefended is None or chosen.leakage_interval is None or chosen.leakage_interval[1] < undefended[0]:
+        return ""
+    return " It does not surely lower it: constrain the leakage to have less."
+
+
+def _undefended_leakage(decision: Decision) -> str:
+    known = decision.undefended
+    if known is None or known.leakage is None:
+        return ""
+    return f", against {short_span(known.leakage, known.leakage_interval, 2)} without a defense"
+
+
+def _others(decision: Decision) -> Iterator[str]:
+    second = decision.runner_up
+    if second is not None:
+        utility = short_span(second.utility, second.utility_interval)
+        leakage = short_span(second.leakage, second.leakage_interval, 2)
+        yield f"Runner-up: {called(second)} ({second.study}#{second.number}), {utility} at leakage {leakage}."
+    for far in decision.far:
+        yield _far(far, metric(decision.metric))
+
+
+def _far(far: Far, name: str) -> str:
+    if far.within is None:
+        return f"No setting of {_or(far.defenses)} leaks so little."
+    return f"No setting of {_or(far.defenses)} comes within {short(far.within)} {name} of it at no more leakage."
+
+
+def _or(names: Sequence[str]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _nearest(decision: Decision) -> Iterator[str]:
+    near = decision.nearest
+    if near is None:
+        return
+    leakage = short_span(near.leakage, near.leakage_interval, 2)
+    where = f"{metric(decision.metric)} {short_span(near.utility, near.utility_interval)} at leakage {leakage}"
+    lacks = f": {'; '.join(near.lacks)}" if near.lacks else ""
+    yield f"Nearest is {called(near)} ({near.study}#{near.number}), {where}{lacks}."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def question(decision: Decision) -> str:
+    """Return the question of a decision in words: the data set and its constraints."""
+    if not decision.constraints:
+        return f"Which defense, at which setting, is the best compromise on {decision.dataset}?"
+    asked = f"{asked_for(decision.constraints)} with {decision.confidence:.0%} confidence"
+    return f"Which defense, at which setting, is the most useful on {decision.dataset} that keeps {asked}?"
+
+
+def failure_words(failure: Failure) -> str:
+    """Return a group of failed trials in a sentence."""
+    studies = listed([f"{study} ({many})" for study, many in failure.where.items()])
+    reason = f": {failure.reason.rstrip('.')}" if failure.reason else ""
+    return f"{count(failure.count, 'trial')} ended as {failure.outcome}{reason}; {studies}."

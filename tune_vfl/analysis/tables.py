@@ -1,0 +1,206 @@
+"""Tables of a campaign on one data set: defenses ranked below a cap of leakage, attacks by defense, failed trials."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tune_vfl.analysis.alternatives import rivals
+from tune_vfl.analysis.describer import Describer
+from tune_vfl.statistics.laws import normal_below
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.analysis.joint_front import Joint, JointPoint
+    from tune_vfl.evaluation.certainty import Interval
+    from tune_vfl.outcome import AttackScore
+    from tune_vfl.records.studies import StudyRecord
+
+CAPS = (0.1, 0.2, 0.5)
+"""The leakages below which defenses are ranked."""
+
+_NUMBER = re.compile(r"-?\d[\d.,]*(?:e[-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A defense below a cap of leakage.
+
+    Attributes:
+        defense: its name.
+        point: its most useful setting with a leakage below the cap by the campaign's confidence; None without one.
+        utility, utility_interval, leakage_upper: that setting's; the last is its one-sided bound, below the cap.
+        best: the chance that no other defense's setting here is more useful.
+        least: without such a setting, the lowest bound of the defense's settings.
+    """
+
+    defense: str
+    point: JointPoint | None = None
+    utility: float | None = None
+    utility_interval: Interval | None = None
+    leakage_upper: float | None = None
+    best: float = 0.0
+    least: float | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """All defenses below one cap of leakage: those with a setting by falling utility, then the others."""
+
+    cap: float
+    rows: tuple[Rank, ...]
+
+
+@dataclass(frozen=True)
+class Met:
+    """One attack on one defense, at that defense's best setting.
+
+    Attributes:
+        advantage: in [0, 1]; ``interval``: of 90%, None from one seed.
+        worst: whether it has the largest advantage of all attacks there.
+        share: the share of the defense's measured settings in which it has the largest advantage.
+        weak: whether it did worse than on an untrained model: it then tells nothing about the defense.
+    """
+
+    advantage: float
+    interval: Interval | None
+    worst: bool
+    share: float
+    weak: bool
+
+
+@dataclass(frozen=True)
+class AttackTable:
+    """The advantage of every attack against every defense's best setting.
+
+    Attributes:
+        attacks: the columns, in the order of the campaign; ``defenses``: the rows.
+        points: the best setting of each defense that has one.
+        cells: by defense and attack; an attack that was not run on a defense has none.
+    """
+
+    attacks: tuple[str, ...]
+    defenses: tuple[str, ...]
+    points: dict[str, JointPoint]
+    cells: dict[tuple[str, str], Met]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Trials that ended without a result, for one reason.
+
+    Attributes:
+        outcome: ``diverged``, ``oom``, ...; ``reason``: its first line.
+        count: how many; ``where``: how many by study.
+    """
+
+    outcome: str
+    reason: str
+    count: int
+    where: dict[str, int]
+
+
+def failures(parts: Sequence[StudyRecord]) -> tuple[Failure, ...]:
+    """Group the failed trials by outcome and reason, the most frequent first; preempted ones do not count.
+
+    Reasons that differ in their numbers alone are one group, shown by its first reason.
+    """
+    found: dict[tuple[str, str], Counter[str]] = {}
+    first: dict[tuple[str, str], str] = {}
+    for part in parts:
+        for trial in part.counted:
+            if (outcome := trial.outcome.outcome) != "ok":
+                reason = (trial.outcome.reason.splitlines() or [""])[0]
+                key = (outcome, _NUMBER.sub("#", reason))
+                found.setdefault(key, Counter())[part.name] += 1
+                first.setdefault(key, reason)
+    groups = [Failure(key[0], first[key], where.total(), dict(where)) for key, where in found.items()]
+    return tuple(sorted(groups, key=lambda f: (-f.count, f.outcome, f.reason)))
+
+
+def rankings(joint: Joint, caps: Sequence[float] = CAPS) -> tuple[Ranking, ...]:
+    """Rank the defenses below each cap by their most useful setting whose leakage bound is below it."""
+    describer = Describer(joint)
+    return tuple(_ranking(describer, cap) for cap in caps)
+
+
+def _ranking(describer: Describer, cap: float) -> Ranking:
+    joint, settings, bound = describer.joint, describer.settings, describer.bounds.of("leakage").bound
+    utility = settings.known[:, 0]
+    best: dict[str, int] = {}
+    rows = []
+    for defense in joint.defenses:
+        here = [i for i, p in enumerate(joint.points) if p.defense == defense and not np.isnan(bound[i])]
+        below = [i for i in here if bound[i] <= cap]
+        if below:
+            best[defense] = min(below, key=lambda i: (-utility[i], bound[i], i))
+        else:
+            rows.append(Rank(defense, least=min((float(bound[i]) for i in here), default=None)))
+    variances = [0.0 if settings.own is None else float(settings.own[0].variance[i]) for i in best.values()]
+    chances = chances_to_be_best([float(utility[i]) for i in best.values()], variances)
+    ranked = []
+    for (defense, i), chance in zip(best.items(), chances, strict=True):
+        point = joint.points[i]
+        ranked.append(Rank(defense, point, float(utility[i]), point.intervals[0], float(bound[i]), chance))
+    ranked.sort(key=lambda r: (-(r.utility or 0.0), r.defense))
+    rows.sort(key=lambda r: (r.least is None, r.least, r.defense))
+    return Ranking(cap, (*ranked, *rows))
+
+
+def chances_to_be_best(means: Sequence[float], variances: Sequence[float]) -> list[float]:
+    """Return the chance of each of several independent normal numbers to be the largest; equal certain ones share it.
+
+    Args:
+        means: the estimates.
+        variances: of the estimates, without what is common to all.
+
+    Returns:
+        Chances that sum to 1; none for no numbers.
+    """
+    if not len(means):
+        return []
+    m, spread = np.asarray(means), np.sqrt(np.asarray(variances, dtype=np.float64))
+    top = float(spread.max())
+    if top == 0:
+        first = m == m.max()
+        return [float(share) for share in first / first.sum()]
+    spread = np.maximum(spread, 1e-3 * top)  # a certain number is a narrow one, so that one grid serves all
+    grid = np.unique(np.concatenate([mean + s * np.linspace(-6, 6, 601) for mean, s in zip(m, spread, strict=True)]))
+    below = normal_below((grid - m[:, None]) / spread[:, None])
+    steps, middle = np.diff(below, axis=1), (below[:, 1:] + below[:, :-1]) / 2
+    found = np.asarray([(steps[i] * np.delete(middle, i, 0).prod(0)).sum() for i in range(len(m))])
+    return [float(chance) for chance in found / found.sum()]
+
+
+def attack_table(joint: Joint) -> AttackTable:
+    """Tabulate the attacks' advantages in each defense's best setting: a confirmed one, else the best compromise."""
+    describer = Describer(joint)
+    attacks = dict.fromkeys(a.name for part in joint.parts for a in part.cell.attacks)
+    points: dict[str, JointPoint] = {}
+    cells: dict[tuple[str, str], Met] = {}
+    for defense in joint.defenses:
+        here = np.asarray([p.defense == defense for p in joint.points], dtype=bool)
+        if not here.any():
+            continue
+        place = rivals(describer, here, by_utility=False)[0]
+        points[defense] = joint.points[place]
+        settings = [joint.points[i].trial.outcome.attacks for i in np.flatnonzero(here)]
+        worst = Counter(_worst(scores) for scores in settings if scores)
+        mine = points[defense].trial.outcome.attacks
+        for attack, score in mine.items():
+            attackers = [n for n in points[defense].trial.outcome.attackers if n.partition("/")[0] == attack]
+            scored = points[defense].trial.outcome.attackers
+            name = max(attackers, key=lambda n: scored[n].advantage)
+            interval = joint.settings.advantage_interval(place, name)
+            share = worst[attack] / len(settings)
+            cells[defense, attack] = Met(score.advantage, interval, _worst(mine) == attack, share, score.weak_attack)
+    return AttackTable(tuple(attacks), tuple(d for d in joint.defenses if d in points), points, cells)
+
+
+def _worst(scores: dict[str, AttackScore]) -> str:
+    return max(scores, key=lambda name: scores[name].advantage)

@@ -1,0 +1,72 @@
+"""Names that differ in spelling only: case, blanks, zeros, ``1`` and ``True``."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+from tune_vfl.data.partition import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+_INVISIBLE = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]+")
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,3})?")
+_WORDS = {"true": "1", "false": "0"}
+
+
+def key(name: str) -> str:
+    """Return a key that is the same for all spellings of a name."""
+    bare = _INVISIBLE.sub("", unicodedata.normalize("NFKC", name)).casefold()
+    if not _NUMBER.fullmatch(bare):
+        return _WORDS.get(bare, bare)
+    digits = bare.lstrip("+").lstrip("0") if "e" not in bare else f"{float(bare):.0f}"
+    return (digits.rstrip("0").rstrip(".") if "." in digits else digits) or "0"
+
+
+def alike(names: Sequence[str]) -> list[list[str]]:
+    """Return groups of names that differ in spelling only."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(key(name), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def spelling_note(counts: Mapping[str, int]) -> str:
+    """Return a note on classes that differ in spelling only, with an option that makes them one; empty without any.
+
+    Args:
+        counts: rows by class.
+    """
+    groups = [sorted(group, key=lambda name: -counts[name]) for group in alike(list(counts))]
+    if not groups:
+        return ""
+    said = "; ".join(shown([f"{name!r} ({counts[name]:,} rows)" for name in group]) for group in groups)
+    pairs = {name: group[0] for group in groups for name in group[1:]}
+    paste = json.dumps(pairs, ensure_ascii=False)
+    return (
+        f"classes that differ in spelling only: {said}; where they are one class, paste this into `dataset`: "
+        f"classes: {paste}"
+    )
+
+
+def differing_ids(ids: Mapping[str, Collection[str]], shared: Collection[str]) -> str:
+    """Return a sentence on ids that two files spell in different ways; empty where no id found a partner so.
+
+    Args:
+        ids: known ids by file, the label party's file last.
+        shared: the ids that all files have.
+    """
+    *others, own = ids
+    lost = {key(name): name for name in ids[own] if name not in shared}
+    for other in others:
+        pairs = [(name, lost[key(name)]) for name in ids[other] if name not in shared and key(name) in lost]
+        if pairs:
+            said = " and ".join(f"{a!r} in {other} for {b!r} in {own}" for a, b in sorted(pairs)[:2])
+            return (
+                f"{len(pairs):,} ids differ in spelling only (leading zeros, case, blanks, forms of numbers), such "
+                f"as {said}; write them alike in both files"
+            )
+    return ""

@@ -1,0 +1,1 @@
+"""Studies, campaigns and their confirmations as plain data, without a database."""

@@ -1,0 +1,253 @@
+"""What a confirmation keeps: a record for each setting and fresh seed, written as it comes, and its answer.
+
+The records are enough to compute everything that an answer says; the answer is kept for those who only read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tune_vfl.evaluation.certainty import candidates_of
+from tune_vfl.evaluation.checks import Check
+from tune_vfl.outcome import Outcome, OutcomeName, TunedAttack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CONFIRMATION_SCHEMA: Literal["tune-vfl/confirmation/1"] = "tune-vfl/confirmation/1"
+FIRST_SEED = 1000
+
+UNDEFENDED = -1
+"""Stands for the undefended model where a trial's number is asked."""
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AttackOfSeed(_Plain):
+    """One attack with one seed.
+
+    Attributes:
+        guess: the success of the best constant guess.
+        r_lower: the attack's on untrained bottom models, where it has one.
+        noise: the standard deviation of the success where there is nothing to find; None where it is not known.
+        candidates: the success of everything that the attacker may commit to.
+    """
+
+    guess: float
+    r_lower: float | None = None
+    noise: float | None = None
+    candidates: dict[str, float]
+
+
+class SeedRecord(_Plain):
+    """One setting, or the undefended model, with one seed of a confirmation.
+
+    Attributes:
+        outcome: how it ended; ``reason`` says why it is not ``ok``.
+        utility: measured on the reserve, where there is one.
+        variance: of the utility over test rows, where its metric has a formula.
+        attacks: by name, with several passive parties by ``ATTACK/PARTY``.
+    """
+
+    outcome: OutcomeName
+    reason: str = ""
+    utility: float | None = None
+    variance: float | None = None
+    attacks: dict[str, AttackOfSeed] = Field(default_factory=dict)
+
+
+class Bounded(_Plain):
+    """A number on fresh seeds, in [0, 1].
+
+    Attributes:
+        value: with its 90% ``interval``.
+        upper_90: what it is at most, with one-sided 90% confidence.
+    """
+
+    value: float
+    interval: tuple[float, float]
+    upper_90: float
+
+    def raised(self, other: Bounded) -> Bounded:
+        """Return the larger of two in everything."""
+        return Bounded(
+            value=max(self.value, other.value),
+            interval=(max(self.interval[0], other.interval[0]), max(self.interval[1], other.interval[1])),
+            upper_90=max(self.upper_90, other.upper_90),
+        )
+
+
+class ConfirmedAttack(_Plain):
+    """One attack on fresh seeds: of several passive parties and candidates the one that the other seeds choose."""
+
+    advantage: Bounded
+    success: Bounded
+
+
+class ConfirmedPoint(_Plain):
+    """One setting on fresh seeds. Intervals are of 90%; leakage is clipped to [0, 1].
+
+    Attributes:
+        study, dataset, defense, number, params: which.
+        outcome: ``ok``, or how the first seed ended that did not come to a number; then there are none here.
+        reason: why.
+        seeds: how many fresh seeds it has had.
+        on_front: whether it was on the front of the search.
+        confirmed: whether it is on the front of the fresh seeds.
+        stays: the chance that it is on the front; of a setting that was settled early, as it was then.
+        utility, utility_interval: on the reserve.
+        leakage: of the attack that the other seeds choose, or of the tuned one where that finds more;
+            ``leakage_interval`` bounds that of every attack.
+        leakage_untuned: of attackers that were not tuned against this setting.
+        leakage_upper_90: the one-sided bound by which a setting is exported.
+        leakage_worst_seed: of an attacker who knows which attack works with which seed.
+        attack: the attack that does best on average, with several passive parties ``ATTACK/PARTY``.
+        attacks: every attack by itself, by which a constraint on one is kept or missed; that of a tuned attacker is
+            the larger of the two. Empty in an answer that was written before it was kept.
+        searched: utility and leakage as the search measured them.
+        tuned: the best attacker that was found against this setting, an upper bound; None where none was tuned.
+    """
+
+    study: str
+    dataset: str
+    defense: str
+    number: int
+    params: dict[str, Any]
+    outcome: OutcomeName = "ok"
+    reason: str = ""
+    seeds: int
+    on_front: bool
+    confirmed: bool = False
+    stays: float | None = None
+    utility: float | None = None
+    utility_interval: tuple[float, float] | None = None
+    leakage: float | None = None
+    leakage_interval: tuple[float, float] | None = None
+    leakage_untuned: float | None = None
+    leakage_upper_90: float | None = None
+    leakage_worst_seed: float | None = None
+    attack: str = ""
+    attacks: dict[str, ConfirmedAttack] = Field(default_factory=dict)
+    searched: dict[str, float]
+    tuned: TunedAttack | None = None
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what it was found to be on fresh seeds, without what it is."""
+        return self.model_dump(mode="json", include=_NUMBERS)
+
+
+_NUMBERS = {
+    "seeds",
+    "stays",
+    "utility",
+    "utility_interval",
+    "leakage",
+    "leakage_interval",
+    "leakage_untuned",
+    "leakage_upper_90",
+    "leakage_worst_seed",
+}
+
+
+class UndefendedModel(_Plain):
+    """The undefended model on fresh seeds; fields as those of :class:`ConfirmedPoint`."""
+
+    outcome: OutcomeName = "ok"
+    reason: str = ""
+    seeds: int
+    utility: float | None = None
+    utility_interval: tuple[float, float] | None = None
+    leakage: float | None = None
+    leakage_interval: tuple[float, float] | None = None
+    leakage_worst_seed: float | None = None
+
+
+class Line(_Plain):
+    """Confirmed settings that their seeds cannot tell apart.
+
+    Attributes:
+        numbers: the trials, by falling utility.
+        params: what varies among them, a range each: ``[low, high]`` of numbers, else all values.
+        utility, leakage: lowest and highest.
+    """
+
+    numbers: tuple[int, ...]
+    params: dict[str, list[Any]]
+    utility: tuple[float, float]
+    leakage: tuple[float, float]
+
+
+class Confirmation(_Plain):
+    """The answer of a confirmation.
+
+    Attributes:
+        name: the study.
+        measure: how it is measured.
+        seeds: the fresh seeds that every confirmed setting has had.
+        reserve: how many rows the utility was measured on that no search has seen; 0 without a reserve.
+        points: by falling utility; those without numbers last.
+        baseline: the undefended model.
+        lines: the confirmed settings, those in one line that cannot be told apart.
+        gap: how much better the search's front looked than it is on fresh seeds and rows, means over its points:
+            ``utility`` and ``leakage``, larger is more optimistic.
+        checks: what a reader must know.
+        knee: the best compromise among those that are confirmed; None without one.
+    """
+
+    schema_id: Literal["tune-vfl/confirmation/1"] = Field(CONFIRMATION_SCHEMA, alias="schema")
+    name: str
+    measure: int
+    seeds: tuple[int, ...]
+    reserve: int
+    points: tuple[ConfirmedPoint, ...]
+    baseline: UndefendedModel
+    lines: tuple[Line, ...]
+    gap: dict[str, float]
+    checks: tuple[Check, ...]
+    knee: int | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data, as ``confirm --json`` prints it."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @property
+    def by_number(self) -> dict[int, ConfirmedPoint]:
+        """The confirmed points by trial; those that did not stay are left out."""
+        return {p.number: p for p in self.points if p.confirmed}
+
+
+def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Sequence[float]]) -> dict[int, SeedRecord]:
+    """Take a trial's outcome apart, seed by seed.
+
+    Args:
+        outcome: of a trial with these seeds.
+        seeds: in the outcome's order.
+        r_lower: what its attackers were compared with, by name, one value a seed.
+
+    Returns:
+        By seed; an outcome that is not ok is that of all its seeds.
+    """
+    if outcome.outcome != "ok" or outcome.utility is None:
+        return dict.fromkeys(seeds, SeedRecord(outcome=outcome.outcome, reason=outcome.reason))
+    variance = outcome.utility_variance if len(outcome.utility_variance) == len(seeds) else [None] * len(seeds)
+    return {
+        seed: SeedRecord(
+            outcome="ok",
+            utility=outcome.utility.values[i],
+            variance=variance[i],
+            attacks={
+                name: AttackOfSeed(
+                    guess=score.guess,
+                    r_lower=r_lower[name][i] if name in r_lower else None,
+                    noise=score.noise[i] if score.noise else None,
+                    candidates={v: values[i] for v, values in candidates_of(score).items()},
+                )
+                for name, score in outcome.attackers.items()
+            },
+        )
+        for i, seed in enumerate(seeds)
+    }

@@ -1,0 +1,128 @@
+"""What a study is of, ready to be run: what plan, validate, search and the ledger share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tune_vfl.evaluation.coverage import Coverage
+from tune_vfl.records.measure import FIRST
+from tune_vfl.spaces.space import Space
+from tune_vfl.spec import MEASURE, StudySpec, parse
+from tune_vfl.spec.cell import Cell
+
+# Places in the identity below that may differ without making it another study. The first four say how fast, how long
+# and where it runs; the next three what its answer must keep, and where trials go. ``training`` is the spec's own, and
+# may leave fields to the data set's recipe: what a trial is trained with is in ``resolved.training``, which counts.
+_MAY_DIFFER = (
+    *("resources", "storage", "tracking", "budget.minutes"),
+    *("constraints", "confidence", "allocation"),
+    "training",
+)
+
+
+@dataclass(frozen=True)
+class PlannedStudy:
+    """One study that can be run.
+
+    Attributes:
+        spec: as the user gave it.
+        cell: what the spec was resolved to.
+        space: what is searched.
+        measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`; today's unless the ledger says otherwise.
+        data: the fingerprint of the data as they were when it was planned; empty where nobody took it.
+        campaign: the campaign that it is a part of; empty for a lone study.
+        coverage: which attackers it stands for; None where it was planned before that was kept.
+    """
+
+    spec: StudySpec
+    cell: Cell
+    space: Space
+    measure: int = MEASURE
+    data: str = ""
+    campaign: str = ""
+    coverage: Coverage | None = None
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return self.spec.study
+
+    def changed(self, *, trials: int | None = None, name: str | None = None) -> PlannedStudy:
+        """Return it with another budget of finished trials or another name; neither changes what it was resolved to.
+
+        Raises:
+            SpecError: for a name or a budget that no study can have.
+        """
+        if trials is None and name is None:
+            return self
+        raw = self.spec.model_dump(exclude_unset=True)
+        if trials is not None:
+            raw["budget"] = {**raw.get("budget", {}), "trials": trials}
+        if name is not None:
+            raw["study"] = name
+        return replace(self, spec=parse(raw))
+
+    def dumped(self) -> dict[str, Any]:
+        """Return it as plain data. Fields that the spec does not give stay out: the data set's recipe fills them."""
+        return {
+            "spec": self.spec.model_dump(mode="json", exclude_unset=True),
+            "cell": self.cell.model_dump(mode="json"),
+            "space": self.space.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "measure": self.measure,
+            "data": self.data,
+            "campaign": self.campaign,
+            "coverage": None if self.coverage is None else self.coverage.model_dump(mode="json"),
+        }
+
+    @classmethod
+    def read(cls, dumped: Mapping[str, Any]) -> PlannedStudy:
+        """Read what :meth:`dumped` gave; other keys are passed over. Studies older than the field have measure 1."""
+        return cls(
+            spec=StudySpec.model_validate(dumped["spec"]),
+            cell=Cell.model_validate(dumped["cell"]),
+            space=Space.model_validate(dumped["space"]),
+            measure=int(dumped.get("measure", FIRST)),
+            data=str(dumped.get("data", "")),
+            campaign=str(dumped.get("campaign", "")),
+            coverage=Coverage.model_validate(covered) if (covered := dumped.get("coverage")) else None,
+        )
+
+    def as_held(self) -> PlannedStudy:
+        """Return it as the ledger gives it back."""
+        return self.read(self.dumped())
+
+    def difference(self, other: PlannedStudy) -> list[str]:
+        """Return ``field: mine -> other's`` for everything that makes the other another study.
+
+        One that asks for more trials is the same study, and other data make another one. How many a part of a campaign
+        has is the campaign's affair.
+        """
+        mine, theirs = _flat(self._identity()), _flat(other._identity())
+        if other.campaign or other.spec.budget.trials > self.spec.budget.trials:
+            del theirs["budget.trials"], mine["budget.trials"]
+        fields = sorted({*mine, *theirs})
+        different = [f for f in fields if mine.get(f) != theirs.get(f)]
+        told = [f"{f}: {mine.get(f, 'not given')!r} -> {theirs.get(f, 'not given')!r}" for f in different]
+        if self.data and other.data and self.data != other.data:
+            told.append(f"the data's rows, by their fingerprint: {self.data} -> {other.data}")
+        return told
+
+    def _identity(self) -> dict[str, Any]:
+        spec = self.spec.model_dump(mode="json")
+        # What the cell has resolved from the spec is compared as it was resolved, and not twice.
+        return {
+            **{k: v for k, v in spec.items() if k not in {"dataset", "model", "attacks"}},
+            "resolved": self.cell.model_dump(mode="json"),
+            "searched": self.space.model_dump(mode="json", by_alias=True, exclude_none=True)["params"],
+        }
+
+
+def _flat(value: Any, place: str = "") -> dict[str, Any]:
+    if place in _MAY_DIFFER:
+        return {}
+    if isinstance(value, Mapping):
+        parts = [_flat(v, f"{place}.{k}" if place else str(k)) for k, v in value.items()]
+        return {k: v for part in parts for k, v in part.items()}
+    return {place: value}

@@ -1,0 +1,98 @@
+"""What the ledger tells the rest: plain records that tracking, reports and the command line read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.spec.cell import MEASURE
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tune_vfl.evaluation.coverage import Coverage
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint
+    from tune_vfl.spec import StudySpec
+    from tune_vfl.spec.cell import Cell
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One finished trial.
+
+    Attributes:
+        number: its number in the ledger.
+        params: the defense's parameters, fixed ones included, and what was searched of training and model, by names
+            such as ``training.lr``.
+        outcome: how it ended.
+        started, finished: UTC.
+        retry_of: the preempted trial that this one repeats.
+    """
+
+    number: int
+    params: dict[str, Any]
+    outcome: Outcome
+    started: datetime
+    finished: datetime
+    retry_of: int | None = None
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """A study as the ledger holds it at one moment.
+
+    Attributes:
+        spec: as the user gave it.
+        cell: as it was resolved.
+        baseline: the undefended model's outcome with the same seeds; None before it was measured.
+        reference_point: ``(utility, leakage)`` for the hypervolume, fixed at the study's start.
+        trials: finished trials by number, preempted ones included.
+        running, waiting: trials in flight, and trials still owed.
+        measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`.
+        alone: the utility of the label party's own model, a value a seed of the undefended one; empty where it was not
+            measured.
+        confirmation: what its last confirmation found; None without one.
+        cost: how many times the CPU of an undefended training one with its defense takes; None where it was not
+            measured.
+        coverage: which attackers it stands for; None where it was planned before that was kept.
+    """
+
+    spec: StudySpec
+    cell: Cell
+    baseline: Outcome | None
+    reference_point: tuple[float, float]
+    trials: tuple[TrialRecord, ...]
+    running: int = 0
+    waiting: int = 0
+    measure: int = MEASURE
+    confirmation: Confirmation | None = None
+    alone: tuple[float, ...] = ()
+    cost: float | None = None
+    coverage: Coverage | None = None
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return self.spec.study
+
+    @property
+    def counted(self) -> tuple[TrialRecord, ...]:
+        """The finished trials that count: all but the preempted ones."""
+        return tuple(t for t in self.trials if t.outcome.outcome != "preempted")
+
+    @property
+    def ok(self) -> tuple[TrialRecord, ...]:
+        """The trials with objectives."""
+        return tuple(t for t in self.trials if t.outcome.outcome == "ok")
+
+    @property
+    def confirmed(self) -> dict[int, ConfirmedPoint]:
+        """The trials that a confirmation found on the front of fresh seeds, with what it measured."""
+        return {} if self.confirmation is None else self.confirmation.by_number
+
+    def by_outcome(self) -> dict[str, int]:
+        """Count trials by outcome, ``running`` and ``waiting``; outcomes that did not occur are left out."""
+        counts: dict[str, int] = dict(Counter(str(t.outcome.outcome) for t in self.trials))
+        return {**counts, "running": self.running, "waiting": self.waiting}
