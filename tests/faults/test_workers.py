@@ -82,6 +82,13 @@ def cluster() -> Iterator[Any]:
         yield cluster
 
 
+def kill_processes(node: Any) -> None:
+    """Kill a node with its workers, which otherwise live on for seconds and may answer."""
+    raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
+    for process in [raylet, *raylet.children(recursive=True)]:
+        process.kill()
+
+
 @pytest.mark.parametrize("graceful", [False, True], ids=["killed", "terminated"])
 def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
     graceful: bool, cluster: Any, tmp_path: Path
@@ -90,6 +97,8 @@ def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
     spec = {"resources": {"concurrency": 2, "pack": 2}}
     with Driver(tmp_path, cluster.address, spec=spec, options={"sleep": 2.0}) as driver:
         driver.wait_for_two_packs()
+        if not graceful:
+            kill_processes(leaving)
         cluster.remove_node(leaving, allow_graceful=graceful)
         code, err = driver.ends()
     assert code == 0, err
