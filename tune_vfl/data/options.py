@@ -50,13 +50,10 @@ def share_in_order(split: float | ByImportance) -> float:
     return 1.0 if isinstance(split, ByImportance) else split
 
 
-class LabelOptions(Strict):
-    """Options of a user's own labels."""
+class MissingOptions(Strict):
+    """Option of a user's own data: what means a missing value there."""
 
-    positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
-    classes: dict[Column, Column] = Field(
-        {}, description="labels that count as another class: {label in the file: class}"
-    )
+    missing: ColumnList = Field((), description="texts that mean a missing value, beside the usual ones")
 
 
 class PartyOptions(Strict):

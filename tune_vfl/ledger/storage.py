@@ -16,14 +16,13 @@ from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.db_errors import retry, translated
 from tune_vfl.ledger.lease import Clock
-from tune_vfl.machine.places import home
+from tune_vfl.machine.places import home, sqlite_path, sqlite_uri
 from tune_vfl.machine.process_identity import boot_id
 from tune_vfl.machine.secrets import from_environment, hide_password
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Pool
 
-SQLITE = "sqlite:///"
 # How sqlite says that a file is no database, or not a whole one.
 DAMAGED = ("file is not a database", "disk image is malformed")
 # Any number that no other program is likely to lock: "tune-vfl" in eight bytes.
@@ -42,7 +41,7 @@ class SqliteFile(LedgerStorage):
     """A sqlite file with a write-ahead log, used by the processes of one machine."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{SQLITE}{path}")
+        super().__init__(sqlite_uri(path))
         self.path = path
 
     def exists(self) -> bool:
@@ -61,7 +60,8 @@ class SqliteFile(LedgerStorage):
 
     def _prepare(self) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # for its user alone, whatever the umask
         except OSError as error:
             raise UnreachableError(
                 f"the ledger {self.shown} cannot be written ({error.strerror or error}); free or change the place "
@@ -140,8 +140,8 @@ def storage_at(given: str | None = None) -> LedgerStorage:
     scheme, mark, _ = named.partition("://")
     if not mark:
         return SqliteFile(Path(named).absolute())
-    if named.startswith(SQLITE):
-        return SqliteFile(Path(named.removeprefix(SQLITE)))
+    if (path := sqlite_path(named)) is not None:
+        return SqliteFile(path)
     if scheme.partition("+")[0] in {"postgresql", "postgres"}:
         return PostgresServer(named)
     raise UsageError(f"storage {hide_password(named)}: expected a path, sqlite:///PATH or postgresql://USER@HOST/NAME")
