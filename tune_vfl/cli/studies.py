@@ -66,14 +66,12 @@ def status(
 
     Example: `tune-vfl status kdk-bank`
     """
-    from tune_vfl.machine.runtime import keeping_everything
     from tune_vfl.service.studies import open_named, status_of
 
     found = open_named(name, storage)
     shown: dict[str, Any] | None = None
     while True:
-        with keeping_everything():
-            summary, owed = status_of(found)
+        summary, owed = status_of(found)
         if summary != shown:
             emit_json(summary) if json else emit_summary(summary)
         shown = summary
@@ -98,11 +96,9 @@ def frontier(
 
     Example: `tune-vfl frontier kdk-bank --format csv -o front.csv`
     """
-    from tune_vfl.machine.runtime import keeping_everything
     from tune_vfl.service.studies import known_attack, open_named, records_of
 
-    with keeping_everything():
-        front = open_named(name, storage).frontier(known_attack(records_of(name, storage), attack) if attack else None)
+    front = open_named(name, storage).frontier(known_attack(records_of(name, storage), attack) if attack else None)
     _write_front(front, "json" if json else form, out)
 
 
