@@ -6,9 +6,11 @@ compiled code waits for two seconds at a time at most.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 # SIGTERM is how a machine that is about to go away, a scheduler, or Ray stopping a job say that there is no time left.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PUTTING_BACK_SECONDS = 2.0
+"""How long a block that a signal has ended may put things back before another signal is answered."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -29,6 +33,10 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.exit_code = 128 + number
+
+
+Left = Interrupted
+"""The name by which other programs may know it."""
 
 
 class answered:  # noqa: N801 - reads as what it does to a block
@@ -46,6 +54,7 @@ class answered:  # noqa: N801 - reads as what it does to a block
         self._words, self._stop = words, stop
         self._before: dict[signal.Signals, Any] = {}
         self._interrupted: Interrupted | None = None
+        self._raised_at = -math.inf
 
     def __enter__(self) -> answered:
         if threading.current_thread() is threading.main_thread():
@@ -72,4 +81,7 @@ class answered:  # noqa: N801 - reads as what it does to a block
             self._interrupted = Interrupted(number)
             with suppress(OSError):  # nobody reads
                 os.write(2, f"{self._words()}\n".encode())  # sys.stderr may be in the middle of a line
+        elif time.monotonic() - self._raised_at < PUTTING_BACK_SECONDS:
+            return  # a second press must not end what puts a connection or a file back
+        self._raised_at = time.monotonic()
         raise self._interrupted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
@@ -12,6 +13,8 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.machine.network import require_loopback, require_ray_head
+from tune_vfl.machine.ray_folder import RayFolder
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import SIGNALS
@@ -128,6 +131,7 @@ def _nodes() -> list[Mapping[str, float]]:
 def _join(address: str) -> None:
     import ray
 
+    require_ray_head(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
@@ -143,10 +147,13 @@ def _start_patiently() -> None:
     """
     import ray
 
+    require_loopback()
     for attempt in range(1, STARTS + 1):
         try:
             _start_here()
             return
+        except UnreachableError:
+            raise
         except Exception as error:
             ray.shutdown()
             if attempt == STARTS:
@@ -161,7 +168,9 @@ def _start_here() -> None:
     import ray
 
     make_token_private()
-    with _environment(_ONE_THREAD):
+    folder = RayFolder()
+    atexit.register(_end, folder)
+    with _environment({**_ONE_THREAD, "RAY_TMPDIR": str(folder.path)}):
         ray.init(
             address="local",  # a new one, also where `ray start` has left a cluster on this machine
             num_cpus=usable_cpus(),
@@ -170,6 +179,13 @@ def _start_here() -> None:
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
         )
+
+
+def _end(folder: RayFolder) -> None:
+    import ray
+
+    ray.shutdown()
+    folder.remove()
 
 
 def grows() -> bool:
