@@ -31,7 +31,7 @@ from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.outcome import Score, TunedAttack
 from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, Confirmation, SeedRecord
 from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
@@ -338,8 +338,7 @@ def test_the_campaign_s_answer_is_kept_in_its_own_row_and_the_studies_in_theirs(
     table = Table(contest, played(contest))
     joint = joint_answer_of(campaign_of(records), [table])
     in_campaign(ledgers)
-    campaign = open_campaign("campaign")
-    assert campaign is not None
+    campaign = open_study("campaign")
     assert campaign.record().confirmation is None
     Ledger.open("laplace").keep_joint_answer(joint)
     assert campaign.record().confirmation == joint

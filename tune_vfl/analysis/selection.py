@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from tune_vfl.analysis.bounds import Bounds
-from tune_vfl.analysis.compromise import knee_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.metrics import pareto
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.spec.constraints import AT_LEAST
 
 if TYPE_CHECKING:
@@ -127,36 +125,6 @@ def front_of(record: StudyRecord, leakages: Sequence[float] | None = None) -> li
     own = [t.outcome.objectives for t in record.ok]
     points = own if leakages is None else [(u, x) for (u, _), x in zip(own, leakages, strict=True)]
     return [t for t, on in zip(record.ok, pareto.front(points).tolist(), strict=True) if on]
-
-
-def select(record: StudyRecord, by: str) -> TrialRecord:
-    """Return one trial of a study.
-
-    What is compared is what a confirmation measured of a trial, else what the search did.
-
-    Args:
-        record: the study.
-        by: ``knee``, ``max-utility`` or ``min-leakage``, of those that a confirmation left on the front where there was
-            one, else of the front; ``trial=21``; or conditions joined by ``and``, on ``utility``, ``utility_loss``,
-            ``leakage``, ``cost``, ``attacks.NAME.advantage`` or ``attacks.NAME.success``, see :func:`meeting`.
-
-    Raises:
-        UsageError: for another ``by``.
-        SelectionError: for a study without a point, a trial that it has not, or conditions that no point meets; the
-            message says how far the front goes.
-    """
-    selection = parse(by)
-    if selection.rule in ("name", "decision"):
-        raise UsageError(f"--select {by!r}: {_EXPECTED}")
-    if selection.rule == "trial":
-        return trial_of(record, selection)
-    if not record.ok:
-        raise SelectionError("the study has no point to select from: none of its trials ended ok")
-    if selection.rule == "knee":
-        number = knee_of(record, front_of(record))
-        return next(t for t in record.ok if t.number == number)
-    settings = SettingsTable(CampaignRecord.of(record))
-    return settings.rows[choose(settings, selection)].trial
 
 
 def trial_of(record: StudyRecord, selection: Selection) -> TrialRecord:

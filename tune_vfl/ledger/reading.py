@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -10,9 +11,9 @@ from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trials import Trial, trials_of
+from tune_vfl.ledger.trials import Trial, overdue, trials_of
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.campaigns import CampaignRecord, Skipped
+from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign, Skipped
 from tune_vfl.records.confirmations import Confirmation
 from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.records.plans import PlannedStudy
@@ -150,33 +151,53 @@ class StudyReader:
         return dict(row)
 
 
-class CampaignReader:
-    """One campaign of a ledger, read anew whenever it is asked.
+class StoredStudy:
+    """A study in a ledger, or all studies of a campaign; every call reads it again.
 
     Args:
         place: the ledger.
-        name: the campaign's.
+        name: of the study or the campaign.
+        stopped: whether a search has just been stopped before the budget was used up.
+
+    Raises:
+        StudyError: when there is nothing of this name; the message names the nearest.
+        UnreachableError: when the database does not answer.
     """
 
-    def __init__(self, place: LedgerStorage, name: str) -> None:
-        self.name, self.place = name, place
+    def __init__(self, place: LedgerStorage, name: str, *, stopped: bool = False) -> None:
+        self.name, self.place, self.stopped = name, place, stopped
         self._parts: dict[str, StudyReader] = {}
+        self.parts()
+
+    @property
+    def storage(self) -> str:
+        """The URL of the ledger's database."""
+        return self.place.url
 
     def parts(self) -> list[StudyReader]:
-        """Return its studies, in the order of its spec."""
-        names = self.place.read(lambda connection: parts_of(connection, self.name))
-        self._parts = {name: self._parts.get(name) or open_to_read(name, self.place.url) for name in names}
+        """Return the studies of a campaign in the order of its spec; of any other name the one study."""
+        names = self.place.read(lambda connection: parts_of(connection, self.name)) or [self.name]
+        self._parts = {n: self._parts.get(n) or StudyReader(self.place, find(self.place, n)) for n in names}
         return list(self._parts.values())
 
     @property
-    def spec(self) -> dict[str, Any]:
-        """The spec as the user gave it at last."""
-        spec: dict[str, Any] = self._row()["spec"]
-        return spec
+    def campaign(self) -> str:
+        """The campaign of its studies; empty where they belong to none."""
+        return self.parts()[0].study.campaign
+
+    def plan(self) -> PlannedCampaign:
+        """Return what was asked for, as it was planned."""
+        record, studies = self.record(), tuple(part.study for part in self.parts())
+        row = self._row()
+        if row is None:
+            return replace(PlannedCampaign.of(studies[0]), trials=record.trials)
+        return PlannedCampaign(self.name, row["spec"], studies, record.skipped, record.trials)
 
     def record(self) -> CampaignRecord:
-        """Return the campaign as it stands."""
+        """Return all its studies with their records and answers; of one study a campaign of one."""
         row, parts = self._row(), tuple(part.record() for part in self.parts())
+        if row is None:
+            return CampaignRecord.of(parts[0])
         confirmation = row["confirmation"]
         return CampaignRecord(
             name=self.name,
@@ -188,41 +209,45 @@ class CampaignReader:
             confirmation=None if confirmation is None else JointConfirmation.model_validate(confirmation),
         )
 
-    def _row(self) -> Mapping[str, Any]:
+    def overdue(self) -> dict[str, list[int]]:
+        """Return the running trials that exceed their timeout, by study; studies without one are left out."""
+        late = {part.study.name: overdue(part.running(), part.cell.trial_minutes) for part in self.parts()}
+        return {name: numbers for name, numbers in late.items() if numbers}
+
+    def _row(self) -> Mapping[str, Any] | None:
         wanted = select(campaigns).where(campaigns.c.name == self.name)
         row = self.place.read(lambda connection: connection.execute(wanted).mappings().one_or_none())
-        if row is None:
-            raise StudyError(f"campaign {self.name!r} is not in the ledger any more: it was removed")
-        return dict(row)
+        return None if row is None else dict(row)
 
 
-def open_to_read(name: str, storage: str | None = None) -> StudyReader:
-    """Open a study that exists.
+def open_study(name: str, storage: str | None = None) -> StoredStudy:
+    """Open a study or a campaign to read it.
 
     Args:
-        name: its name.
+        name: of the study or the campaign.
         storage: the ledger's database; None is the one that the environment names.
 
     Raises:
-        StudyError: when there is none of this name; the message names the nearest.
+        StudyError: when there is nothing of this name; the message names the nearest.
         UnreachableError: when the database does not answer.
     """
-    place = storage_at(storage)
-    return StudyReader(place, find(place, name))
+    refuse_no_ledger(name, storage)
+    return StoredStudy(storage_at(storage), name)
 
 
-def open_campaign(name: str, storage: str | None = None) -> CampaignReader | None:
-    """Open a campaign; None where there is none of this name.
-
-    Args:
-        name: its name.
-        storage: the ledger's database; None is the one that the environment names.
+def refuse_no_ledger(name: str, storage: str | None = None) -> None:
+    """Raise where there is no ledger, and make none.
 
     Raises:
+        StudyError: with the address of the missing ledger.
         UnreachableError: when the database does not answer.
     """
     place = storage_at(storage)
-    return CampaignReader(place, name) if place.exists() and name in place.read(campaign_names) else None
+    if not place.exists():
+        raise StudyError(
+            f"no study {name!r}: there is no ledger at {place.shown} yet; a search makes it, or set TUNE_VFL_HOME or "
+            "TUNE_VFL_STORAGE"
+        )
 
 
 def study_names(storage: str | None = None) -> list[str]:

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UsageError
-from tune_vfl.ledger.reading import open_campaign, open_to_read
-from tune_vfl.service.studies import refuse_no_ledger
+from tune_vfl.ledger.reading import open_study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +36,7 @@ def copy_to_optuna(name: str, file: Path, storage: str | None = None) -> dict[st
     """
     import optuna
 
-    refuse_no_ledger(name, storage)
-    campaign = open_campaign(name, storage)
-    parts = [open_to_read(name, storage)] if campaign is None else campaign.parts()
+    parts = open_study(name, storage).parts()
     if file.exists():
         raise UsageError(f"{file} is there already: name a file that is not")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
