@@ -63,9 +63,6 @@ EXCEPTIONS = {
     ),
     "tune_vfl/search/stand_in.py": Exceptions("RAY_RAYLET_PID", RAY),
     "tune_vfl/search/watch.py": Exceptions("temporary_state", "goes with a worker that watches itself"),
-    "tune_vfl/service/ray_cluster.py": Exceptions(
-        "ray._raylet.GcsClient ray._private.services.find_gcs_addresses", "asks a cluster for its nodes and dashboard"
-    ),
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tune_vfl.analysis.decide import decide, decisions
-from tune_vfl.analysis.decision import Decision
+from tune_vfl.analysis.decision import Decision, Reference
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 
@@ -142,6 +142,12 @@ def test_confirmed_settings_go_first_by_what_fresh_seeds_say() -> None:
     assert found.setting.leakage_interval == pytest.approx((0.14, 0.18))
     assert found.setting.kept == pytest.approx(1 - 0.045 / 0.2, abs=1e-3)
     assert not any("fresh seeds" in says for says in found.changes)
+    # The undefended model that it is compared with has the same seeds; what the label party reaches is the search's.
+    assert found.setting.loss == pytest.approx(0.95 - 0.905)
+    assert found.undefended == Reference(0.95, (0.947, 0.953), 0.9, None)
+    searched = decided(campaign_of(laplace, marvell, kdk, constraints=LOW))
+    assert found.alone == searched.alone
+    assert searched.undefended not in (None, found.undefended)
 
 
 def test_after_a_confirmation_the_searchs_own_numbers_recommend_nothing() -> None:

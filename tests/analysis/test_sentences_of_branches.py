@@ -51,6 +51,8 @@ def test_what_it_is_laid_beside_or_not() -> None:
     assert nothing[3] == "The label party alone reaches .890 (.880 to .900): the federation adds nothing that is sure."
     client = said(alone=Reference(0.89, None, who="a client"))
     assert client[3] == "It keeps 93% of what the federation brings; a client alone reaches .890."
+    fresh = said(setting={"confirmed": True})
+    assert fresh[3].endswith("the label party alone reaches .890 (.880 to .900) in the search.")
     lone = said(alone=None, undefended=None)
     assert lone[3] == "The strongest attack, pmc, finds .18 (.12 to .24)."
     assert not any("Without a defense" in s or "alone" in s for s in lone)

@@ -69,7 +69,7 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
     else:
         about.pop("changes", None)
         answer = _deploy(campaign, describer, chosen, worth & keeping, trusted)
-    return Decision(**about, **answer)
+    return Decision(**(about | answer))
 
 
 def decisions(campaign: CampaignRecord) -> dict[str, Decision]:
@@ -118,6 +118,7 @@ def _deploy(
         "verdict": "deploy",
         "why": f"the most useful of {where}" if by_utility else why,
         "setting": describer.setting(chosen, campaign.constraints),
+        "undefended": describer.undefended(chosen),
         "runner_up": None if second is None else describer.setting(second, campaign.constraints),
         "far": far_from(describer, chosen),
         "changes": changes(campaign, describer, chosen, trusted),

@@ -110,7 +110,8 @@ class Decision:
             ``nothing_measured``: no trial has a result.
         why: the reason in a sentence.
         setting, runner_up, nearest: None where there is none.
-        undefended, alone: the baselines.
+        undefended, alone: the baselines; the undefended model with the recommended setting's seeds, fresh ones where it
+            was confirmed.
         far: defenses that are clearly worse.
         constraints, confidence: those of the spec; ``rule``: ``constraints`` or ``knee``.
         measured, qualifying: the number of settings, and of those that satisfy the constraints.

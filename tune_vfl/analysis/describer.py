@@ -106,8 +106,17 @@ class Describer:
         interval = self.settings.advantage_interval(place, name)
         return Strongest(name, scores[name].advantage, interval, scores[name].mean, scores[name].floor)
 
-    def undefended(self) -> Reference | None:
-        """Return the baseline of the undefended model; None where it was not measured."""
+    def undefended(self, place: int | None = None) -> Reference | None:
+        """Return the baseline of the undefended model; None where it was not measured.
+
+        Args:
+            place: a setting: one that was confirmed is compared with the undefended model of the same fresh seeds.
+        """
+        row = None if place is None else self.settings.rows[place]
+        if row is not None and row.again is not None and row.record.confirmation is not None:
+            fresh = row.record.confirmation.baseline
+            if fresh.utility is not None:
+                return Reference(fresh.utility, fresh.utility_interval, fresh.leakage, fresh.leakage_interval)
         outcome, sure = self.joint.undefended, self.joint.undefended_sure
         if outcome is None:
             return None

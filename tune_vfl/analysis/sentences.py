@@ -78,14 +78,14 @@ def _loss(chosen: Setting) -> str:
 
 
 def _beside(decision: Decision, chosen: Setting) -> Iterator[str]:
-    """Compare the setting with no defense and with the label party alone."""
-    if chosen.kept is not None and decision.alone is not None:
-        alone = short_span(decision.alone.utility, decision.alone.utility_interval)
-        yield f"It keeps {chosen.kept:.0%} of what the federation brings; {decision.alone.who} alone reaches {alone}."
-    elif decision.alone is not None:
-        alone = short_span(decision.alone.utility, decision.alone.utility_interval)
-        who = decision.alone.who
-        yield f"{who[:1].upper()}{who[1:]} alone reaches {alone}: the federation adds nothing that is sure."
+    """Compare the setting with no defense and with the label party alone, which no confirmation measures."""
+    if decision.alone is not None:
+        who, where = decision.alone.who, " in the search" if chosen.confirmed else ""
+        reaches = f"alone reaches {short_span(decision.alone.utility, decision.alone.utility_interval)}{where}"
+        if chosen.kept is not None:
+            yield f"It keeps {chosen.kept:.0%} of what the federation brings; {who} {reaches}."
+        else:
+            yield f"{who[:1].upper()}{who[1:]} {reaches}: the federation adds nothing that is sure."
     if decision.undefended is not None:
         utility = short_span(decision.undefended.utility, decision.undefended.utility_interval)
         yield f"Without a defense it is {utility}."

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, ValidationError
 
 from tune_vfl.cluster.dashboard import DEFAULT_ADDRESS, dashboard_address
-from tune_vfl.errors import UnknownNameError, UsageError
+from tune_vfl.errors import SpecError, UnknownNameError, UsageError
 from tune_vfl.machine.secrets import has_password
 from tune_vfl.spec import Strict, explain
+from tune_vfl.spec.yaml_text import load_yaml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -71,8 +71,8 @@ def _read(path: Path) -> dict[str, Profile]:
     if not path.exists():
         return {}
     try:
-        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raw: Any = load_yaml(path.read_text(encoding="utf-8"), path.name)
+    except (OSError, UnicodeDecodeError, SpecError) as error:
         raise UsageError(f"{path}: cannot be read as YAML: {error}") from error
     if raw is not None and not isinstance(raw, dict):
         raise UsageError(f"{path}: expected a mapping of names to clusters, got {type(raw).__name__}")

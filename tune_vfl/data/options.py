@@ -11,8 +11,8 @@ from tune_vfl.spec import Listed, Strict
 
 
 def _text(value: Any) -> Any:
-    # YAML reads the name of a column that is called 1 as a number.
-    return str(value) if isinstance(value, (int, float)) else value
+    # YAML reads the name of a column that is called 1 as a number, and true as a truth value.
+    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, (int, float)) else value
 
 
 Column = Annotated[str, BeforeValidator(_text)]

@@ -89,11 +89,11 @@ def _mlflow(outside: str, door: Listener) -> Check | None:
 
 def _answers(host: str, door: Listener) -> bool:
     # A dashboard's process also has a port for metrics, which answers every path.
-    return _gcs(host, door.port) if door.kind == "gcs" else _http(host, door.port, "/api/jobs/", b"[")
+    return gcs_answers(host, door.port) if door.kind == "gcs" else _http(host, door.port, "/api/jobs/", b"[")
 
 
-def _gcs(host: str, port: int) -> bool:
-    """Send a health check without a token to a Ray head."""
+def gcs_answers(host: str, port: int) -> bool:
+    """Return whether a Ray head answers a health check without a token."""
     import grpc
 
     with grpc.insecure_channel(f"{host}:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:

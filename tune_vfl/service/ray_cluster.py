@@ -10,6 +10,7 @@ import sys
 
 from tune_vfl.cluster.dashboard import ask, find_token
 from tune_vfl.service.checks import Check
+from tune_vfl.service.open_doors import gcs_answers
 
 OPEN_ADVICE = (
     "anyone who reaches it can run code there: start every node with RAY_AUTH_MODE=token and the same token "
@@ -18,13 +19,10 @@ OPEN_ADVICE = (
 # Run in a subprocess: Ray reads the mode of authentication once per process.
 _PROBE = """
 import json, sys
-from ray._raylet import GcsClient
 from ray.exceptions import AuthenticationError
+from ray.job_submission import JobSubmissionClient
 try:
-    gcs = GcsClient(address=sys.argv[1])
-    nodes = len(gcs.get_all_node_info(timeout=5))
-    dashboard = gcs.internal_kv_get(b"dashboard", namespace=b"dashboard", timeout=5) or b""
-    print(json.dumps({"nodes": nodes, "dashboard": dashboard.decode()}))
+    print(json.dumps({"dashboard": JobSubmissionClient(sys.argv[1]).get_address()}))
 except AuthenticationError:
     print(json.dumps({"refused": True}))
 """
@@ -34,24 +32,9 @@ def examine_cluster(address: str) -> list[Check]:
     """Check the cluster at a ``RAY_ADDRESS``: ``http://HOST:PORT``, ``ray://HOST:PORT``, ``HOST:PORT`` or ``auto``."""
     if address.startswith(("http://", "https://")):
         return [_dashboard(address.rstrip("/"))]
-    if address == "auto":
-        address = _local_cluster() or ""
-        if not address:
-            return [
-                Check("cluster", "unreachable", "RAY_ADDRESS=auto, and no Ray runs on this machine", "ray start --head")
-            ]
     if address.startswith("ray://"):
         return [_port(address.removeprefix("ray://"))]
-    checks = [_gcs(address)]
-    dashboard = _seen(address, with_token=True).get("dashboard") if checks[0].status != "unreachable" else None
-    return [*checks, _dashboard(f"http://{dashboard}")] if dashboard else checks
-
-
-def _local_cluster() -> str | None:
-    from ray._private.services import find_gcs_addresses
-
-    found = sorted(find_gcs_addresses())
-    return str(found[0]) if found else None
+    return _head(address)
 
 
 def _dashboard(url: str) -> Check:
@@ -89,27 +72,39 @@ def listens(address: str, timeout: float = 3.0) -> bool:
         return False
 
 
-def _gcs(address: str) -> Check:
-    if not listens(address):
-        advice = "is the cluster up? Unset RAY_ADDRESS to search on this machine alone"
-        return Check("cluster", "unreachable", f"nothing listens at {address}", advice)
-    bare = _seen(address, with_token=False)
-    if "nodes" in bare:
-        return Check("cluster", "finding", f"{address} ({bare['nodes']} nodes) answers without a token", OPEN_ADVICE)
-    if not bare.get("refused"):
-        return Check("cluster", "unreachable", f"what listens at {address} is no Ray head", "check RAY_ADDRESS")
-    ours = _seen(address, with_token=True)
-    if "nodes" in ours:
-        return Check("cluster", "ok", f"{address} ({ours['nodes']} nodes) wants a token and takes ours")
-    advice = "set RAY_AUTH_MODE=token and put the token into RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
-    return Check("cluster", "finding", f"{address} wants a token and refuses ours", advice)
+def _head(address: str) -> list[Check]:
+    """Check a Ray head, and its dashboard where our token is taken."""
+    if address != "auto":
+        if not listens(address):
+            advice = "is the cluster up? Unset RAY_ADDRESS to search on this machine alone"
+            return [Check("cluster", "unreachable", f"nothing listens at {address}", advice)]
+        host, _, port = address.rpartition(":")
+        if gcs_answers(host, int(port)):
+            return [Check("cluster", "finding", f"{address} answers without a token", OPEN_ADVICE)]
+    seen = _seen(address)
+    if "dashboard" in seen:
+        taken = Check("cluster", "ok", f"{address} wants a token and takes ours" if address != "auto" else "it is up")
+        return [taken, _dashboard(str(seen["dashboard"]))]
+    if seen.get("refused"):
+        advice = (
+            "set RAY_AUTH_MODE=token and put the token into RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+        )
+        return [Check("cluster", "finding", f"{address} wants a token and refuses ours", advice)]
+    if address == "auto":
+        return [
+            Check("cluster", "unreachable", "RAY_ADDRESS=auto, and no Ray runs on this machine", "ray start --head")
+        ]
+    return [Check("cluster", "unreachable", f"what listens at {address} is no Ray head", "check RAY_ADDRESS")]
 
 
-def _seen(address: str, *, with_token: bool) -> dict[str, object]:
-    """Return the GCS's nodes; empty after a timeout."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH_")}
-    environment["RAY_AUTH_MODE"] = "token" if with_token and (token := find_token()) else "disabled"
-    if with_token and token:
+def _seen(address: str) -> dict[str, object]:
+    """Return the dashboard's URL if the head takes our token, or that it refuses it; empty where no head answers."""
+    # Ray prefers an address of the environment to the one that it is given.
+    own = {"RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"}
+    environment = {k: v for k, v in os.environ.items() if k not in own and not k.startswith("RAY_AUTH_")}
+    token = find_token()
+    environment["RAY_AUTH_MODE"] = "token" if token else "disabled"
+    if token:
         environment["RAY_AUTH_TOKEN"] = token
     try:
         ran = subprocess.run(  # noqa: S603 - our own words and an address

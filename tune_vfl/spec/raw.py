@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tune_vfl.errors import SpecError
 from tune_vfl.spec.listed import as_list
+from tune_vfl.spec.yaml_text import load_yaml
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a spec file.
 
     Raises:
-        SpecError: when the file is missing, is not YAML, or does not hold a mapping.
+        SpecError: when the file is missing, is not YAML, gives a key twice, or does not hold a mapping.
     """
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: cannot be read ({error}); give the path of a YAML spec") from error
-    except yaml.YAMLError as error:
-        raise SpecError(f"{path}: is not valid YAML: {error}") from error
+    raw = load_yaml(text, str(path))
     if not isinstance(raw, dict):
         raise SpecError(
             f"{path}: expected a mapping with study, dataset, defense and attacks, got {type(raw).__name__}"
@@ -45,22 +43,18 @@ def apply_settings(raw: Mapping[str, Any], settings: Iterable[str]) -> dict[str,
         path, equals, text = setting.partition("=")
         if not equals or not path.strip():
             raise SpecError(f"--set {setting!r}: expected PATH=VALUE, such as training.epochs=50")
-        _set(spec, path.strip().split("."), parse_value(text), setting)
+        place = path.strip().split(".")
+        _set(spec, place, parse_value(text, place), setting)
     return spec
 
 
-def parse_value(text: str) -> Any:
-    """Parse a YAML value. Numbers such as ``1e-3``, which YAML reads as text, become numbers."""
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SpecError(f"value {text!r} is not valid YAML: {error}") from error
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+def parse_value(text: str, place: Sequence[str] = ()) -> Any:
+    """Parse the YAML value of the field that the keys ``place`` lead to.
+
+    Raises:
+        SpecError: when it is no YAML, or gives a key twice.
+    """
+    return load_yaml(text, f"value {text!r}", place)
 
 
 def _set(spec: dict[str, Any], path: list[str], value: Any, setting: str) -> None:

@@ -1,0 +1,155 @@
+"""YAML 1.2: names are the text that stands in the file, values are numbers, a key given twice is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import Run
+from tune_vfl.errors import SpecError
+from tune_vfl.spec.raw import apply_settings, read_yaml
+from tune_vfl.spec.yaml_text import load_yaml
+
+ODD = ["1.10", "010", "no", "on", "1e5", "1_0", "0x1F", "0o17", "2024-01-02", "1:30", "True", "null", "~", "yes", "007"]
+ODD += ["1.0", "12345678901234567890", "+1", ".5", ".inf", "1E50", "0.1000000000000000055"]
+
+
+def load(text: str, place: tuple[str, ...] = ()) -> Any:
+    return load_yaml(text, "s.yaml", place)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("1.", 1.0),
+        ("-.5", -0.5),
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1F", 31),
+        (".inf", float("inf")),
+        ("true", True),
+        ("FALSE", False),
+        ("~", None),
+        ("", None),
+        ("no", "no"),
+        ("on", "on"),
+        ("1_000", "1_000"),
+        ("1:30", "1:30"),
+        ("2024-01-02", "2024-01-02"),
+        ("'1'", "1"),
+        ("!!str 1", "1"),
+        ("[1, 1.50, a]", [1, 1.5, "a"]),
+        ("{1: a, true: b, null: c}", {"1": "a", "true": "b", "null": "c"}),
+    ],
+)
+def test_values_outside_of_names(text: str, value: Any) -> None:
+    found = load(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_a_name_is_the_text_that_stands_in_the_file(text: str) -> None:
+    spec = load(
+        f"study: {text}\ndataset: {{name: csv, label: {text}, exclude: [{text}], parties: {{{text}: [{text}, a]}}}}\n"
+        f"matrix: {{dataset: [{{exclude: [{text}]}}]}}\nfederation: {{shards: {{column: {text}}}}}\n"
+    )
+    named = None if text in {"null", "~"} else text
+    assert spec["study"] == spec["dataset"]["label"] == spec["federation"]["shards"]["column"] == named
+    lists = (spec["dataset"]["exclude"], spec["matrix"]["dataset"][0]["exclude"], spec["dataset"]["parties"][text][:1])
+    assert [[str(entry) for entry in entries] for entries in lists] == [[text]] * 3
+    for field, value in (("label", named), ("exclude", [text])):
+        set_ = apply_settings({}, [f"dataset.{field}={text if field == 'label' else f'[{text}]'}"])["dataset"][field]
+        assert (set_ if field == "label" else [str(s) for s in set_]) == value
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(
+        st.integers().map(str),
+        st.floats(allow_nan=False, allow_infinity=False).map(repr),
+        st.from_regex(r"[-+]?[0-9][0-9._eE+-]{0,12}", fullmatch=True),
+        st.sampled_from(ODD),
+    )
+)
+def test_any_number_that_is_a_name_reads_back_as_its_text(text: str) -> None:
+    (name,) = load(f"dataset: {{exclude: [{text}]}}")["dataset"]["exclude"]
+    assert str(name) == text
+    again = yaml.safe_dump({"dataset": {"exclude": [name]}})  # as `submit` sends a spec
+    assert str(load(again)["dataset"]["exclude"][0]) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 2\na: 3\n", ["key 'a' is given twice, in line 1 and in line 3; remove one"]),
+        ("x: {b: 1, c: 2, b: 3}\n", ["key 'b' is given twice, in line 1 and in line 1; remove one"]),
+        ("l:\n- {k: 1}\n- k: 2\n  'k': 3\n", ["key 'k' is given twice, in line 3 and in line 4; remove one"]),
+        ("1: a\n'1': b\n", ["key '1' is given twice, in line 1 and in line 2; remove one"]),
+        ("a: 1\na: 2\nb: 1\nb: 2\n", ["'a' is given twice, in line 1", "'b' is given twice, in line 3"]),
+    ],
+)
+def test_a_key_given_twice_is_refused_with_both_lines(text: str, said: list[str]) -> None:
+    with pytest.raises(SpecError) as error:
+        load(text)
+    assert len(error.value.problems) == len(said)
+    for words, problem in zip(said, error.value.problems, strict=True):
+        assert problem.startswith("s.yaml: ")
+        assert words in problem
+
+
+def test_anchors_and_merges_still_work() -> None:
+    assert load("a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3}\ne: *x\n") == {
+        "a": {"b": 1, "c": 2},
+        "d": {"b": 1, "c": 3},
+        "e": {"b": 1, "c": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["!!python/name:os.system a", "!!python/object/apply:os.getcwd []", "a: [", "? [a]\n: b"]
+)
+def test_what_is_no_plain_data_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="not valid YAML"):
+        load(text)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("study: a\n", encoding="utf-8-sig")
+    assert read_yaml(tmp_path / "s.yaml") == {"study": "a"}
+
+
+def test_columns_and_classes_reach_the_data_as_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path, run: Run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(40, 5)), columns=["1.1", "1.10", "010", "8", "no"])
+    table.assign(y=["no", "on"] * 20).to_csv("a.csv", index=False)
+    Path("s.yaml").write_text(
+        "study: 2024\n"
+        "dataset: {name: csv, path: a.csv, label: y, positive: no, parties: {on: [1.10], active: [010, no]}}\n"
+        "defense: {name: laplace, space: default}\nattacks: [norm]\n"
+    )
+    code, out, _ = run("data", "check", "s.yaml", "--json")
+    (facts,) = json.loads(out)["datasets"]
+    assert code == 0
+    assert {p["name"]: [c["name"] for c in p["columns"]] for p in facts["parties"]} == {
+        "on": ["1.10"],
+        "active": ["010", "no"],
+    }
+    assert [c["name"] for c in facts["classes"]] == ["on", "no"]
+    code, out, _ = run("validate", "s.yaml")
+    assert code == 0
+    resolved = load(out)["dataset"]
+    assert (resolved["positive"], resolved["parties"]) == ("no", {"on": ["1.10"], "active": ["010", "no"]})
+    assert json.loads(run("validate", "s.yaml", "--json")[1])["studies"][0]["study"] == "2024"
