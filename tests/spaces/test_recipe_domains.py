@@ -197,7 +197,7 @@ def test_every_sampler_proposes_and_remembers_them(sampler):
     more = Proposals(again).ask(4)
     settings = {json.dumps(a.params, sort_keys=True) for a in [*asked, *more]}
     assert len(settings) == 12, "no point twice, also after it was read back"
-    assert all(isinstance(t.params["model.bottom_hidden"], list) for t in again.record().studies[0].trials)
+    assert all(isinstance(t.params["model.bottom_hidden"], list) for t in again.record().trials)
 
 
 def pack_of(monkeypatch, home, **fields):
