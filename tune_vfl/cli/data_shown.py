@@ -31,7 +31,7 @@ def show(facts: Facts, *, every: bool = False) -> None:
         facts: of one data set.
         every: show all columns, whatever the number of lines.
     """
-    top = [_headline(facts), _classes(facts)]
+    top = [_headline(facts), _classes(facts), *_slips(facts)]
     bottom = [*(_wrapped(f"note: {note}") for note in facts.notes), *_to_paste(facts)]
     told = "\n".join([*top, *bottom, *(f"warning: {warning}" for warning in facts.warnings)])
     room = LINES - sum(-(-len(line) // WIDTH) for line in told.splitlines()) - _FRAME - len(facts.parties) - _FRAME - 2
@@ -58,6 +58,13 @@ def _classes(facts: Facts) -> str:
     listed = facts.classes if len(by_size) <= _CLASSES else (by_size[0], by_size[-1])
     said = ", ".join(f"{_short(c.name, _CLASS)!r} {c.rows:,} rows ({c.share:.1%}; {c.test:,} test)" for c in listed)
     return _wrapped(f"classes{'' if listed is facts.classes else ', the rarest and the most frequent'}: {said}")
+
+
+def _slips(facts: Facts) -> list[str]:
+    """Name the columns of numbers that a few texts make categories, before anything else."""
+    slips = [f for f in facts.findings if f.oddity == "slips"]
+    lines = [_wrapped(f"column {_short(f.column, _CLASS)!r}: {f.why}") for f in slips[:_CLASSES]]
+    return [*lines, *([f"... and {len(slips) - _CLASSES} more columns with slips"] if slips[_CLASSES:] else [])]
 
 
 def _party_row(party: PartyFacts, modality: str) -> list[object]:

@@ -158,7 +158,7 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _source_said(source: Source) -> list[Any]:
     written = source.written
-    seen = None if written is None else [written.distinct, written.common, written.looks]
+    seen = None if written is None else [written.distinct, written.common, written.looks, written.slips]
     return [source.name, source.kind, source.width, seen]
 
 

@@ -11,35 +11,36 @@ from pydantic import Field, model_validator
 
 from tune_vfl.data.base import ColumnKind, Columns, Source
 from tune_vfl.data.looks import Written, as_written
-from tune_vfl.data.options import ColumnList
+from tune_vfl.data.options import ColumnList, MissingOptions
 from tune_vfl.data.partition import ACTIVE, Partition
 from tune_vfl.data.precision import MERGED, distinct, fitted, too_large
+from tune_vfl.data.reading.marks import is_mark, is_missing
 from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
+    from tune_vfl.data.reading.marks import Bools
     from tune_vfl.statistics.arrays import Floats
 
-MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>", "?"})
 # A column of categories with a larger share of numbers than this gets a note: the texts in it are likely slips.
 _MOSTLY_NUMBERS = 0.5
 
 
 class Note(NamedTuple):
-    """A note on one column: ``missing``, ``many``, ``mixed`` or ``merged`` values, and how many."""
+    """A note on one column: ``marks``, ``missing``, ``many``, ``mixed`` or ``merged`` values, and how many."""
 
-    what: Literal["missing", "many", "mixed", "merged"]
+    what: Literal["marks", "missing", "many", "mixed", "merged"]
     column: str
     detail: str
 
 
 _SAID = {
     "mixed": "no numbers among numbers, so that all values are categories",
+    "marks": "marks of a missing value among numbers",
     "missing": "missing numbers, set to the training mean and marked",
     "many": "many categories, of which the rarer ones share 'other'",
     "merged": "different numbers that are equal in 32 bits, also after the column was centered",
@@ -59,7 +60,7 @@ def grouped(notes: Sequence[Note]) -> list[str]:
     return told
 
 
-class Encoding(Strict):
+class Encoding(MissingOptions):
     """Rules that turn the columns of a text table into numbers."""
 
     codes: Literal["one_hot", "ordinal"] = Field("one_hot", description="how categories become numbers")
@@ -114,10 +115,53 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
     Raises:
         DataError: for a number that is infinite or does not fit into 32 bits, and text in a column declared numeric.
     """
-    missing = values.isin(list(MISSING)).to_numpy(dtype=bool)
+    missing = is_missing(values, encoding.missing)
+    notes: tuple[Note, ...] = ()
+    if name not in encoding.categorical:
+        marks = _marks(values, missing, declared=name in encoding.numeric)
+        missing = missing | marks
+        if marks.any():
+            seen = ", ".join(repr(str(mark)) for mark in list(dict.fromkeys(values[marks]))[:_NAMED])
+            notes = (Note("marks", name, f"{int(marks.sum())} of {len(values)} rows: {seen}"),)
     encoded = _encoded(values, missing, name, where, encoding)
     written = as_written(values, missing, name)
-    return replace(encoded, written=_as_numbers(encoded.x[:, 0], written) if encoded.kind == "number" else written)
+    if encoded.kind == "number":
+        written = _as_numbers(encoded.x[:, 0], written)
+    elif name not in encoding.categorical:
+        written = replace(written, slips=_slips(values[~missing]))
+    return replace(encoded, notes=(*notes, *encoded.notes), written=written)
+
+
+def _marks(values: pd.Series[Any], missing: Bools, *, declared: bool) -> Bools:
+    """Return ``(N,)`` where a mark stands in a column whose other values are all numbers, at least one."""
+    known = values[~missing]
+    numeric = ~np.isnan(_numbers(known, declared=declared))
+    marks = np.zeros(len(values), dtype=bool)
+    if numeric.any() and not numeric.all():
+        found = ~numeric
+        found[found] = is_mark(known[found])
+        if (numeric | found).all():
+            marks[~missing] = found
+    return marks
+
+
+def _numbers(known: pd.Series[Any], *, declared: bool) -> Floats:
+    return declared_numbers(known) if declared else as_numbers(known)
+
+
+def _slips(known: pd.Series[Any]) -> str:
+    """Return the first values that make categories of a column that is mostly numbers, with their rows."""
+    slips = np.isnan(as_numbers(known))
+    if not _mostly_numbers(~slips):
+        return ""
+    named = known[slips].sort_index().iloc[:_NAMED]
+    shown = ", ".join(f"{value!r} in row {row + 1}" for row, value in zip(named.index.tolist(), named, strict=True))
+    more = f", ... and {int(slips.sum()) - _NAMED} more" if slips.sum() > _NAMED else ""
+    return f"{shown}{more}"
+
+
+def _mostly_numbers(numeric: Bools) -> bool:
+    return bool(len(numeric)) and float(numeric.mean()) > _MOSTLY_NUMBERS
 
 
 def _as_numbers(x: np.ndarray[Any, np.dtype[np.float32]], written: Written) -> Written:
@@ -128,11 +172,9 @@ def _as_numbers(x: np.ndarray[Any, np.dtype[np.float32]], written: Written) -> W
     return replace(written, distinct=len(counts), common=common)
 
 
-def _encoded(
-    values: pd.Series[Any], missing: np.ndarray[Any, Any], name: str, where: str, encoding: Encoding
-) -> EncodedColumn:
+def _encoded(values: pd.Series[Any], missing: Bools, name: str, where: str, encoding: Encoding) -> EncodedColumn:
     known = values[~missing]
-    numbers = declared_numbers(known) if name in encoding.numeric else as_numbers(known)
+    numbers = _numbers(known, declared=name in encoding.numeric)
     numeric = ~np.isnan(numbers)
     if numeric.all() and name not in encoding.categorical:
         return _numeric(numbers, missing, name, where, rows=values.index)
@@ -154,8 +196,8 @@ def _as(kind: ColumnKind, block: EncodedColumn, notes: tuple[Note, ...]) -> Enco
     return EncodedColumn(block.x, block.names, block.scaled, (*notes, *block.notes), kind)
 
 
-def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> tuple[Note, ...]:
-    if numeric.mean() <= _MOSTLY_NUMBERS:
+def _mixed(known: pd.Series[Any], numeric: Bools, name: str) -> tuple[Note, ...]:
+    if not _mostly_numbers(numeric):
         return ()
     first = known.iloc[int(np.argmin(numeric))]
     slips = int((~numeric).sum())
@@ -163,7 +205,7 @@ def _mixed(known: pd.Series[Any], numeric: np.ndarray[Any, Any], name: str) -> t
 
 
 def _numeric(
-    numbers: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, where: str, *, rows: pd.Index[Any]
+    numbers: np.ndarray[Any, Any], missing: Bools, name: str, where: str, *, rows: pd.Index[Any]
 ) -> EncodedColumn:
     broken = too_large(numbers)
     if broken.any():
@@ -191,7 +233,7 @@ def _merged(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]], name: str
     return (Note("merged", name, f"{left} of {before} values are left"),)
 
 
-def _one_hot(texts: np.ndarray[Any, Any], missing: np.ndarray[Any, Any], name: str, most: int) -> EncodedColumn:
+def _one_hot(texts: np.ndarray[Any, Any], missing: Bools, name: str, most: int) -> EncodedColumn:
     labels = np.where(missing, "missing", texts).astype(object)
     categories, codes, counts = np.unique(labels[~missing].astype(str), return_inverse=True, return_counts=True)
     notes: tuple[Note, ...] = ()

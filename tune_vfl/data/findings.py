@@ -23,6 +23,7 @@ MANY = 32
 _ERRORS = 4
 
 Oddity = Literal[
+    "slips",
     "tells the label",
     "known before?",
     "identifier",
@@ -51,6 +52,7 @@ class ColumnFacts:
         distinct: how many different values it has, missing ones left out.
         common: the share of rows with the most frequent value; missing counts as one.
         looks: what its values look like in the file.
+        slips: the values that make categories of a column of numbers, with their rows.
     """
 
     name: str
@@ -61,10 +63,11 @@ class ColumnFacts:
     distinct: int
     common: float
     looks: Looks = ""
+    slips: str = ""
 
     def seen_as(self, written: Written) -> ColumnFacts:
         """Return the facts with properties of the column in the file that its encoding hides."""
-        return replace(self, distinct=written.distinct, common=written.common, looks=written.looks)
+        return replace(self, distinct=written.distinct, common=written.common, looks=written.looks, slips=written.slips)
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,9 @@ class Finding:
 
     Attributes:
         column, party: which one.
-        oddity: ``tells the label`` (a score above .98), ``known before?`` (above an AUC of .75), ``identifier``,
-            ``date``, ``numbers as text``, ``constant``, ``near-constant``, ``many values``.
+        oddity: ``slips`` (texts that make categories of numbers), ``tells the label`` (a score above .98), ``known
+            before?`` (above an AUC of .75), ``identifier``, ``date``, ``numbers as text``, ``constant``,
+            ``near-constant``, ``many values``.
         score: its score alone.
         why: what was found and what to do, in words.
         exclude: whether it belongs on the list of columns to leave out, without a further look.
@@ -109,7 +113,7 @@ def findings(columns: Sequence[tuple[str, ColumnFacts]], num_classes: int, error
 
 def _oddities(c: ColumnFacts, num_classes: int, error: float) -> list[Oddity]:
     base = chance(num_classes)
-    found: list[Oddity] = []
+    found: list[Oddity] = ["slips"] if c.slips else []
     if c.alone is not None and c.alone > THRESHOLD:
         found.append("tells the label")
     elif c.alone is not None and c.alone > max(base + SUSPECT * (1 - base), base + _ERRORS * error):
@@ -126,6 +130,7 @@ def _oddities(c: ColumnFacts, num_classes: int, error: float) -> list[Oddity]:
 
 
 _WHY: dict[Oddity, str] = {
+    "slips": "numbers that are read as categories for {c.slips}: correct them, or list them in `missing`",
     "tells the label": "predicts the label alone ({c.alone:.3f}): made from the label, or known only after it",
     "known before?": "predicts the label well by itself ({c.alone:.3f}): leave it out if known only after the label",
     "identifier": "{c.distinct} different values: an identifier, which a model can only learn by heart",

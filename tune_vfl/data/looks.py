@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -56,11 +56,14 @@ class Written:
         distinct: how many different known values it has.
         common: the share of the rows that have the most frequent value; missing ones count as one value.
         looks: what its values look like; empty for plain numbers and categories.
+        slips: the values that make categories of a column that is mostly numbers, with their rows; empty for others.
     """
 
     distinct: int
     common: float
     looks: Looks = ""
+    # Equal columns in another order of the rows are equal.
+    slips: str = field(default="", compare=False)
 
 
 def as_written(values: pd.Series[Any], missing: np.ndarray[Any, np.dtype[np.bool_]], name: str) -> Written:

@@ -50,7 +50,13 @@ def share_in_order(split: float | ByImportance) -> float:
     return 1.0 if isinstance(split, ByImportance) else split
 
 
-class LabelOptions(Strict):
+class MissingOptions(Strict):
+    """Option of a user's own data: what means a missing value there."""
+
+    missing: ColumnList = Field((), description="texts that mean a missing value, beside the usual ones")
+
+
+class LabelOptions(MissingOptions):
     """Options of a user's own labels."""
 
     positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")

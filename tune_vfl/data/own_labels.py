@@ -48,7 +48,7 @@ def own_labels(values: pd.Series[Any], options: LabelOptions, where: str) -> Own
     Raises:
         DataError: as :func:`tune_vfl.data.reading.labels.encode_labels`, and for options that name no label.
     """
-    y, names = encode_labels(renamed(values, options.classes, where), where, options.positive)
+    y, names = encode_labels(renamed(values, options.classes, where), where, options.positive, options.missing)
     counts = dict(zip(names, torch.bincount(y, minlength=len(names)).tolist(), strict=True))
     note = spelling_note(counts)
     return OwnLabels(y, names, (note,) if note else ())

@@ -6,8 +6,8 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tune_vfl.data.encode import MISSING
 from tune_vfl.data.partition import ACTIVE, check_excluded, check_listed, shown, without
+from tune_vfl.data.reading.marks import is_missing
 from tune_vfl.data.reading.table import left_out, read_table
 from tune_vfl.data.spellings import differing_ids
 from tune_vfl.errors import DataError
@@ -60,7 +60,12 @@ def require(frame: pd.DataFrame, column: str, role: str, path: Path) -> None:
 
 
 def join(
-    files: Mapping[str, tuple[Path, Sequence[str] | None]], *, id_column: str, label: str, exclude: Sequence[str] = ()
+    files: Mapping[str, tuple[Path, Sequence[str] | None]],
+    *,
+    id_column: str,
+    label: str,
+    exclude: Sequence[str] = (),
+    missing: Sequence[str] = (),
 ) -> Joined:
     """Read and join one file a party.
 
@@ -70,6 +75,7 @@ def join(
             as pandas writes whole numbers when some are missing, that ending is ignored.
         label: the label column; the party whose file has it is the label party.
         exclude: columns that no party has, in whichever file they are.
+        missing: texts that mean a missing id, beside the usual ones.
 
     Raises:
         DataError: when no file or two files have the label, a file lacks the id or repeats one, a passive party is
@@ -80,7 +86,7 @@ def join(
     label_party = _label_party(frames, paths, label)
     for name, frame in frames.items():
         require(frame, id_column, "the id", paths[name])
-        frame[id_column] = _ids(frame[id_column])
+        frame[id_column] = _ids(frame[id_column], missing)
         _check_unique(frame[id_column], paths[name], id_column)
     shared = set.intersection(*(set(frame[id_column]) - {""} for frame in frames.values()))
     spelled = _spelled(frames, paths, id_column, label_party, shared)
@@ -134,8 +140,8 @@ def _label_party(frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], 
     return holders[0]
 
 
-def _ids(column: pd.Series[str]) -> pd.Series[str]:
-    ids = column.where(~column.isin(list(MISSING)), "")
+def _ids(column: pd.Series[str], missing: Sequence[str]) -> pd.Series[str]:
+    ids = column.where(~is_missing(column, missing), "")
     known = ids[ids != ""]
     return ids.str.removesuffix(".0") if known.str.fullmatch(r"[0-9]+\.0").all() else ids
 

@@ -8,23 +8,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tune_vfl.data.reading.marks import MISSING_LABELS, is_mark
 from tune_vfl.data.reading.numbers import as_numbers, whole
 from tune_vfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
 MOST_CLASSES = 1000
 _MOST_DIGITS = 1e15
-# Fewer texts than for features count as missing: a class may well be called "None" or "?".
-_MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "<NA>"})
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
 
 def encode_labels(
-    values: pd.Series[Any], where: str, positive: str | float | bool | None = None
+    values: pd.Series[Any],
+    where: str,
+    positive: str | float | bool | None = None,
+    missing: Sequence[str] = (),
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Number the classes of a label column.
 
@@ -36,6 +38,7 @@ def encode_labels(
         values: N labels, text or numbers; the index counts the file's rows from 0.
         where: names the file and the column, for messages.
         positive: the positive one of two classes, as it stands in the file; YAML's true also means ``yes`` or ``1``.
+        missing: texts that mean a missing label, beside the usual ones.
 
     Returns:
         ``(N,)`` int64 classes, and K class names.
@@ -45,7 +48,7 @@ def encode_labels(
             class.
     """
     texts = texts_of(values)
-    _check_missing(texts, values.index, where)
+    _check_missing(texts, values.index, where, missing)
     names, codes = _classes(texts, where)
     if len(names) == 1:
         raise DataError(
@@ -90,12 +93,33 @@ def _text(value: Any) -> str:
     return str(value).strip()
 
 
-def _check_missing(texts: np.ndarray[Any, Any], rows: pd.Index[Any], where: str) -> None:
-    missing = [row + 1 for row, text in zip(rows, texts, strict=True) if text in _MISSING]
-    if missing:
+def is_unlabeled(texts: np.ndarray[Any, Any], own: Sequence[str] = ()) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return ``(N,)`` where a label is missing; among whole numbers, ``.`` or ``-`` is no class but a missing one.
+
+    Args:
+        texts: N labels.
+        own: texts that mean a missing label, beside the usual ones.
+    """
+    import pandas as pd
+
+    names, codes = np.unique(texts, return_inverse=True)
+    missing = np.isin(names, [*MISSING_LABELS, *own])
+    other = np.array([whole(str(name)) is None for name in names]) & ~missing
+    marks = is_mark(pd.Series([str(name) for name in names[other]], dtype=str))
+    if marks.all() and (~missing & ~other).any():
+        missing |= other
+    unlabeled: np.ndarray[Any, np.dtype[np.bool_]] = missing[codes]
+    return unlabeled
+
+
+def _check_missing(texts: np.ndarray[Any, Any], rows: pd.Index[Any], where: str, own: Sequence[str]) -> None:
+    missing = is_unlabeled(texts, own)
+    if missing.any():
+        first = int(np.argmax(missing))
+        mark = f": {texts[first]!r}" if texts[first] else ""
         raise DataError(
-            f"{where}: is missing in {len(missing)} of {len(texts)} rows (first in row {missing[0]}); remove these "
-            "rows or fill in their labels"
+            f"{where}: is missing in {missing.sum()} of {len(texts)} rows (first in row {rows[first] + 1}{mark}); "
+            "remove these rows or fill in their labels"
         )
 
 

@@ -158,7 +158,7 @@ def _holders(frame: pd.DataFrame, options: CsvOptions) -> Holders | None:
     if options.client is None:
         return None
     where = f"{options.path}: client column {options.client!r}"
-    return read_holders(frame[options.client], where)
+    return read_holders(frame[options.client], where, options.missing)
 
 
 def _check_declared(options: CsvOptions, features: Collection[str], where: str) -> None:
@@ -174,7 +174,9 @@ def _check_declared(options: CsvOptions, features: Collection[str], where: str) 
 
 def _load_joined(options: CsvOptions, root: Path) -> Dataset:
     files = {name: (locate(f.path, root), f.columns) for name, f in options.files.items()}
-    joined = join(files, id_column=options.id or "", label=options.label, exclude=options.exclude)
+    joined = join(
+        files, id_column=options.id or "", label=options.label, exclude=options.exclude, missing=options.missing
+    )
     notes = [*joined.notes, *([f"excluded: {shown(options.exclude)}"] if options.exclude else [])]
     columns: list[Note] = []
     places = ", ".join(str(table.path) for table in joined.tables.values())
