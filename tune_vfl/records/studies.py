@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from tune_vfl.evaluation.coverage import Coverage
@@ -91,6 +92,13 @@ class StudyRecord:
     def confirmed(self) -> dict[int, ConfirmedPoint]:
         """The trials that a confirmation found on the front of fresh seeds, with what it measured."""
         return {} if self.confirmation is None else self.confirmation.by_number
+
+    def with_trials(self, trials: Iterable[TrialRecord]) -> StudyRecord:
+        """Return the study with further finished trials; running ones count as waiting."""
+        known = {trial.number: trial for trial in (*self.trials, *trials)}
+        total = len(self.counted) + self.running + self.waiting
+        grown = replace(self, trials=tuple(known[number] for number in sorted(known)), running=0)
+        return replace(grown, waiting=max(0, total - len(grown.counted)))
 
     def by_outcome(self) -> dict[str, int]:
         """Count trials by outcome, ``running`` and ``waiting``; outcomes that did not occur are left out."""
