@@ -1,4 +1,4 @@
-"""Choose one setting: by name, or by conditions such as ``leakage<=0.2 and utility_loss<=0.01``."""
+"""Parser of ``--select``, and the settings that satisfy conditions such as ``leakage<=0.2 and utility_loss<=0.01``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _EXPECTED = (
 
 
 class Condition(NamedTuple):
-    """What a setting must keep.
+    """A condition on a setting.
 
     Attributes:
         name: as a constraint's, see :data:`tune_vfl.spec.constraints.Constraints`.
@@ -63,14 +63,14 @@ class Condition(NamedTuple):
         return self.compare.startswith(">") == (self.name in AT_LEAST)
 
     def kept(self, bounds: Bounds) -> Bools:
-        """Return which settings keep it; none of which what it is on is not known."""
+        """Return which settings satisfy it; unknown values do not."""
         found = bounds.of(self.name)
         with np.errstate(invalid="ignore"):
             return np.asarray(_COMPARE[self.compare](found.bound if self.surely else found.value, self.cap))
 
 
 class Selection(NamedTuple):
-    """What ``--select`` says.
+    """A parsed ``--select``.
 
     Attributes:
         text: as it was given.
@@ -87,7 +87,7 @@ class Selection(NamedTuple):
 
 
 def parse(text: str) -> Selection:
-    """Read what ``--select`` says.
+    """Parse ``--select``.
 
     Raises:
         UsageError: for what is none of these.

@@ -1,4 +1,4 @@
-"""Read studies and campaigns from a ledger."""
+"""Reading of studies and campaigns."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from tune_vfl.spec.cell import Cell
 
 
-# What becomes known of a study as it runs; the other columns say what it is of.
+# The columns that a run fills; the other ones hold the plan.
 _KNOWN = [
     studies.c[name] for name in ("trials", "reference_scores", "reference_point", "baseline", "cost", "confirmation")
 ]
 
 
 class StudyReader:
-    """One study of a ledger, read anew whenever it is asked, but for trials that had ended before.
+    """Reader of one study: every call queries the ledger; finished trials are cached.
 
     Args:
         place: the ledger.
-        study: what it is of, as the ledger has it.
+        study: its plan, as stored.
     """
 
     def __init__(self, place: LedgerStorage, study: PlannedStudy) -> None:
@@ -58,22 +58,22 @@ class StudyReader:
 
     @property
     def cell(self) -> Cell:
-        """The spec as it was resolved."""
+        """The resolved spec."""
         return self.study.cell
 
     @property
     def space(self) -> Space:
-        """What is searched, as it was when the study began."""
+        """The search space, as planned."""
         return self.study.space
 
     @property
     def budget(self) -> int:
-        """How many finished trials the study is to have."""
+        """The number of finished trials at which the study ends."""
         return int(self._known()["trials"])
 
     @property
     def references(self) -> References | None:
-        """What attacks are compared with; None before it was measured."""
+        """The attacks' reference scores; None before they were measured."""
         return _references(self._known())
 
     @property
@@ -88,7 +88,7 @@ class StudyReader:
 
     @property
     def cost(self) -> float | None:
-        """The training's CPU over the undefended one's; None before it was measured."""
+        """The ratio of the training's CPU time to the undefended one's; None before it was measured."""
         cost: float | None = self._known()["cost"]
         return cost
 
@@ -97,11 +97,11 @@ class StudyReader:
         return self.place.read(lambda connection: trials_of(self.study.name, connection))
 
     def running(self) -> list[Trial]:
-        """Return the trials that run, or did when the search was stopped, by number."""
+        """Return the trials without an outcome, by number."""
         return self.place.read(lambda connection: trials_of(self.study.name, connection, trials.c.outcome.is_(None)))
 
     def record(self) -> StudyRecord:
-        """Return the study as it stands."""
+        """Return the current record of the study."""
         self._settle()
 
         def ask(connection: Connection) -> tuple[Mapping[str, Any], list[Trial]]:
@@ -132,7 +132,7 @@ class StudyReader:
         )
 
     def most(self) -> float:
-        """Return how many different points there are to try; infinite with a float range."""
+        """Return the number of different points of the space; infinite with a float range."""
         listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials)
         return self.space.size if listed is None else len(listed)
 
@@ -141,7 +141,7 @@ class StudyReader:
             self._settled += 1
 
     def _known(self) -> Mapping[str, Any]:
-        """Return what is known of the study, as it stands now."""
+        """Query the measured values of the study."""
         return self.place.read(self._ask)
 
     def _ask(self, connection: Connection) -> Mapping[str, Any]:
@@ -152,7 +152,7 @@ class StudyReader:
 
 
 class StoredStudy:
-    """A study in a ledger, or all studies of a campaign; every call reads it again.
+    """A study in a ledger, or all studies of a campaign; every call queries the ledger.
 
     Args:
         place: the ledger.
@@ -186,7 +186,7 @@ class StoredStudy:
         return self.parts()[0].study.campaign
 
     def plan(self) -> PlannedCampaign:
-        """Return what was asked for, as it was planned."""
+        """Return the plan of its search."""
         record, studies = self.record(), tuple(part.study for part in self.parts())
         row = self._row()
         if row is None:
@@ -194,7 +194,7 @@ class StoredStudy:
         return PlannedCampaign(self.name, row["spec"], studies, record.skipped, record.trials)
 
     def record(self) -> CampaignRecord:
-        """Return all its studies with their records and answers; of one study a campaign of one."""
+        """Return the current record; one study gives a campaign of one."""
         row, parts = self._row(), tuple(part.record() for part in self.parts())
         if row is None:
             return CampaignRecord.of(parts[0])
@@ -257,7 +257,7 @@ def study_names(storage: str | None = None) -> list[str]:
 
 
 def find(place: LedgerStorage, name: str) -> PlannedStudy:
-    """Return what a study is of.
+    """Return the plan of a study.
 
     Raises:
         StudyError: when there is none of this name, or it is a campaign's.

@@ -1,7 +1,4 @@
-"""What a confirmation keeps: a record for each setting and fresh seed, written as it comes, and its answer.
-
-The records are enough to compute everything that an answer says; the answer is kept for those who only read it.
-"""
+"""Records and answers of confirmations: a record for each setting and fresh seed, and the answer computed from them."""
 
 from __future__ import annotations
 
@@ -136,7 +133,7 @@ class ConfirmedPoint(_Plain):
     tuned: TunedAttack | None = None
 
     def numbers(self) -> dict[str, Any]:
-        """Return what it was found to be on fresh seeds, without what it is."""
+        """Return its numbers on fresh seeds, without its identity."""
         return self.model_dump(mode="json", include=_NUMBERS)
 
 
@@ -221,7 +218,7 @@ class Confirmation(_Plain):
 
 
 def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Sequence[float]]) -> dict[int, SeedRecord]:
-    """Take a trial's outcome apart, seed by seed.
+    """Split a trial's outcome into records by seed.
 
     Args:
         outcome: of a trial with these seeds.
