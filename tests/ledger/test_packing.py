@@ -214,7 +214,7 @@ HOSTILE = {
     "a name that leaves its folder": (lambda t: t["studies"][0].update(name="../x"), "name"),
     "a spec of another study": (lambda t: t["studies"][0]["spec"].update(study="other"), "spec of study"),
     "a cell of something else": (lambda t: t["studies"][0].update(cell={"dataset": "x"}), "model"),
-    "two studies": (lambda t: t["studies"].append({**t["studies"][0], "place": 1}), "one lone study"),
+    "two studies": (lambda t: t["studies"].append({**t["studies"][0], "place": 1}), "one study without a campaign"),
     "a seed twice": (_twice, "each seed once"),
     "a seed of no trial": (lambda t: t["confirmations"][0].update(number=99), "confirmations of its trials"),
     "no head": (lambda t: t["head"].clear(), "schema"),

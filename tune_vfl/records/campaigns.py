@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ConfigDict
+
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.studies import StudyRecord
 
@@ -22,9 +24,11 @@ class Skipped:
         problems: why, a sentence each.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     study: str
-    attack: str | None
-    problems: tuple[str, ...]
+    attack: str | None = None
+    problems: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         what = self.study if self.attack is None else f"attack {self.attack} in {self.study}"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_valid
 from tune_vfl.errors import ParcelError, SpecError
 from tune_vfl.evaluation.coverage import Coverage
 from tune_vfl.outcome import Outcome, TunedAttack
+from tune_vfl.records.campaigns import Skipped
 from tune_vfl.records.confirmations import UNDEFENDED, Confirmation, SeedRecord
 from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.records.plans import PlannedStudy
@@ -29,14 +30,6 @@ PACKED_SCHEMA = "tune-vfl/packed/1"
 Count = Field(ge=0)
 
 
-class PackedSkip(Strict):
-    """What cannot be run, see :class:`tune_vfl.records.campaigns.Skipped`."""
-
-    study: str
-    attack: str | None = None
-    problems: tuple[str, ...]
-
-
 class _Asked(BaseModel):
     """The fields that are read of a campaign's spec."""
 
@@ -49,7 +42,7 @@ class PackedCampaign(Strict):
 
     name: StudyName
     spec: dict[str, Any]
-    skipped: tuple[PackedSkip, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
     trials: int = Count
     confirmation: JointConfirmation | None = None
 
