@@ -77,6 +77,7 @@ def answer(plan: PlannedCampaign) -> dict[str, Any]:
 def _study(planned: PlannedStudy) -> dict[str, Any]:
     from tune_vfl.cli.plan import cost
     from tune_vfl.data import load
+    from tune_vfl.data.loading import large
     from tune_vfl.data.reserve import reserve_rows, why_no_reserve
     from tune_vfl.machine.secrets import hide_password
 
@@ -91,7 +92,8 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     for place in ("storage", "tracking"):
         kept[place] = hide_password(kept[place]) if kept[place] and "://" in kept[place] else kept[place]
     dataset = load(planned.cell.dataset)
-    notes = [*dataset.notes, *([missing] if (missing := why_no_reserve(dataset)) else [])]
+    said = (why_no_reserve(dataset), large(planned.cell.dataset, len(dataset.y)))
+    notes = [*dataset.notes, *filter(None, said)]
     data = {"rows": len(dataset.y), "reserve": len(reserve_rows(dataset)), "notes": notes}
     return {"study": planned.name, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
 

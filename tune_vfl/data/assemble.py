@@ -34,6 +34,7 @@ def assemble(
     where: str = "",
     hint: str = "",
     holders: Holders | None = None,
+    reserved: Tensor | None = None,
 ) -> Dataset:
     """Build a :class:`Dataset` from ``(passive parties, active party or None)`` and labels, with its fingerprint.
 
@@ -50,6 +51,7 @@ def assemble(
         where: names the file and the label column, for messages.
         hint: what may be wrong where a class has too few rows.
         holders: whose the rows are in a horizontal federation.
+        reserved: those of ``test_rows`` that are the reserve; None where it is drawn.
 
     Raises:
         DataError: when a class has too few rows, or official test rows leave a class without training rows.
@@ -65,11 +67,12 @@ def assemble(
         class_names=tuple(class_names),
         metric=choose_metric(metric, len(class_names)),
         recipe=recipe,
-        fingerprint=fingerprint(parties, y, class_names, test_rows, test_share, holders=holders),
+        fingerprint=fingerprint(parties, y, class_names, test_rows, test_share, holders=holders, reserved=reserved),
         test_rows=test_rows,
         test_share=test_share,
         notes=(*notes, *_imbalance(y, class_names)),
         holders=holders,
+        reserved=reserved,
     )
 
 
@@ -108,6 +111,7 @@ def fingerprint(
     test_share: float,
     *,
     holders: Holders | None = None,
+    reserved: Tensor | None = None,
 ) -> str:
     """Hash all inputs of a split: each party's columns, the labels, held-out rows, and the clients of the rows."""
     digest = hashlib.blake2b(digest_size=16)
@@ -119,6 +123,7 @@ def fingerprint(
     digest.update(repr((tuple(class_names), test_share)).encode())
     digest.update(y.numpy().tobytes())
     digest.update(b"" if test_rows is None else test_rows.numpy().tobytes())
+    digest.update(b"" if reserved is None else b"reserved" + reserved.numpy().tobytes())
     if holders is not None:
         digest.update(repr(holders.names).encode() + holders.of.numpy().tobytes())
     return digest.hexdigest()

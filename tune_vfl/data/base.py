@@ -115,6 +115,7 @@ class Dataset:
         fingerprint: changes whenever the content or the partition changes.
         notes: what a reader of the results must know (rows dropped, classes balanced).
         holders: whose the rows are in a horizontal federation; None where the data do not say.
+        reserved: those of ``test_rows`` that are the reserve, where a column of the data says; None: they are drawn.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Dataset:
     notes: tuple[str, ...] = field(default=())
     test_share: float = 0.3
     holders: Holders | None = None
+    reserved: Tensor | None = None
 
     @property
     def num_classes(self) -> int:

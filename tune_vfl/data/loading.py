@@ -17,6 +17,8 @@ from tune_vfl.errors import SpecError
 from tune_vfl.machine.places import data_root
 from tune_vfl.spec import Named, Strict, explain
 
+LARGE = 200_000
+"""From so many rows on, `validate` proposes a sample."""
 _KEPT = 4
 _cache: OrderedDict[str, tuple[Dataset, Stamps]] = OrderedDict()
 
@@ -83,6 +85,19 @@ def excluded(named: Named) -> tuple[str, ...] | None:
         SpecError: listing every problem with the options.
     """
     return getattr(_checked(named)[1], "exclude", None)
+
+
+def large(named: Named, rows: int) -> str:
+    """Return a sentence on a data set of so many rows that could be sampled and is not; empty for others.
+
+    Raises:
+        SpecError: listing every problem with the options.
+    """
+    if rows < LARGE or getattr(_checked(named)[1], "rows", rows) is not None:
+        return ""
+    return (
+        f"every training reads {rows:,} rows; dataset.rows: 100000 draws a stratified sample, and costs in proportion"
+    )
 
 
 def _checked(named: Named) -> tuple[Loader[Any], Strict]:

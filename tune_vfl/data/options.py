@@ -56,15 +56,6 @@ class MissingOptions(Strict):
     missing: ColumnList = Field((), description="texts that mean a missing value, beside the usual ones")
 
 
-class LabelOptions(MissingOptions):
-    """Options of a user's own labels."""
-
-    positive: str | int | float | bool | None = Field(None, description="the positive one of two classes")
-    classes: dict[Column, Column] = Field(
-        {}, description="labels that count as another class: {label in the file: class}"
-    )
-
-
 class PartyOptions(Strict):
     """Options of data sets whose columns are partitioned in file order.
 

@@ -1,20 +1,29 @@
-"""The labels of a user's own data, as the options say: classes by row, and notes."""
+"""The labels of a user's own data, as the options say: the rows that have one, their classes, and notes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tune_vfl.data.reading.labels import encode_labels, renamed
+from tune_vfl.data.partition import shown
+from tune_vfl.data.reading.labels import check_labeled, encode_labels, is_unlabeled, renamed
+from tune_vfl.data.reading.numbers import declared_numbers, whole
+from tune_vfl.data.sample import training_sample
 from tune_vfl.data.spellings import spelling_note
+from tune_vfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
-    from tune_vfl.data.options import LabelOptions
+    from tune_vfl.data.label_options import LabelOptions
+
+_NAMED = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,33 +31,139 @@ class OwnLabels:
     """Labels as classes.
 
     Attributes:
-        y: ``(N,)`` int64.
+        rows: ``(n,)`` the places of the rows that are used, in rising order.
+        y: ``(n,)`` int64 their classes.
         class_names: K names.
-        notes: sentences on classes that look like one; the first is a hint where a class has too few rows.
+        test_rows: ``(m,)`` the places of the official test rows among them; None where there are none.
+        notes: sentences on rows left out, and on classes that look like one.
+        hint: what may be wrong where a class has too few rows.
     """
 
+    rows: Tensor
     y: Tensor
     class_names: tuple[str, ...]
+    test_rows: Tensor | None
     notes: tuple[str, ...]
-
-    @property
-    def hint(self) -> str:
-        """What to do where a class has too few rows."""
-        return self.notes[0] if self.notes else ""
+    hint: str
 
 
-def own_labels(values: pd.Series[Any], options: LabelOptions, where: str) -> OwnLabels:
-    """Number the classes of a user's labels.
+def own_labels(
+    values: pd.Series[Any],
+    options: LabelOptions,
+    where: str,
+    *,
+    above: float | None = None,
+    test_rows: Tensor | None = None,
+    name: str,
+) -> OwnLabels:
+    """Number the classes of a user's labels, and choose the rows that are used.
 
     Args:
         values: N labels as the file has them; the index counts its rows from 0.
-        options: which labels are one class, and which one is positive.
+        options: which labels are which class, what is left out, and how many rows are used.
         where: names the file and the column, for messages.
+        above: the bound above which a number is the positive class; None where labels are classes.
+        test_rows: the official test rows among the N, all of which are used; None where there are none.
+        name: the data set's registered name, from which the sample is drawn.
 
     Raises:
-        DataError: as :func:`tune_vfl.data.reading.labels.encode_labels`, and for options that name no label.
+        DataError: as :func:`tune_vfl.data.reading.labels.encode_labels`; for options that name no label of the file;
+            for more rows than there are.
     """
-    y, names = encode_labels(renamed(values, options.classes, where), where, options.positive, options.missing)
+    texts = renamed(values, options.classes, where)
+    as_array = texts.to_numpy(dtype=object)
+    kept = ~is_unlabeled(as_array, options.missing) if options.drop_unlabeled else np.ones(len(texts), dtype=bool)
+    if above is None and kept.all():
+        check_labeled(as_array, texts.index, where, options.missing, ", or leave them out with drop_unlabeled: true")
+    notes = []
+    if not kept.all():
+        notes.append(f"{int((~kept).sum()):,} of {len(kept):,} rows have no label and are left out")
+    if not kept.any():
+        raise DataError(f"{where}: is missing in all {len(kept)} rows; fill in labels")
+    labels = texts[kept]
+    if above is not None:
+        y, names = _above(labels, above, where, options)
+    elif options.positives:
+        grouped, said = _grouped(labels, options, where)
+        notes += said
+        kept[kept] = grouped >= 0
+        y, names = torch.from_numpy(grouped[grouped >= 0]), _group_names(labels, options)
+        _check_both(y, names, where)
+    else:
+        positive = None if isinstance(options.positive, tuple) else options.positive
+        y, names = encode_labels(labels, where, positive)
     counts = dict(zip(names, torch.bincount(y, minlength=len(names)).tolist(), strict=True))
-    note = spelling_note(counts)
-    return OwnLabels(y, names, (note,) if note else ())
+    spelling = "" if options.positives or above is not None else spelling_note(counts)
+    rows = torch.from_numpy(np.flatnonzero(kept))
+    tests = None if test_rows is None else _places(test_rows, rows)
+    none = torch.empty(0, dtype=torch.int64)
+    chosen, sampled, said_of = training_sample(y, none if tests is None else tests, options.rows, names, name)
+    return OwnLabels(
+        rows=rows[chosen],
+        y=y[chosen],
+        class_names=names,
+        test_rows=None if tests is None else sampled,
+        notes=(*notes, *said_of, *([spelling] if spelling else [])),
+        hint=spelling,
+    )
+
+
+def _places(test_rows: Tensor, rows: Tensor) -> Tensor:
+    return torch.isin(rows, test_rows).nonzero().squeeze(1)
+
+
+def _above(labels: pd.Series[Any], bound: float, where: str, options: LabelOptions) -> tuple[Tensor, tuple[str, ...]]:
+    missing = is_unlabeled(labels.to_numpy(dtype=object), options.missing)
+    numbers = declared_numbers(labels.astype(str))
+    broken = missing | np.isnan(numbers)
+    if broken.any():
+        place = int(np.argmax(broken))
+        advice = (
+            "leave such rows out with drop_unlabeled: true" if missing.any() else "correct it, or list it in missing"
+        )
+        raise DataError(
+            f"{where}: holds {labels.iloc[place]!r} in row {labels.index[place] + 1}, where `above` needs a number; "
+            f"{advice}"
+        )
+    y, names = torch.from_numpy((numbers > bound).astype(np.int64)), (f"at most {bound:g}", f"above {bound:g}")
+    _check_both(y, names, where)
+    return y, names
+
+
+def _grouped(labels: pd.Series[Any], options: LabelOptions, where: str) -> tuple[Any, list[str]]:
+    """Return ``(n,)`` 1 for the positive class, 0 for the negative one, -1 for rows of neither; and notes."""
+    names, codes = np.unique([_plain(str(label)) for label in labels], return_inverse=True)
+    groups = [[_plain(label) for label in group] for group in (options.negative, options.positives)]
+    for label in [label for group in groups for label in group]:
+        if label not in names:
+            near = did_you_mean(label, names.tolist()) or f" It has: {shown(names.tolist())}"
+            raise DataError(f"{where}: has no label {label!r}, which positive or negative lists.{near}")
+    kinds = np.array([1 if n in groups[1] else 0 if n in groups[0] or not groups[0] else -1 for n in names])
+    counts = np.bincount(codes, minlength=len(names))
+    left = [f"{str(name)!r} ({count:,})" for name, kind, count in zip(names, kinds, counts, strict=True) if kind < 0]
+    total = int(counts[kinds < 0].sum())
+    told = f"{total:,} of {len(labels):,} rows are left out, whose label is neither positive nor negative: "
+    return kinds[codes].astype(np.int64), [told + shown(left)] if left else []
+
+
+def _group_names(labels: pd.Series[Any], options: LabelOptions) -> tuple[str, str]:
+    positive = {_plain(label) for label in options.positives}
+    others = options.negative or sorted({_plain(str(label)) for label in set(labels)} - positive)
+    negative = _named(others)
+    return negative, _named(options.positives)
+
+
+def _named(labels: Sequence[str]) -> str:
+    return " or ".join(labels) if len(labels) <= _NAMED else f"{labels[0]} or {len(labels) - 1} others"
+
+
+def _check_both(y: Tensor, names: tuple[str, ...], where: str) -> None:
+    counts = torch.bincount(y, minlength=2).tolist()
+    if 0 in counts:
+        raise DataError(
+            f"{where}: no row is {names[counts.index(0)] or 'negative'!r}; a label needs at least two classes"
+        )
+
+
+def _plain(label: str) -> str:
+    return whole(label) or label

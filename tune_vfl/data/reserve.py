@@ -1,7 +1,8 @@
 """The reserve: rows that no search trains or measures on, left for the confirmation of its results.
 
 It is drawn once a data set, whatever the seed: a fifth of the rows of each class, or half of the official test rows
-where there are any. Small data sets have none: a handful of rows would say less than fresh seeds do.
+where there are any; a column of the data may say which rows it is. Small data sets have none: a handful of rows would
+say less than fresh seeds do.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def reserve_rows(dataset: Dataset) -> Tensor:
     """
     if why_no_reserve(dataset):
         return torch.empty(0, dtype=torch.int64)
+    if dataset.reserved is not None:
+        return dataset.reserved
     pool, sizes = _pool(dataset), reserve_sizes(dataset)
     labels, rng = dataset.y[pool].numpy(), numpy_rng(_SEED, "reserve")
     drawn = [rng.permutation(np.flatnonzero(labels == k))[:size] for k, size in enumerate(sizes)]
@@ -57,6 +60,8 @@ def why_no_reserve(dataset: Dataset) -> str:
 
 def reserve_sizes(dataset: Dataset) -> list[int]:
     """Return how many rows of each class a reserve holds, or would hold: K numbers, rounded to the nearest row."""
+    if dataset.reserved is not None:
+        return [int(n) for n in torch.bincount(dataset.y[dataset.reserved], minlength=dataset.num_classes)]
     share = SHARE if dataset.test_rows is None else SHARE_OF_OFFICIAL
     counts = torch.bincount(dataset.y[_pool(dataset)], minlength=dataset.num_classes)
     return [round(share * n) for n in counts.tolist()]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.data.partition import ACTIVE, check_excluded, check_listed, shown, without
 from tune_vfl.data.reading.marks import is_missing
-from tune_vfl.data.reading.table import left_out, read_table
+from tune_vfl.data.reading.table import TextForm, left_out, read_table
 from tune_vfl.data.spellings import differing_ids
 from tune_vfl.errors import DataError
 
@@ -55,7 +55,7 @@ def require(frame: pd.DataFrame, column: str, role: str, path: Path) -> None:
     by_lower = {name.lower(): name for name in header}
     near = difflib.get_close_matches(column.lower(), by_lower, n=1)
     hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ";"
-    alone = "; if these are several, separate columns by , ; or tab" if len(header) == 1 else ""
+    alone = "; if these are several, separate columns by , ; or tab, or set `separator`" if len(header) == 1 else ""
     raise DataError(f"{path}: the header has no column {column!r}, {role}{hint} it has: {shown(header)}{alone}")
 
 
@@ -66,6 +66,8 @@ def join(
     label: str,
     exclude: Sequence[str] = (),
     missing: Sequence[str] = (),
+    reserved: Mapping[str, str] = {},
+    forms: Mapping[str, TextForm] = {},
 ) -> Joined:
     """Read and join one file a party.
 
@@ -76,12 +78,14 @@ def join(
         label: the label column; the party whose file has it is the label party.
         exclude: columns that no party has, in whichever file they are.
         missing: texts that mean a missing id, beside the usual ones.
+        reserved: columns that are no features beside the id and the label, and what they are.
+        forms: how the text files are written, by party.
 
     Raises:
         DataError: when no file or two files have the label, a file lacks the id or repeats one, a passive party is
             without columns, or no id is in all files.
     """
-    frames = {name: read_table(path) for name, (path, _) in files.items()}
+    frames = {name: read_table(path, form=forms.get(name, TextForm())) for name, (path, _) in files.items()}
     paths = {name: path for name, (path, _) in files.items()}
     label_party = _label_party(frames, paths, label)
     for name, frame in frames.items():
@@ -95,7 +99,7 @@ def join(
         hint = f": {spelled}" if spelled else ""
         raise DataError(f"{paths[label_party]}: no id of column {id_column!r} is in every party's file ({found}){hint}")
     order = [i for i in frames[label_party][id_column] if i in shared]
-    reserved = {id_column: "the id", label: "the label"}
+    reserved = {**reserved, id_column: "the id", label: "the label"}
     everywhere = list(dict.fromkeys(c for frame in frames.values() for c in frame.columns))
     check_excluded(exclude, everywhere, reserved, ", ".join(str(path) for path in paths.values()))
     tables = {

@@ -26,7 +26,6 @@ def encode_labels(
     values: pd.Series[Any],
     where: str,
     positive: str | float | bool | None = None,
-    missing: Sequence[str] = (),
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Number the classes of a label column.
 
@@ -38,7 +37,6 @@ def encode_labels(
         values: N labels, text or numbers; the index counts the file's rows from 0.
         where: names the file and the column, for messages.
         positive: the positive one of two classes, as it stands in the file; YAML's true also means ``yes`` or ``1``.
-        missing: texts that mean a missing label, beside the usual ones.
 
     Returns:
         ``(N,)`` int64 classes, and K class names.
@@ -48,7 +46,7 @@ def encode_labels(
             class.
     """
     texts = texts_of(values)
-    _check_missing(texts, values.index, where, missing)
+    check_labeled(texts, values.index, where)
     names, codes = _classes(texts, where)
     if len(names) == 1:
         raise DataError(
@@ -112,14 +110,28 @@ def is_unlabeled(texts: np.ndarray[Any, Any], own: Sequence[str] = ()) -> np.nda
     return unlabeled
 
 
-def _check_missing(texts: np.ndarray[Any, Any], rows: pd.Index[Any], where: str, own: Sequence[str]) -> None:
+def check_labeled(
+    texts: np.ndarray[Any, Any], rows: pd.Index[Any], where: str, own: Sequence[str] = (), advice: str = ""
+) -> None:
+    """Check that every row has a label.
+
+    Args:
+        texts: N labels.
+        rows: N numbers of the file's rows, from 0.
+        where: names the file and the column, for messages.
+        own: texts that mean a missing label, beside the usual ones.
+        advice: what else can be done about it.
+
+    Raises:
+        DataError: naming the first row without one.
+    """
     missing = is_unlabeled(texts, own)
     if missing.any():
         first = int(np.argmax(missing))
         mark = f": {texts[first]!r}" if texts[first] else ""
         raise DataError(
             f"{where}: is missing in {missing.sum()} of {len(texts)} rows (first in row {rows[first] + 1}{mark}); "
-            "remove these rows or fill in their labels"
+            f"remove these rows or fill in their labels{advice}"
         )
 
 

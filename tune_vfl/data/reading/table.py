@@ -7,7 +7,7 @@ import gzip
 import lzma
 import zlib
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.data.reading.parquet import is_parquet, read_parquet
 from tune_vfl.errors import DataError
@@ -19,14 +19,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DELIMITERS = ",;\t"
+_LONGEST_FIELD = 2**31 - 1
+_USUAL = "utf-8-sig"
 
 
-def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
+class TextForm(NamedTuple):
+    """How a text file is written: the character between fields, and the encoding; None where the usual ones are."""
+
+    separator: str | None = None
+    encoding: str | None = None
+
+
+def read_table(path: Path, names: Sequence[str] | None = None, form: TextForm = TextForm()) -> pd.DataFrame:  # noqa: B008
     """Read a Parquet file, or a ``,``-, ``;``- or tab-separated text file, compressed if it ends in ``.gz`` or ``.xz``.
 
     Args:
-        path: the file; text is in UTF-8.
+        path: the file; text is in UTF-8 unless ``form`` says otherwise.
         names: the columns of a text file without a header; by default its first line names them.
+        form: how a text file is written; a Parquet file needs none.
 
     Returns:
         A frame of strings, stripped of surrounding blanks; a missing value keeps its text, such as ``NA``. A nameless
@@ -38,11 +48,11 @@ def read_table(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
     if names is None and is_parquet(path):
         return read_parquet(path)
     with readable(path):
-        delimiter, header = _head(path, names)
-        rows = _check_rows(path, delimiter, header, skip=0 if names else 1)
+        delimiter, header = _head(path, names, form)
+        rows = _check_rows(path, delimiter, header, form, skip=0 if names else 1)
     if not rows:
         raise DataError(f"{path}: holds a header and no rows; a data set needs rows")
-    return _without_count(_parse(path, delimiter, header, has_header=names is None), path)
+    return _without_count(_parse(path, delimiter, header, form, has_header=names is None), path)
 
 
 def header(path: Path) -> list[str]:
@@ -54,7 +64,7 @@ def header(path: Path) -> list[str]:
     if is_parquet(path):
         return [str(name) for name in read_parquet(path).columns]
     with readable(path):
-        return [name for name in _head(path, None)[1] if name]
+        return [name for name in _head(path, None, TextForm())[1] if name]
 
 
 def left_out(frame: pd.DataFrame) -> list[str]:
@@ -80,13 +90,19 @@ def _nameless(path: Path, place: int) -> DataError:
     )
 
 
-def open_text(path: Path) -> IO[str]:
+def open_text(path: Path, encoding: str | None = None) -> IO[str]:
     """Open a text file, compressed if its name ends in ``.gz`` or ``.xz``."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        return gzip.open(path, "rt", encoding=encoding or _USUAL, newline="")
     if path.suffix == ".xz":
-        return lzma.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open("rt", encoding="utf-8-sig", newline="")
+        return lzma.open(path, "rt", encoding=encoding or _USUAL, newline="")
+    return path.open("rt", encoding=encoding or _USUAL, newline="")
+
+
+def _records(file: IO[str], delimiter: str, *, strict: bool = False) -> Any:
+    # A long text is a field like any other: the module's own limit is 131,072 characters.
+    csv.field_size_limit(_LONGEST_FIELD)
+    return csv.reader(file, delimiter=delimiter, strict=strict)
 
 
 @contextmanager
@@ -101,7 +117,13 @@ def readable(path: Path) -> Iterator[None]:
     except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path}: is corrupt or cut off ({error}); fetch the file again") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 text ({error.reason}); is it a csv? save it as csv in UTF-8") from error
+        kind = "UTF-8" if error.encoding == "utf-8" else error.encoding
+        raise DataError(
+            f"{path}: is not {kind} text ({error.reason}); is it a csv? save it as csv in UTF-8, or say its "
+            "`encoding`, such as cp1252 or utf-16"
+        ) from error
+    except UnicodeError as error:
+        raise DataError(f"{path}: is no text of the `encoding` that is said ({error}); correct it") from error
     except csv.Error as error:
         raise DataError(f"{path}: is not a well-formed csv ({error}); check its quotes") from error
     except OSError as error:
@@ -110,18 +132,18 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _head(path: Path, names: Sequence[str] | None) -> tuple[str, list[str]]:
-    with open_text(path) as file:
+def _head(path: Path, names: Sequence[str] | None, form: TextForm) -> tuple[str, list[str]]:
+    with open_text(path, form.encoding) as file:
         first = next((line for line in file if line.strip()), "")
     if not first:
         raise DataError(f"{path}: is empty; expected a csv with a header and rows")
     if "\x00" in first:
         raise DataError(f"{path}: is not a csv (its first line holds binary data); save the table as csv in UTF-8")
-    delimiter = max(DELIMITERS, key=lambda d: _outside_quotes(first).count(d))
+    delimiter = form.separator or max(DELIMITERS, key=lambda d: _outside_quotes(first).count(d))
     if names is not None:
         return delimiter, list(names)
-    with open_text(path) as file:
-        header = [name.strip() for name in next(row for row in csv.reader(file, delimiter=delimiter) if row)]
+    with open_text(path, form.encoding) as file:
+        header = [name.strip() for name in next(row for row in _records(file, delimiter) if row)]
     _check_header(path, header)
     return delimiter, header
 
@@ -145,10 +167,10 @@ def _check_header(path: Path, header: list[str]) -> None:
             raise DataError(f"{path}: the header names column {name!r} {header.count(name)} times; rename all but one")
 
 
-def _check_rows(path: Path, delimiter: str, header: list[str], skip: int) -> int:
+def _check_rows(path: Path, delimiter: str, header: list[str], form: TextForm, skip: int) -> int:
     rows = -skip
-    with open_text(path) as file:
-        reader = csv.reader(file, delimiter=delimiter, strict=True)
+    with open_text(path, form.encoding) as file:
+        reader = _records(file, delimiter, strict=True)
         for row in reader:
             if not row:
                 continue
@@ -161,7 +183,7 @@ def _check_rows(path: Path, delimiter: str, header: list[str], skip: int) -> int
     return rows
 
 
-def _parse(path: Path, delimiter: str, header: list[str], *, has_header: bool) -> pd.DataFrame:
+def _parse(path: Path, delimiter: str, header: list[str], form: TextForm, *, has_header: bool) -> pd.DataFrame:
     import pandas as pd
 
     try:
@@ -173,7 +195,7 @@ def _parse(path: Path, delimiter: str, header: list[str], *, has_header: bool) -
             index_col=False,
             dtype=str,
             na_filter=False,
-            encoding="utf-8-sig",
+            encoding=form.encoding or _USUAL,
             compression="infer",
         )
     except (ValueError, OSError) as error:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
-from tune_vfl.data.options import LabelOptions, PartyOptions
+from tune_vfl.data.label_options import LabelOptions
+from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.own_labels import own_labels
 from tune_vfl.data.partition import image_parties, shown
 from tune_vfl.data.reading.files import absolute, locate
@@ -35,6 +36,16 @@ _CNN_FROM = 16
 
 class ImageOptions(PartyOptions, LabelOptions):
     """Partition and labels of a user's own images."""
+
+    above: float | None = Field(
+        None, allow_inf_nan=False, description="labels are numbers; those above this one are the positive class"
+    )
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> ImageOptions:
+        if self.above is not None and (self.positive is not None or self.classes):
+            raise ValueError("above says which rows are positive; leave out positive, negative and classes")
+        return self
 
 
 class NpzOptions(ImageOptions):
@@ -107,8 +118,8 @@ def own_images(
     Raises:
         DataError: for pixels out of range, labels that are no classes, or fewer pixel columns than parties.
     """
-    found = own_labels(labels, options, where)
-    images = to_images(path, pixels)
+    found = own_labels(labels, options, where, above=options.above, test_rows=test_rows, name=name)
+    images = to_images(path, pixels if len(found.rows) == len(pixels) else pixels[found.rows.numpy()])
     model = "cnn" if min(images.shape[2:]) >= _CNN_FROM else "mlp"
     return assemble(
         name,
@@ -117,7 +128,7 @@ def own_images(
         found.class_names,
         metric=options.metric,
         recipe=Recipe(model=Named(name=model), training=Training(epochs=20, batch_size=128, lr=1e-3)),
-        test_rows=test_rows,
+        test_rows=found.test_rows,
         where=where,
         hint=found.hint,
         notes=[*notes, *found.notes],
