@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -187,11 +186,10 @@ class StoredStudy:
 
     def plan(self) -> PlannedCampaign:
         """Return the plan of its search."""
-        record, studies = self.record(), tuple(part.study for part in self.parts())
-        row = self._row()
+        row, studies = self._row(), tuple(part.study for part in self.parts())
         if row is None:
-            return replace(PlannedCampaign.of(studies[0]), trials=record.trials)
-        return PlannedCampaign(self.name, row["spec"], studies, record.skipped, record.trials)
+            return PlannedCampaign.of(studies[0])
+        return PlannedCampaign(self.name, row["spec"], studies, _skipped(row), int(row["trials"]))
 
     def record(self) -> CampaignRecord:
         """Return the current record; one study gives a campaign of one."""
@@ -205,13 +203,14 @@ class StoredStudy:
             trials=int(row["trials"]),
             constraints=row["spec"].get("constraints") or {},
             confidence=float(row["spec"].get("confidence", parts[0].spec.confidence)),
-            skipped=tuple(Skipped(s["study"], s["attack"], tuple(s["problems"])) for s in row["skipped"]),
+            skipped=_skipped(row),
             confirmation=None if confirmation is None else JointConfirmation.model_validate(confirmation),
         )
 
     def overdue(self) -> dict[str, list[int]]:
         """Return the running trials that exceed their timeout, by study; studies without one are left out."""
-        late = {part.study.name: overdue(part.running(), part.cell.trial_minutes) for part in self.parts()}
+        limited = [part for part in self.parts() if part.cell.trial_minutes is not None]
+        late = {part.study.name: overdue(part.running(), part.cell.trial_minutes) for part in limited}
         return {name: numbers for name, numbers in late.items() if numbers}
 
     def _row(self) -> Mapping[str, Any] | None:
@@ -289,6 +288,10 @@ def _reference_point(row: Mapping[str, Any]) -> tuple[float, float] | None:
 def _baseline(row: Mapping[str, Any]) -> Outcome | None:
     raw = row["baseline"]
     return None if raw is None else Outcome.model_validate(raw)
+
+
+def _skipped(row: Mapping[str, Any]) -> tuple[Skipped, ...]:
+    return tuple(Skipped(s["study"], s["attack"], tuple(s["problems"])) for s in row["skipped"])
 
 
 def _confirmation(row: Mapping[str, Any]) -> Confirmation | None:
