@@ -105,13 +105,13 @@ def _taken(connection: Connection, packed: Packed) -> list[str]:
 
 def _packed(connection: Connection, name: str) -> Packed:
     names = parts_of(connection, name)
-    lone = not names
+    single = not names
     names = names or [name]
     whole = _rows(connection, campaigns, campaigns.c.name == name)
     held = _rows(connection, studies, studies.c.name.in_(names))
     for row in (*whole, *held):
         row["spec"] = {key: value for key, value in row["spec"].items() if key not in _STAYS_BEHIND}
-    for row in held if lone else ():
+    for row in held if single else ():
         row |= {"campaign": "", "place": 0}
     rows = {
         "campaigns": whole,
