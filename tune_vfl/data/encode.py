@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tune_vfl.data.reading.marks import Bools
-    from tune_vfl.statistics.arrays import Floats
+    from tune_vfl.statistics.arrays import Floats, Ints
 
 # A column of categories with a larger share of numbers than this gets a note: the texts in it are likely slips.
 _MOSTLY_NUMBERS = 0.5
@@ -187,7 +187,7 @@ def _encoded(values: pd.Series[Any], missing: Bools, name: str, where: str, enco
     notes = () if name in encoding.categorical else _mixed(known, numeric, name)
     texts = values.to_numpy(dtype=object)
     if encoding.codes == "ordinal":
-        _, codes = np.unique(texts[~missing].astype(str), return_inverse=True)
+        codes, _ = sorted_codes(texts[~missing])
         return _as("code", _numeric(codes.astype(np.float64), missing, name, where, rows=values.index), notes)
     return _as("category", _one_hot(texts, missing, name, encoding.max_categories), notes)
 
@@ -233,17 +233,27 @@ def _merged(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]], name: str
     return (Note("merged", name, f"{left} of {before} values are left"),)
 
 
+def sorted_codes(texts: np.ndarray[Any, Any]) -> tuple[Ints, list[str]]:
+    """Return the place ``(N,)`` of each text among the different ones, and these in alphabetic order."""
+    import pandas as pd
+
+    # Arrays of numpy's own strings would cut null characters off, and make all texts as long as the longest.
+    codes, found = pd.factorize(texts.astype(object), sort=True)
+    return codes, [str(text) for text in found]
+
+
 def _one_hot(texts: np.ndarray[Any, Any], missing: Bools, name: str, most: int) -> EncodedColumn:
     labels = np.where(missing, "missing", texts).astype(object)
-    categories, codes, counts = np.unique(labels[~missing].astype(str), return_inverse=True, return_counts=True)
+    codes, categories = sorted_codes(labels[~missing])
+    counts = np.bincount(codes, minlength=len(categories))
     notes: tuple[Note, ...] = ()
     if len(categories) > most:
         # The most frequent categories stay; of equally frequent ones, the first in the alphabet.
         kept = np.lexsort((np.arange(len(categories)), -counts))[: most - 1]
         labels[~missing] = np.where(np.isin(codes, kept), labels[~missing], "other")
         notes = (Note("many", name, f"{len(categories)} values"),)
-    found = np.unique(labels.astype(str))
-    x = (labels[:, None] == found[None, :]).astype(np.float32)
+    places, found = sorted_codes(labels)
+    x = (places[:, None] == np.arange(len(found))).astype(np.float32)
     return EncodedColumn(x, tuple(f"{name}={value}" for value in found), (False,) * len(found), notes)
 
 

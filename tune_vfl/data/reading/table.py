@@ -175,6 +175,11 @@ def _check_rows(path: Path, delimiter: str, header: list[str], form: TextForm, s
             if not row:
                 continue
             rows += 1
+            if "\x00" in "".join(row):
+                raise DataError(
+                    f"{path}: line {reader.line_num} holds a null character, which no text has; is the file cut "
+                    "off, or in another `encoding`, such as utf-16?"
+                )
             if rows > 0 and len(row) != len(header):
                 raise DataError(
                     f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns ({header[0]!r} "
