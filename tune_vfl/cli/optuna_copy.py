@@ -9,6 +9,7 @@ import typer
 
 from tune_vfl.cli.options import Json, Name, Storage
 from tune_vfl.cli.output import emit, emit_json, say
+from tune_vfl.machine.places import sqlite_uri
 
 SCHEMA = "tune-vfl/optuna/1"
 
@@ -38,4 +39,4 @@ def optuna(
         return
     for study, trials in written.items():
         emit(f"{file}: study {study}, {trials} trials")
-    say(f"look at it: optuna-dashboard sqlite:///{file}")
+    say(f"look at it: optuna-dashboard {sqlite_uri(file)}")

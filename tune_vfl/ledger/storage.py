@@ -14,14 +14,13 @@ from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.db_errors import retry, translated
 from tune_vfl.ledger.lease import Clock
-from tune_vfl.machine.places import home
+from tune_vfl.machine.places import home, sqlite_path, sqlite_uri
 from tune_vfl.machine.process_identity import boot_id
 from tune_vfl.machine.secrets import from_environment, hide_password
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Pool
 
-SQLITE = "sqlite:///"
 # How sqlite says that a file is no database, or not a whole one.
 DAMAGED = ("file is not a database", "disk image is malformed")
 # Any number that no other program is likely to lock: "tune-vfl" in eight bytes.
@@ -36,7 +35,7 @@ class SqliteFile(LedgerStorage):
     """A sqlite file with a write-ahead log, used by the processes of one machine."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{SQLITE}{path}")
+        super().__init__(sqlite_uri(path))
         self.path = path
 
     def exists(self) -> bool:
@@ -135,8 +134,8 @@ def storage_at(given: str | None = None) -> LedgerStorage:
     scheme, mark, _ = named.partition("://")
     if not mark:
         return SqliteFile(Path(named).absolute())
-    if named.startswith(SQLITE):
-        return SqliteFile(Path(named.removeprefix(SQLITE)))
+    if (path := sqlite_path(named)) is not None:
+        return SqliteFile(path)
     if scheme.partition("+")[0] in {"postgresql", "postgres"}:
         return PostgresServer(named)
     raise UsageError(f"storage {hide_password(named)}: expected a path, sqlite:///PATH or postgresql://USER@HOST/NAME")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from tune_vfl.machine.secrets import from_environment
+
+_SQLITE, _WITH_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
 
 
 def home() -> Path:
@@ -25,7 +28,27 @@ def user_cache() -> Path:
 
 def embedded_uri() -> str:
     """Return the tracking URI used when none is given: a sqlite file under the home."""
-    return f"sqlite:///{home() / 'mlflow.db'}"
+    return sqlite_uri(home() / "mlflow.db")
+
+
+def sqlite_uri(path: Path) -> str:
+    """Return the URL of a sqlite file, in which ``#``, ``%`` and ``?`` of the path are escaped.
+
+    >>> sqlite_uri(Path("/a b/ledger.db"))
+    'sqlite:////a b/ledger.db'
+    >>> sqlite_uri(Path("/a?b/ledger.db"))
+    'sqlite+pysqlite:////a%3Fb/ledger.db'
+    """
+    escaped = "".join(quote(letter) if letter in "#%?" else letter for letter in str(path))
+    # MLflow makes the folder of a sqlite:/// URL, escapes and all; it takes one that names its driver as it is.
+    return f"{_SQLITE if escaped == str(path) else _WITH_DRIVER}{escaped}"
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """Return the file of a sqlite URL; None for another URL and for a database in memory."""
+    scheme = next((start for start in (_SQLITE, _WITH_DRIVER) if uri.startswith(start)), None)
+    name = unquote(uri.removeprefix(scheme).partition("?")[0]) if scheme else ""
+    return Path(name) if name and name != ":memory:" else None
 
 
 def named_uri(tracking: str | None) -> str:

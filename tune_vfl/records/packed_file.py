@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tune_vfl.errors import ParcelError
 from tune_vfl.machine.version import VERSION
+from tune_vfl.records import packed_before
 from tune_vfl.records.packed import PACKED_SCHEMA, Packed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 HEAD = "packed.json"
@@ -68,6 +70,8 @@ def from_bytes(content: bytes, where: str) -> Packed:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _refuse_others(archive, where)
             files = {name: _lines(archive, name, where) for name in archive.namelist() if name != HEAD}
+            if packed_before.HEAD in files:
+                return Packed.checked(_before(files, where), _none(where))
     except _DAMAGED as error:
         raise ParcelError(f"{_none(where)}, or is damaged ({error}); pack or pull it again") from error
     return Packed.checked({name.removesuffix(".jsonl"): rows for name, rows in files.items()}, _none(where))
@@ -121,16 +125,27 @@ def _refuse_others(archive: zipfile.ZipFile, where: str) -> None:
     if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:  # nothing longer is read than it says it is
         raise ParcelError(f"{_none(where)}: what is in it is larger than {MOST_BYTES} bytes")
     names = archive.namelist()
-    lines = _lines(archive, HEAD, where) if HEAD in names else []
+    head_name = next((name for name in (HEAD, packed_before.HEAD) if name in names), None)
+    lines = _lines(archive, head_name, where) if head_name else []
     head = lines[0] if len(lines) == 1 and isinstance(lines[0], dict) else {}
-    if head.get("schema") != PACKED_SCHEMA:
+    before = head_name == packed_before.HEAD and head.get("schema") == packed_before.SCHEMA
+    if not before and head.get("schema") != PACKED_SCHEMA:
         raise ParcelError(
             f"{where}: expected a packed study of schema {PACKED_SCHEMA}, got {head.get('schema')!r} (written by "
             f"tune-vfl {head.get('program', 'unknown')}; this is {VERSION}); a later one is read by a later tune-vfl"
         )
-    expected = sorted([HEAD, *(f"{table}.jsonl" for table in TABLES)])
+    now = [HEAD, *(f"{table}.jsonl" for table in TABLES)]
+    expected = sorted([packed_before.HEAD, packed_before.TRIALS] if before else now)
     if sorted(names) != expected:
         raise ParcelError(f"{_none(where)}: expected {', '.join(expected)} in it, got {', '.join(names)[:300]}")
+
+
+def _before(files: Mapping[str, list[Any]], where: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of a file of the schema before."""
+    try:
+        return packed_before.tables(files[packed_before.HEAD][0], files[packed_before.TRIALS])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ParcelError(f"{_none(where)}: {type(error).__name__}: {error}") from error
 
 
 def _none(where: str) -> str:

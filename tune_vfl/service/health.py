@@ -200,10 +200,10 @@ def tracking() -> Check:
     """Check that the tracking store answers, without creating an embedded one."""
     from tune_vfl.machine.places import embedded_uri, resolve_uri
     from tune_vfl.machine.secrets import hide_password
-    from tune_vfl.tracking.store import client, is_damaged
+    from tune_vfl.tracking.store import client, is_begun, is_damaged
 
     uri = resolve_uri(None)
-    if uri == embedded_uri() and not Path(uri.removeprefix("sqlite:///")).exists():
+    if uri == embedded_uri() and not is_begun(uri):
         return Check("mlflow", "ok", f"{uri}: not made yet; the first search makes it")
     if uri == embedded_uri() and is_damaged(uri):
         return Check("mlflow", "finding", f"{uri}: is damaged", "tune-vfl doctor --repair builds it anew")

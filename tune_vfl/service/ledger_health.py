@@ -50,7 +50,7 @@ def migrate(storage: str | None = None) -> Check:
 def _broken_file(path: Path) -> Check | None:
     advice = f"restore {path} from a backup, or move it away to start anew; nothing else holds the results"
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=10)
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=10)
         try:
             mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
             state = str(connection.execute("PRAGMA quick_check").fetchone()[0])

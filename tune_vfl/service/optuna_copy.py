@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UsageError
 from tune_vfl.ledger.reading import open_campaign, open_to_read
+from tune_vfl.machine.places import sqlite_uri
 from tune_vfl.service.studies import refuse_no_ledger
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def copy_to_optuna(name: str, file: Path, storage: str | None = None) -> dict[st
     if file.exists():
         raise UsageError(f"{file} is there already: name a file that is not")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    target, written = optuna.storages.RDBStorage(f"sqlite:///{file}"), {}
+    target, written = optuna.storages.RDBStorage(sqlite_uri(file)), {}
     for part in parts:
         study = optuna.create_study(storage=target, study_name=part.study.name, directions=["maximize", "minimize"])
         with warnings.catch_warnings():

@@ -52,7 +52,7 @@ class Runs:
         self.experiment_id = str(experiment.experiment_id)
         self.tags: dict[str, str] = dict(experiment.tags)
         # A sqlite file has one writer at a time.
-        at_once = {"at_once": 1} if uri.startswith("sqlite:") else {}
+        at_once = {"at_once": 1} if uri.startswith("sqlite") else {}
         self._writer = RunWriter(self._client, self.experiment_id, **at_once)
         self.held: dict[Key, Held] = {}
         self._doubles: list[Held] = []
@@ -61,6 +61,12 @@ class Runs:
 
     def _open_experiment(self, name: str, uri: str) -> Any:
         found = self._client.get_experiment_by_name(name)
+        if found is not None and store.is_elsewhere(found.artifact_location, uri, name):
+            # MLflow moves no artifacts: the experiment is written anew, at the home's present place.
+            number = found.experiment_id
+            self._client.rename_experiment(number, f"{name} (experiment {number}, at {found.artifact_location})")
+            self._client.delete_experiment(number)
+            found = None
         if found is None:
             made = self._client.create_experiment(name, artifact_location=store.artifact_folder(uri, name))
             return self._client.get_experiment(made)

@@ -9,10 +9,12 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.storage import DAMAGED
-from tune_vfl.machine.places import embedded_uri, home
+from tune_vfl.machine.places import embedded_uri, home, sqlite_path, sqlite_uri
 from tune_vfl.machine.runtime import keeping_everything
 from tune_vfl.machine.secrets import hide_password
 
@@ -23,6 +25,17 @@ if TYPE_CHECKING:
 def artifact_folder(uri: str, study: str) -> str | None:
     """Return a study's artifact folder; None leaves the choice to the tracking server."""
     return (home() / "artifacts" / study).as_uri() if uri == embedded_uri() else None
+
+
+def is_elsewhere(location: str, uri: str, study: str) -> bool:
+    """Return whether an experiment keeps its artifacts outside the home, which has been moved or copied since then."""
+    ours = artifact_folder(uri, study)
+    if ours is None or location == ours:
+        return False
+    old, new = (Path(url2pathname(urlsplit(place).path)) for place in (location, ours))
+    if old.parts[-2:] != new.parts[-2:]:  # an experiment that another program began
+        return False
+    return not (old.exists() and new.exists() and old.samefile(new))
 
 
 def quiet() -> None:
@@ -72,17 +85,17 @@ def _advice(uri: str) -> str:
 
 def is_begun(uri: str) -> bool:
     """Return whether the store exists: a sqlite file may not have been created yet."""
-    path = _sqlite_path(uri)
+    path = sqlite_path(uri)
     return path is None or path.is_file()
 
 
 def is_damaged(uri: str) -> bool:
     """Return whether the tracking database is a sqlite file that sqlite cannot read."""
-    path = _sqlite_path(uri)
+    path = sqlite_path(uri)
     if path is None or not path.is_file():
         return False
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)
         try:
             return bool(connection.execute("PRAGMA quick_check").fetchone()[0] != "ok")
         finally:
@@ -97,7 +110,7 @@ def move_damaged_away(uri: str) -> Path | None:
     Returns:
         Its new path; None when it is not damaged, or is not the embedded one.
     """
-    path = _sqlite_path(uri)
+    path = sqlite_path(uri)
     if uri != embedded_uri() or path is None or not is_damaged(uri):
         return None
     moved = path.with_name(f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
@@ -109,7 +122,7 @@ def move_damaged_away(uri: str) -> Path | None:
 
 def _create_sqlite(uri: str) -> None:
     """Create a sqlite database under another name, then rename it: a process killed on the way leaves none behind."""
-    path = _sqlite_path(uri)
+    path = sqlite_path(uri)
     if path is None or path.exists():
         return
     from filelock import FileLock
@@ -128,16 +141,10 @@ def _make_tables(path: Path) -> None:
     """Create MLflow's tables in a file with a write-ahead log: readers (the UI) do not block the writer."""
     import mlflow
 
-    mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments(max_results=1)
+    mlflow.MlflowClient(tracking_uri=sqlite_uri(path)).search_experiments(max_results=1)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _sqlite_path(uri: str) -> Path | None:
-    prefix = "sqlite:///"
-    name = uri.removeprefix(prefix).partition("?")[0]
-    return Path(name) if uri.startswith(prefix) and name and name != ":memory:" else None
 
 
 def _first_line(error: Exception) -> str:
