@@ -1,6 +1,7 @@
 """The ledger: what is written comes back, only finite results are results, and what was lost is asked again once."""
 
 import math
+import os
 import sqlite3
 import subprocess
 import sys
@@ -349,3 +350,13 @@ def test_who_looks_from_another_time_zone_sees_the_same_overdue(monkeypatch):
         assert overdue(held, 2, now + timedelta(minutes=3)) == [0]
     monkeypatch.undo()
     time.tzset()
+
+
+def test_a_ledger_is_for_its_user_alone_whatever_the_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        open_ledger("s", storage=str(tmp_path / "home" / "ledger.db")).close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+    assert {p.stat().st_mode & 0o777 for p in (tmp_path / "home").iterdir()} == {0o600}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -23,8 +28,6 @@ def test_the_ui_listens_on_loopback_only():
 
 
 def test_a_taken_port_is_said_to_be_taken(home):
-    import socket
-
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -47,7 +50,7 @@ def lives(pid):
 def test_ending_the_ui_ends_what_it_started(tmp_path):
     child = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
     server = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[2], sys.argv[1]])"
-    code = "import sys; from tune_vfl.tracking.ui import _run; sys.exit(_run([sys.executable, '-c', *sys.argv[1:]]))"
+    code = "import sys; from tune_vfl.tracking.ui import _run as f; f([sys.executable, '-c', *sys.argv[1:]], {}, id)"
     note = tmp_path / "pid"
     ours = subprocess.Popen([sys.executable, "-c", code, server, str(note), child])
     deadline = time.monotonic() + 30
@@ -58,3 +61,55 @@ def test_ending_the_ui_ends_what_it_started(tmp_path):
     while lives(int(note.read_text())) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not lives(int(note.read_text()))
+
+
+CLOSED = [
+    "/",
+    "/ajax-api/2.0/mlflow/experiments/search?max_results=5",
+    "/ajax-api/3.0/mlflow/assistant/config",
+    "/get-artifact?path=x&run_uuid=y",
+    "/openapi.json",
+    "/graphql",
+    "/ajax-api/3.0/jobs/x",
+]
+
+
+def status(url, method="GET", user=None, password=None):
+    asked = urllib.request.Request(url, method=method, data=b"{}" if method == "POST" else None)  # noqa: S310 - http
+    asked.add_header("Content-Type", "application/json")
+    if user:
+        asked.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=30) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_the_ui_answers_its_user_alone(home, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    code = "import sys; from tune_vfl.cli.main import main; sys.exit(main(['ui', '--port', sys.argv[1]]))"
+    environment = os.environ | {"TUNE_VFL_HOME": str(home), "TMPDIR": str(tmp_path)}
+    ours = subprocess.Popen(
+        [sys.executable, "-c", code, str(port)], env=environment, stderr=subprocess.PIPE, text=True, umask=0
+    )
+    try:
+        link = next(found for line in ours.stderr if (found := re.search(r"http://(\S+):(\S+)@(127\S+)", line)))
+        user, password, place = link.groups()
+        assert place == f"127.0.0.1:{port}"
+        url = f"http://{place}"
+        assert {path: status(url + path) for path in CLOSED} == dict.fromkeys(CLOSED, 401)
+        assert status(f"{url}/ajax-api/3.0/mlflow/assistant/message", "POST") == 401
+        assert status(url, user=user, password="wrong") == 401  # noqa: S106 - none
+        assert [status(url + path, user=user, password=password) for path in CLOSED[:2]] == [200, 200]
+        (settings,) = tmp_path.glob("tune-vfl-ui-*")
+        assert settings.stat().st_mode & 0o777 == 0o700
+        assert home.stat().st_mode & 0o777 == 0o700
+        assert (home / "mlflow.db").stat().st_mode & 0o777 == 0o600
+    finally:
+        ours.terminate()
+        ours.communicate(timeout=60)
+    assert ours.returncode in {0, 143}
+    assert not list(tmp_path.glob("tune-vfl-ui-*")), "the password and its folder are gone"

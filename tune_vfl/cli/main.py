@@ -32,6 +32,7 @@ from tune_vfl.cli.output import complain, emit
 from tune_vfl.errors import SpecError, TuneVflError
 from tune_vfl.machine.runtime import collect_less_often
 from tune_vfl.machine.signals import Left, answered
+from tune_vfl.machine.streams import accept_all_text
 
 EPILOG = (
     "Exit codes: 0 fine, 1 failed, 2 usage or invalid spec, 3 a search finished with failed trials, "
@@ -108,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code of the interface: 0, 1, 2, 3 or 4; 130 after Ctrl-C, 143 after SIGTERM.
     """
     collect_less_often()
+    accept_all_text()
     try:
         app(args=None if arguments is None else list(arguments), prog_name="tune-vfl")
     except SystemExit as end:

@@ -23,14 +23,17 @@ def ui(
         ),
     ] = None,
 ) -> None:
-    """Show the MLflow UI on 127.0.0.1 until Ctrl-C.
+    """Show the MLflow UI on 127.0.0.1 until Ctrl-C. The link that is printed has the password, another one each time.
 
     Example: `tune-vfl ui --port 5001`
     """
     from tune_vfl.tracking.ui import serve
 
+    raise typer.Exit(serve(tracking, port, ready=_tell))
+
+
+def _tell(link: str) -> None:
     say(
-        f"MLflow at http://127.0.0.1:{port}. Choose 'Model training' at its upper left once: experiments then open on "
+        f"MLflow, for you alone: {link}\nChoose 'Model training' at its upper left once: experiments then open on "
         "their runs.\nThe links under an experiment's name lead to its front, page and summary. Ctrl-C ends it."
     )
-    raise typer.Exit(serve(tracking, port))

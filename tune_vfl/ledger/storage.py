@@ -54,7 +54,8 @@ class SqliteFile(LedgerStorage):
 
     def _prepare(self) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # for its user alone, whatever the umask
         except OSError as error:
             raise UnreachableError(
                 f"the ledger {self.shown} cannot be written ({error.strerror or error}); free or change the place "

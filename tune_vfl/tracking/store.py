@@ -127,13 +127,14 @@ def _create_sqlite(uri: str) -> None:
         return
     from filelock import FileLock
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         if path.exists():
             return
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
             draft = Path(folder) / path.name
             _make_tables(draft)
+            draft.chmod(0o600)  # for its user alone, whatever the umask
             draft.replace(path)
 
 

@@ -1,0 +1,47 @@
+"""What cannot be printed is shown by its nearest letters, and a closed stream stops nobody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PRINT = "from tune_vfl.machine.streams import accept_all_text as f; f(); f(); import sys; print({!r}, file=sys.{})"
+
+
+def printed(text: str, stream: str = "stdout", encoding: str = "ascii") -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", PRINT.format(text, stream)],
+        env=os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+        capture_output=True,
+        check=True,
+    )
+    return getattr(ran, stream).decode(encoding).rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (".763 ± .026", ".763 +/- .026"),
+        ("Zürich, naïve", "Zurich, naive"),
+        ("三", "?"),
+        ("a\udc80b", "a?b"),
+        ("ok", "ok"),
+    ],
+)
+def test_the_nearest_letters_are_shown(text: str, shown: str) -> None:
+    assert printed(text) == shown
+
+
+def test_a_stream_that_can_show_all_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("± ü 三", encoding="utf-8") == "± ü 三"
+    assert printed("± ü", "stderr") == "+/- u"
+    assert printed("± ü 三", encoding="latin-1") == "± ü ?"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_stops_nobody(closed: str) -> None:
+    command = f"{sys.executable} -m tune_vfl list defenses {closed}"
+    assert subprocess.run(["bash", "-c", command], capture_output=True, check=False).returncode == 0
