@@ -10,6 +10,7 @@ import torch
 from pydantic import Field, model_validator
 
 from tune_vfl.data.base import ColumnKind, Columns, Source
+from tune_vfl.data.codes import sorted_codes
 from tune_vfl.data.column_notes import NAMED, Note, grouped
 from tune_vfl.data.looks import Written, as_written
 from tune_vfl.data.options import ColumnList, MissingOptions
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tune_vfl.data.reading.marks import Bools
-    from tune_vfl.statistics.arrays import Floats, Ints
+    from tune_vfl.statistics.arrays import Floats
 
 # A column of categories with a larger share of numbers than this gets a note: the texts in it are likely slips.
 _MOSTLY_NUMBERS = 0.5
@@ -204,15 +205,6 @@ def _merged(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]], name: str
         return ()
     left, before = distinct(numbers, x)
     return (Note("merged", name, f"{left} of {before} values are left"),)
-
-
-def sorted_codes(texts: np.ndarray[Any, Any]) -> tuple[Ints, list[str]]:
-    """Return the place ``(N,)`` of each text among the different ones, and these in alphabetic order."""
-    import pandas as pd
-
-    # Arrays of numpy's own strings would cut null characters off, and make all texts as long as the longest.
-    codes, found = pd.factorize(texts.astype(object), sort=True)
-    return codes, [str(text) for text in found]
 
 
 def _one_hot(texts: np.ndarray[Any, Any], missing: Bools, name: str, most: int) -> EncodedColumn:

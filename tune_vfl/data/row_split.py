@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from tune_vfl.data.encode import sorted_codes
+from tune_vfl.data.codes import sorted_codes
 from tune_vfl.data.options import Column
 from tune_vfl.data.reading.marks import is_missing
 from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
