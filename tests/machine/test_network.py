@@ -35,7 +35,7 @@ def test_other_addresses_are_left_to_ray(address: str) -> None:
     require_ray_head(address)
 
 
-@pytest.mark.parametrize("address", ["", "host", "host:port", "127.0.0.1:99999", "no.such.host.invalid:1"])
+@pytest.mark.parametrize("address", ["", "host", "host:port", "no.such.host.invalid:1"])
 def test_nothing_listens_at_what_is_no_address(address: str) -> None:
     assert not listens(address)
 

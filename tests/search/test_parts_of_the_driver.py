@@ -10,10 +10,9 @@ import pytest
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from trainables.simulated import Simulation, simulate
-from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.search import api, listeners, projections, ray_session, runner
+from tune_vfl.search import listeners, projections, ray_session, runner
 from tune_vfl.search.costs import Cost
 from tune_vfl.search.listeners import Dispatcher
 from tune_vfl.search.live_page import LivePage
@@ -83,22 +82,6 @@ def test_the_page_is_that_of_the_study_in_the_home(home: Path, monkeypatch: pyte
     assert callable(report)
 
 
-@pytest.mark.parametrize("storage", [None, "/else/where"])
-def test_a_campaign_is_read_from_the_ledger_that_was_searched(
-    monkeypatch: pytest.MonkeyPatch, storage: str | None
-) -> None:
-    asked: list[tuple[str, str | None]] = []
-
-    def held(name: str, place: str | None) -> None:
-        asked.append((name, place))
-
-    monkeypatch.setattr(api, "run_campaign", lambda *_, **__: [])
-    monkeypatch.setattr(api, "open_campaign", held)
-    with pytest.raises(StudyError, match="is not in the ledger any more"):
-        api._run(planned(storage="/of/the/spec"), storage=storage, listeners=[])
-    assert asked == [("c", storage or "/of/the/spec")]
-
-
 class Broken:
     """Fails at everything."""
 
@@ -150,11 +133,6 @@ def test_the_room_may_be_called_like_the_function(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tune_vfl.service.notebook.search", lambda spec, **how: (spec, how))
     assert search is tune_vfl.search or search({"study": "a"}) == ({"study": "a"}, {})
     assert tune_vfl.search({"study": "a"}, trials=3) == ({"study": "a"}, {"trials": 3})
-
-
-def test_a_study_is_loaded_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "named", lambda *given: given)
-    assert api.load_study("s", "/else/where") == ("s", "/else/where")
 
 
 def test_trials_that_needed_too_much_memory_are_asked_again_without_others() -> None:

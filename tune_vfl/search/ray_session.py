@@ -170,7 +170,7 @@ def _start_here() -> None:
     make_token_private()
     folder = RayFolder()
     atexit.register(_end, folder)
-    with _environment({**_ONE_THREAD, "RAY_TMPDIR": str(folder.path)}):
+    with _environment(_ONE_THREAD):
         ray.init(
             address="local",  # a new one, also where `ray start` has left a cluster on this machine
             num_cpus=usable_cpus(),
@@ -178,6 +178,7 @@ def _start_here() -> None:
             log_to_driver=False,
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
+            _temp_dir=str(folder.path),
         )
 
 
