@@ -57,8 +57,8 @@ PR_SET_CHILD_SUBREAPER = 36
 # Each version reads its own ledger, and says the same of it.
 READ = """
 import json, sys
-from tune_vfl.service.studies import records_of
-for study in records_of(sys.argv[1]):
+from tune_vfl.service.studies import campaign_record
+for study in campaign_record(sys.argv[1]).studies:
     for trial in study.trials:
         told = trial.outcome.model_dump(mode="json", include={"outcome", "utility", "leakage", "attacks"})
         print(json.dumps({"setting": [study.cell.defense, trial.params], **told}))

@@ -69,7 +69,6 @@ ROOMS = {
         },
     ),
     "analysis": Room(("tune_vfl/analysis/*.py",), {"analysis/test_*.py": "", "reports/test_t*.py": ""}),
-    "campaign": Room(("tune_vfl/campaign/*.py",), {"campaign/test_*.py": "", "analysis/test_*.py": ""}),
     "confirmation": Room(
         ("tune_vfl/confirmation/*.py",), {"confirmation/test_[!r]*.py": "", "analysis/test_speed.py": ""}
     ),
@@ -89,7 +88,7 @@ ROOMS = {
             "attacks/test_read_off*.py": "",
         },
     ),
-    "ledger": Room(("tune_vfl/ledger/*.py",), {"ledger/test_*.py": "", "campaign/test_*.py": ""}),
+    "ledger": Room(("tune_vfl/ledger/*.py",), {"ledger/test_*.py": "", "records/test_*.py": ""}),
     "records": Room(
         ("tune_vfl/records/*.py", "tune_vfl/outcome.py"), {"records/test_*.py": "", "ledger/test_*.py": ""}
     ),

@@ -41,6 +41,7 @@ from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search.projections import projections
 from tune_vfl.search.runner import run_study
 from tune_vfl.search.work import Work
+from tune_vfl.service.studies import campaign_record
 from tune_vfl.spaces.named import space_of
 
 if TYPE_CHECKING:
@@ -111,11 +112,11 @@ def measure(sampler: str, trials: int, pack: str | int, *, mlflow: bool = True) 
     # As `search` plans a study: which attackers it stands for is kept with it.
     planned = PlannedStudy(spec, cell, space_of(spec, cell), coverage=coverage_of(spec, cell))
     listeners = projections(PlannedCampaign.of(planned)) if mlflow else []
-    study = run_study(planned, listeners=listeners, progress=False, work=WORK)
+    run_study(planned, listeners=listeners, progress=False, work=WORK)
     over = time.time()
     time.sleep(0.2)
     samples.stop()
-    record = study.record()
+    record = campaign_record(name).studies[0]
     if mlflow:
         check_mlflow(record)
     return costs_of(record, samples, over)

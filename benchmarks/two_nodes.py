@@ -115,12 +115,13 @@ def nodes(count: int) -> Iterator[None]:
 def searched(trials: int) -> tuple[float, float, float]:
     """Search once: seconds of it, CPU of the driver, seconds within trials and the undefended model."""
     from tune_vfl.search.runner import run_study
+    from tune_vfl.service.studies import campaign_record
 
     plan = study("nodes", attacks="default", budget={"trials": trials, "seeds": 3})
     began, cpu = time.perf_counter(), time.process_time()
-    ended = run_study(plan, listeners=[], progress=False)
+    run_study(plan, listeners=[], progress=False)
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    record = ended.record()
+    record = campaign_record(plan.name).studies[0]
     if len(record.ok) < trials or record.baseline is None:
         raise SystemExit(f"not all trials are ok: {record.by_outcome()}")
     return wall, cpu, sum(sum(o.seconds.values()) for o in (record.baseline, *(t.outcome for t in record.trials)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,11 +15,9 @@ from tune_vfl.analysis.decision import Decision, Far
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.sentences import sentences
-from tune_vfl.analysis.summary import frontier, frontier_against
-from tune_vfl.campaign import campaign as module
-from tune_vfl.campaign.campaign import Campaign, named
-from tune_vfl.campaign.shares import Demand, even_shares
+from tune_vfl.analysis.summary import frontier
 from tune_vfl.errors import SpecError
+from tune_vfl.records.shares import Demand, even_shares
 
 
 def test_a_compromise_s_chance_weighs_both_variances_on_the_undefended_scale() -> None:
@@ -51,30 +48,6 @@ def test_three_defenses_that_are_far_are_all_named() -> None:
         "No setting of kdk, cae or mid comes within .020 AUC of it at no more leakage.",
         "No setting of iso leaks so little.",
     ]
-
-
-def test_a_name_is_that_of_a_campaign_or_of_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Held:
-        name = "c"
-        place = type("Place", (), {"url": "sqlite:///x"})
-
-        def record(self) -> Any:
-            return campaign_of(part_of("laplace", [(0.94, 0.6)]))
-
-        def parts(self) -> list[Any]:
-            return []
-
-    answers: list[Any] = [Held(), None]
-    monkeypatch.setattr(module, "open_campaign", lambda _name, _storage: answers.pop(0))
-    monkeypatch.setattr(module, "Study", lambda name, storage: ("study", name, storage))
-    found = named("c")
-    assert isinstance(found, Campaign)
-    assert (found.name, found.storage, found.stopped) == ("c", "sqlite:///x", False)
-    assert found.record() == Held().record()
-    assert found.frontier() == frontier(Held().record())
-    assert found.frontier("pmc") == frontier_against(Held().record(), "pmc")
-    assert (found.studies(), found.overdue()) == ([], {})
-    assert named("s", "there") == ("study", "s", "there")
 
 
 def test_a_study_without_published_settings_needs_a_trial_too() -> None:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.helpers.campaigns import chosen
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.analysis.compromise import scale_of
 from tune_vfl.analysis.front_statistics import front_statistics
-from tune_vfl.analysis.selection import select
 from tune_vfl.errors import SelectionError
 from tune_vfl.metrics import pareto
 from tune_vfl.records.studies import StudyRecord
@@ -61,7 +61,7 @@ def test_a_confirmed_knee_goes_before_the_search_s() -> None:
     assert front_statistics(replace(record, confirmation=confirmation)).knee == own, "an answer that does not name one"
     named = replace(record, confirmation=confirmation.model_copy(update={"knee": 10}))
     assert front_statistics(named).knee == 10 != own
-    assert select(named, "knee").number == 10
+    assert chosen(named, "knee").number == 10
 
 
 def test_a_cap_of_leakage_must_hold_with_90_percent_confidence() -> None:
@@ -72,9 +72,9 @@ def test_a_cap_of_leakage_must_hold_with_90_percent_confidence() -> None:
     ]
     trials = tuple(made_up_trial(n, scale=10.0**-n, outcome=o) for n, o in enumerate(outcomes))
     record = replace(made_up_study(2), trials=trials)
-    assert select(record, "max-utility").number == 0
+    assert chosen(record, "max-utility").number == 0
     # The mean leakage of both is .16; the seeds of the first one do not keep it below .2.
     assert [round(t.outcome.objectives[1], 2) for t in trials] == [0.16, 0.16]
-    assert select(replace(record, trials=trials[:1], measure=1), "leakage<=0.2").number == 0, "as it was measured then"
+    assert chosen(replace(record, trials=trials[:1], measure=1), "leakage<=0.2").number == 0, "as it was measured then"
     with pytest.raises(SelectionError, match=r"with 90% confidence, which holds from 0\.[23]"):
-        select(replace(record, trials=trials[:1]), "leakage<=0.2")
+        chosen(replace(record, trials=trials[:1]), "leakage<=0.2")

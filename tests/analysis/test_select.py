@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.campaigns import campaign_of, confirmed, part_of
+from tune_vfl.analysis.exporting import export
+from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.select import select
 from tune_vfl.analysis.selection import parse
-from tune_vfl.analysis.selection import select as select_trial
 from tune_vfl.analysis.summary import frontier, summary
-from tune_vfl.campaign.campaign import export
 from tune_vfl.config import load_config
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.outcome import Outcome
@@ -90,7 +90,6 @@ def test_what_is_not_there_is_said() -> None:
         with pytest.raises((SelectionError, UsageError), match=message):
             select(lone, by)
     assert select(lone, "trial=1").trial is lost.trials[1]
-    assert select_trial(lost, "trial=1") is lost.trials[1]
     with pytest.raises(SelectionError, match=r"must be below with 90% confidence|goes from utility"):
         select(lone, "leakage<=0.2")
     with pytest.raises(SelectionError, match="cost is not known: the cost of laplace was not measured"):
@@ -102,10 +101,9 @@ def test_what_is_not_there_is_said() -> None:
             select(lone, by)
 
 
-def test_a_lone_study_answers_as_its_ledger_does() -> None:
+def test_the_knee_of_a_study_is_the_same_in_its_statistics() -> None:
     record = part_of("laplace", LAPLACE)
-    for by in ("knee", "max-utility", "min-leakage", "leakage<=0.35", "utility>=0.85", "utility_loss<=0.06", "trial=2"):
-        assert select(CampaignRecord.of(record), by).trial == select_trial(record, by)
+    assert select(CampaignRecord.of(record), "knee").trial.number == front_statistics(record).knee
 
 
 def test_confirmed_settings_are_taken_where_any_meets_the_conditions() -> None:
@@ -124,7 +122,7 @@ def test_a_number_is_no_name() -> None:
 
 def test_the_summary_is_plain_and_has_what_the_interface_names() -> None:
     campaign = two(constraints={"leakage": 0.2})
-    found = summary(campaign, {part.name: {"study": part.name} for part in campaign.studies})
+    found = summary(campaign)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["schema"] == "tune-vfl/campaign/1"
     assert {"campaign", "studies", "front", "decisions", "checks", "mlflow"} <= set(found)
@@ -138,7 +136,7 @@ def test_the_summary_is_plain_and_has_what_the_interface_names() -> None:
         "number": 0,
         "defense": "marvell",
     }
-    none = summary(two(constraints={"leakage": 0.05}), {p.name: {} for p in campaign.studies})["decisions"]
+    none = summary(two(constraints={"leakage": 0.05}))["decisions"]
     assert none["breast_cancer"]["study"] is None
     assert none["breast_cancer"]["nearest"]["number"] == 1
 

@@ -96,7 +96,7 @@ def test_a_summary_key_by_key() -> None:
     left = (Skipped("camp-wine-cae", "pmc", ("no labels", "none")),)
     parts = part_of("laplace", [(0.94, 0.6), (0.90, 0.3)]), part_of("kdk", [(0.9, 0.2)], dataset="wine")
     whole = campaign_of(*parts, skipped=left, trials=9)
-    found = summary(whole, {p.name: {"study": p.name} for p in parts})
+    found = summary(whole)
     assert found["trials"] == {"asked": 9, "counted": 3}
     assert found["hypervolume"] == pytest.approx({d: joint_of(whole, d).hypervolume for d in ("breast_cancer", "wine")})
     assert [p["dataset"] for p in found["front"]] == ["breast_cancer", "breast_cancer", "wine"]
@@ -105,7 +105,7 @@ def test_a_summary_key_by_key() -> None:
     decision = decide(whole, joint_of(whole, "wine"))
     assert found["decisions"]["wine"]["says"] == sentences.sentences(decision)
     assert found["decisions"]["wine"]["verdict"] == decision.verdict
-    one = summary(campaign_of(parts[0]), {parts[0].name: {}})
+    one = summary(campaign_of(parts[0]))
     assert all("dataset" not in check for check in one["checks"]), "of one there is nothing to tell apart"
 
 
@@ -150,7 +150,7 @@ def test_what_is_selected_where_nothing_is_said_and_what_is_said_where_nothing_i
     assert default_selection(campaign_of(part)) == "knee"
     assert default_selection(campaign_of(part, constraints={"leakage": 0.5})) == "decision"
     empty = campaign_of(part_of("laplace", []), part_of("kdk", []))
-    with pytest.raises(SelectionError, match="the campaign has no point to select from"):
+    with pytest.raises(SelectionError, match="'camp' has no point to select from"):
         select(empty, "knee")
     with pytest.raises(
         UsageError, match=r"'x#1': expected one of the studies camp-breast_cancer-laplace, .*laplace#1'"

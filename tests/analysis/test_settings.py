@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.helpers.campaigns import UNDEFENDED, again_of, campaign_of, confirmed, outcome_of, part_of, steady
+from tests.helpers.campaigns import UNDEFENDED, again_of, campaign_of, chosen, confirmed, outcome_of, part_of, steady
 from tune_vfl.analysis.bounds import Bounds
-from tune_vfl.analysis.selection import choose, parse, select
+from tune_vfl.analysis.selection import choose, parse
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.outcome import Outcome
@@ -195,19 +195,16 @@ def test_a_front_is_where_nothing_else_is_said_and_equal_settings_go_by_number()
 
 def test_what_is_asked_of_a_study_and_is_of_another_is_refused() -> None:
     record = part_of("laplace", POINTS)
-    for by in ("laplace", "decision"):
-        with pytest.raises(UsageError, match="expected knee, max-utility"):
-            select(record, by)
-    with pytest.raises(UsageError, match="this is study 'camp-breast_cancer-laplace'"):
-        select(record, "camp-wine-laplace#1")
-    assert select(record, "camp-breast_cancer-laplace#1").number == 1
+    with pytest.raises(UsageError, match="expected one of the studies camp-breast_cancer-laplace"):
+        chosen(record, "camp-wine-laplace#1")
+    assert chosen(record, "camp-breast_cancer-laplace#1").number == 1
     with pytest.raises(SelectionError, match="trial 7: no such trial; its front is 0, 1, 2"):
-        select(record, "trial=7")
+        chosen(record, "trial=7")
     nothing = part_of("laplace", [LOST])
     with pytest.raises(SelectionError, match="trial 0: it ended as oom; its front is empty, for no trial ended ok"):
-        select(nothing, "trial=0")
-    with pytest.raises(SelectionError, match="the study has no point to select from"):
-        select(nothing, "knee")
+        chosen(nothing, "trial=0")
+    with pytest.raises(SelectionError, match="has no point to select from"):
+        chosen(nothing, "knee")
 
 
 def test_the_larger_of_two_numbers_is_larger_in_everything() -> None:

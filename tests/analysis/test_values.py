@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.helpers.campaigns import UNDEFENDED, campaign_of, confirmed, outcome_of, part_of, steady
+from tests.helpers.campaigns import UNDEFENDED, campaign_of, chosen, confirmed, outcome_of, part_of, steady
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.compromise import compromise_of, knee_of, scale_of
 from tune_vfl.analysis.front_statistics import HypervolumeHistory, front_statistics, hypervolume_history, in_order
 from tune_vfl.analysis.reliability import LocalBaseline, checks_of, local_baseline_of, reliability_of
-from tune_vfl.analysis.selection import Condition, front_of, parse, select
+from tune_vfl.analysis.selection import Condition, front_of, parse
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.certainty import certainties
@@ -82,39 +82,39 @@ def test_how_far_the_front_goes_and_from_where_on_a_condition_holds() -> None:
     bounds = Bounds(SettingsTable(CampaignRecord.of(study())))
     least, most = bounds.of("leakage").bound.min(), bounds.of("utility").bound.max()
     with pytest.raises(SelectionError) as found:
-        select(study(), "leakage<=0.1 and utility>=0.99")
+        chosen(study(), "leakage<=0.1 and utility>=0.99")
     assert str(found.value) == (
         "no setting meets 'leakage<=0.1 and utility>=0.99'; the front goes from utility 0.8000, leakage 0.2500 to "
         f"utility 0.9400, leakage 0.6000; leakage must be below with 90% confidence, which holds from {least:.4f} up; "
         f"utility must be above with 90% confidence, which holds from {most:.4f} down"
     )
     with pytest.raises(SelectionError, match=r"cost is not known: the cost of laplace was not measured$"):
-        select(study(), "cost<=1")
+        chosen(study(), "cost<=1")
     with pytest.raises(SelectionError) as told:
-        select(study(cost=3.0), "cost<=1")
+        chosen(study(cost=3.0), "cost<=1")
     assert str(told.value).endswith("to utility 0.9400, leakage 0.6000"), "measured once: nothing more to say"
     with pytest.raises(SelectionError) as plain:
-        select(study(), "leakage>=0.9")
+        chosen(study(), "leakage>=0.9")
     assert str(plain.value).endswith("leakage 0.6000"), "an estimate need not be sure"
 
 
 def test_what_is_best_among_those_that_meet_conditions() -> None:
     record = study()
-    assert select(record, "leakage<=0.7").number == 0, "the most useful one"
-    assert select(record, "utility>=0.7").number == 2, "on the utility alone: the one that leaks least"
-    assert select(record, "utility>=0.7 and leakage<=0.55").number == 1
-    assert select(record, "max-utility").number == 0
-    assert select(record, "min-leakage").number == 2
+    assert chosen(record, "leakage<=0.7").number == 0, "the most useful one"
+    assert chosen(record, "utility>=0.7").number == 2, "on the utility alone: the one that leaks least"
+    assert chosen(record, "utility>=0.7 and leakage<=0.55").number == 1
+    assert chosen(record, "max-utility").number == 0
+    assert chosen(record, "min-leakage").number == 2
     twins = part_of("laplace", [(0.9, 0.3), (0.9, 0.3), (0.9, 0.2)])
-    assert select(twins, "max-utility").number == 2, "of equal ones that leaks least"
+    assert chosen(twins, "max-utility").number == 2, "of equal ones that leaks least"
     equal = part_of("laplace", [(0.9, 0.3), (0.9, 0.3)])
-    assert select(equal, "max-utility").number == 0
+    assert chosen(equal, "max-utility").number == 0
     assert [t.number for t in front_of(record)] == [0, 1, 2]
     assert [t.number for t in front_of(equal)] == [0, 1], "equal points all stay"
     assert [t.number for t in front_of(record, [0.1, 0.3, 0.25, 0.05])] == [0, 3]
     stayed = confirmed(record, {1: (0.89, 0.31, True), 2: (0.95, 0.1, False)})
-    assert select(stayed, "max-utility").number == 1, "what did not stay is not taken"
-    assert select(stayed, "min-leakage").number == 1
+    assert chosen(stayed, "max-utility").number == 1, "what did not stay is not taken"
+    assert chosen(stayed, "min-leakage").number == 1
 
 
 # Standing

@@ -120,4 +120,4 @@ def test_a_room_has_files_and_tests_and_only_its_own_faults_are_drawn() -> None:
         assert {fault.path for fault in islice(drawn(0, (), [room]), 40)} <= set(code([room]))
     assert room_of("tune_vfl/analysis/sentences.py") == "analysis"
     assert set(code(["ledger", "search"])) == {*code(["ledger"]), *code(["search"])}
-    assert set(files_of_tests(["campaign"])) < set(files_of_tests(["campaign", "ledger"]))
+    assert set(files_of_tests(["analysis"])) < set(files_of_tests(["analysis", "ledger"]))

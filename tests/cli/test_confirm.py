@@ -49,7 +49,7 @@ def test_a_study_without_a_result_has_nothing_to_confirm(run: Run) -> None:
     open_ledger("empty").close()
     code, out, err = run("confirm", "empty")
     assert (code, out) == (2, "")
-    assert "study 'empty' has nothing to confirm: none of its trials ended ok" in err
+    assert "'empty' has nothing to confirm: none of its trials ended ok" in err
     assert "tune-vfl resume empty" in err
 
 

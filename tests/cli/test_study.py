@@ -12,10 +12,10 @@ from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as run_trials
 from trainables.simulated import Simulation, simulate
+from tune_vfl import load_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
-from tune_vfl.search import load_study
 from tune_vfl.service.projecting import show_in_mlflow
 from tune_vfl.tracking import store
 

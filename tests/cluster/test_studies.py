@@ -12,6 +12,7 @@ import yaml
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as run_trials
+from tune_vfl import load_study
 from tune_vfl.cli.jobs import _show_end, _usable
 from tune_vfl.cluster import studies
 from tune_vfl.cluster.jobs import SCHEMAS, Job, Where, answers_in, is_answer
@@ -19,7 +20,6 @@ from tune_vfl.cluster.profiles import find_profile, profiles_file
 from tune_vfl.errors import ParcelError, SpecError, StudyError, UnknownNameError, UsageError
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.packed_file import to_bytes, to_text
-from tune_vfl.search import load_study
 from tune_vfl.service import parcels
 
 RAW = {"study": "s", "dataset": "wine", "defense": "laplace", "budget": {"trials": 4}}

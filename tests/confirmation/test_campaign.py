@@ -31,7 +31,7 @@ from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.outcome import Score, TunedAttack
 from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, Confirmation, SeedRecord
 from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
@@ -265,7 +265,7 @@ def test_each_data_set_has_a_contest_of_its_own_and_they_are_answered_together()
     plain = joint.plain()
     assert plain["schema"] == "tune-vfl/confirmation/1"
     assert JointConfirmation.model_validate(json.loads(json.dumps(plain, allow_nan=False))) == joint
-    with pytest.raises(StudyError, match=r"campaign 'none' has nothing to confirm.*tune-vfl resume none"):
+    with pytest.raises(StudyError, match=r"'none' has nothing to confirm.*tune-vfl resume none"):
         contests_of(campaign_of([parts[4]], "none"), 4)
 
 
@@ -338,8 +338,7 @@ def test_the_campaign_s_answer_is_kept_in_its_own_row_and_the_studies_in_theirs(
     table = Table(contest, played(contest))
     joint = joint_answer_of(campaign_of(records), [table])
     in_campaign(ledgers)
-    campaign = open_campaign("campaign")
-    assert campaign is not None
+    campaign = open_study("campaign")
     assert campaign.record().confirmation is None
     Ledger.open("laplace").keep_joint_answer(joint)
     assert campaign.record().confirmation == joint

@@ -18,14 +18,14 @@ import pytest
 from tests.helpers.contests import PARAMETERS, SCALES, SEVERAL, in_campaign, searched
 from tests.helpers.drivers import shared_ray, start_driver
 from trainables.simulated import SimulatedTrainable
+from tune_vfl import load_study
 from tune_vfl.confirmation import Confirmed, confirm
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.confirmations import UNDEFENDED
 from tune_vfl.records.joint_confirmation import JointConfirmation
-from tune_vfl.search import load_study
 from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
     after_kill = kept()
-    assert load_study("study").record().confirmation is None, "half a confirmation is none"
+    assert load_study("study").record().studies[0].confirmation is None, "half a confirmation is none"
 
     interrupt_after(len(after_kill))
     stopped = go(sleep=0.3, journal=str(tmp_path / "second"))
@@ -122,7 +122,7 @@ def test_kill_9_then_ctrl_c_then_the_end_trains_nothing_twice_that_was_kept(tmp_
     assert again.answer == ended.answer
     confirmed = {p["number"] for p in load_study("study").frontier() if p["confirmed"]}
     assert confirmed == {p.number for p in ended.answer.points if p.confirmed and p.on_front}
-    assert load_study("study").record().confirmation == ended.answer
+    assert load_study("study").record().studies[0].confirmation == ended.answer
 
 
 PARTS = {"laplace": SCALES[:6:2], "gaussian": SCALES[6::2], "iso": SCALES[1:8:3]}
@@ -170,7 +170,7 @@ def test_a_campaign_is_confirmed_as_one_and_a_kill_costs_what_was_in_flight(tmp_
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
     after_kill = kept_of_all()
-    assert open_campaign("campaign").record().confirmation is None
+    assert open_study("campaign").record().confirmation is None
     ended = go_all(journal=str(tmp_path / "second"))
     assert isinstance(ended.answer, JointConfirmation)
     assert not ended.failed
@@ -181,7 +181,7 @@ def test_a_campaign_is_confirmed_as_one_and_a_kill_costs_what_was_in_flight(tmp_
     for name in PARTS:
         assert sum(n == UNDEFENDED for n, _ in kept(name)) == 10, "and each of them has it"
 
-    record = open_campaign("campaign").record()
+    record = open_study("campaign").record()
     assert record.confirmation == ended.answer
     assert {(s.name, n) for s in record.studies for n in s.confirmed} == set(ended.answer.by_setting)
     assert {p.defense for p in ended.answer.by_setting.values()} == {"laplace", "gaussian"}
@@ -208,7 +208,7 @@ def test_a_setting_of_a_campaign_that_cannot_be_measured_is_named_with_its_study
     assert "confirm campaign: trial gaussian#2 could not be measured" in capfd.readouterr().err
     check = next(c for c in ended.answer.checks if not c.ok and c.name == "measured")
     assert check.says.startswith("no number for trial gaussian#2: ")
-    record = open_campaign("campaign").record().study("gaussian")
+    record = open_study("campaign").record().study("gaussian")
     point = next(p for p in record.confirmation.points if p.number == 2)
     assert (point.outcome, point.confirmed) == ("error", False)
 

@@ -15,7 +15,7 @@ from tune_vfl.confirmation import run as running
 from tune_vfl.confirmation.pool import Died, Hung
 from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.records.confirmations import UNDEFENDED
 from tune_vfl.search import ray_session
 from tune_vfl.search.work import Work
@@ -232,7 +232,7 @@ def test_parts_of_a_campaign_are_named_by_study_and_answered_together(here: type
     assert {study for study, _ in ended.failed} == {"gaussian"}
     assert "trial gaussian#0 could not be measured" in capfd.readouterr().err
     assert {p.study for p in ended.answer.points if p.outcome == "ok"} == {"laplace"}
-    held = open_campaign("campaign")
+    held = open_study("campaign")
     assert held is not None
     assert held.record().confirmation == ended.answer
     assert {s.name for s in held.record().studies if s.confirmation is not None} == {"laplace", "gaussian"}

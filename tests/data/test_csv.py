@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 
 from tune_vfl.data import data_root, load, written_out
-from tune_vfl.data.encode import Encoding, Note, encode_column, grouped
+from tune_vfl.data.column_notes import Note, grouped
+from tune_vfl.data.encode import Encoding, encode_column
 from tune_vfl.data.reading.marks import MISSING
 from tune_vfl.data.split import split
 from tune_vfl.spec import Named

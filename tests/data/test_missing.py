@@ -13,7 +13,8 @@ from tests.data.test_codes import labeled
 from tests.data.test_precision import read, write
 from tune_vfl.data import load
 from tune_vfl.data.check import examine
-from tune_vfl.data.encode import Encoding, encode_column, grouped
+from tune_vfl.data.column_notes import grouped
+from tune_vfl.data.encode import Encoding, encode_column
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named
 

@@ -13,6 +13,7 @@ from PIL import Image
 from tests.data.test_precision import read, write
 from tune_vfl.data import load, written_out
 from tune_vfl.data.base import Dataset
+from tune_vfl.data.loading import LARGE, large
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named
 
@@ -172,3 +173,10 @@ def test_options_are_written_out_as_they_are_read(tmp_path: Path) -> None:
     full = written_out(asked)
     assert load(full).fingerprint == load(asked).fingerprint
     assert written_out(full) == full
+
+
+def test_a_sample_of_a_large_table_is_proposed(tmp_path: Path) -> None:
+    options = write(tmp_path, pd.DataFrame({"a": range(72), "t": range(72), "y": LOANS}), "csv")
+    whole, sampled = (Named.model_validate({"name": "csv", **options, "rows": rows}) for rows in (None, 20))
+    assert large(whole, LARGE - 1) == large(sampled, LARGE) == large(Named(name="wine"), LARGE) == ""
+    assert "every training reads 200,000 rows; dataset.rows: 100000 draws a stratified sample" in large(whole, LARGE)

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.check import examine
-from tune_vfl.data.encode import Encoding, encode_column, grouped
+from tune_vfl.data.column_notes import grouped
+from tune_vfl.data.encode import Encoding, encode_column
 from tune_vfl.data.precision import fitted
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError

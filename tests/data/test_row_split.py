@@ -124,3 +124,15 @@ def test_the_column_may_not_be_a_feature(tmp_path: Path) -> None:
     pd.DataFrame({"a": range(40), "w": range(40), "y": [0, 1] * 20}).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(DataError, match="column 'w' is the column of split and no feature of party 'p'"):
         read({"path": str(tmp_path / "t.csv"), "label": "y", "split": {"time": "w"}, "parties": {"p": ["a", "w"]}})
+
+
+@pytest.mark.parametrize("typed", ["datetime64[ns]", "datetime64[s]", "date32", "Int64", "float64"])
+def test_typed_times_of_parquet(tmp_path: Path, typed: str) -> None:
+    table = pd.DataFrame({"a": range(100), "b": range(100), "y": [0, 1] * 50})
+    days = pd.Series(DAYS[:100])
+    whole = pd.Series(range(100))
+    table["w"] = days.dt.date if typed == "date32" else (days if "time" in typed else whole).astype(typed)
+    table.iloc[::-1].to_parquet(tmp_path / "t.parquet", index=False)
+    where = {"path": str(tmp_path / "t.parquet"), "label": "y", "parties": {"p": ["a"], "active": ["b"]}}
+    data = read(where | {"split": {"time": "w"}})
+    assert sorted(data.passive[0].x[split(data, 0).test_rows, 0].tolist()) == list(range(70, 100))

@@ -35,6 +35,10 @@ def test_separators(tmp_path: Path, separator: str) -> None:
     if separator not in ",;\t":
         with pytest.raises(DataError, match="set `separator`"):
             read({"path": str(tmp_path / "a.csv"), "label": "y"})
+        with (tmp_path / "a.csv").open("a") as file:
+            file.write("a decimal 4,5\n")
+        with pytest.raises(DataError, match=r"line 14 has 2 fields where 1 columns .* set `separator`"):
+            read({"path": str(tmp_path / "a.csv"), "label": "y"})
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])

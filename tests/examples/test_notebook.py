@@ -74,7 +74,7 @@ def test_its_cells_run_in_order_and_show_something(
     monkeypatch.setenv("TRIALS", "8")
     names: dict[str, Any] = {"__name__": "__main__"}
     shown = [value for cell in code() if (value := displayed(cell, names)) is not None]
-    kinds = ["Campaign", "DataFrame", "Figure", "DataFrame", "Recommendation", "DataFrame"]
+    kinds = ["Study", "DataFrame", "Figure", "DataFrame", "Recommendation", "DataFrame"]
     assert [type(value).__name__ for value in shown] == kinds
     study, front, _, _, decision, _ = shown
     assert confirmed == ["choose-a-defense"]

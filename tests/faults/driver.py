@@ -16,7 +16,6 @@ from typing import Any
 
 from trainables.base import nap
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
-from tune_vfl.campaign.study import Study
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.machine.signals import Interrupted
@@ -93,8 +92,8 @@ def search(
     mlflow: bool = False,
     take_over: bool = False,
     slow: bool = False,
-) -> Study:
-    """Run the study, or go on with it."""
+) -> bool:
+    """Run the study, or go on with it; return whether it was stopped."""
     asked = simulated_spec(name, **spec)
     cell = simulated_cell(asked)
     study = PlannedStudy(asked, cell, space_of(asked, cell))
@@ -112,11 +111,11 @@ def main(given: dict[str, Any]) -> int:
         arm(**fault)
     try:
         known = {key: given[key] for key in ("name", "mlflow", "slow") if key in given}
-        ended = search(given["spec"], given["options"], **known)
+        stopped = search(given["spec"], given["options"], **known)
     except TuneVflError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except Interrupted as interrupted:
         return interrupted.exit_code
-    sys.stderr.write("stopped\n" if ended.stopped else "done\n")
-    return 130 if ended.stopped else 0
+    sys.stderr.write("stopped\n" if stopped else "done\n")
+    return 130 if stopped else 0

@@ -12,8 +12,8 @@ import pytest
 from tests.faults.driver import search
 from tests.faults.harness import SCALES, Driver, check_study, cluster_of, lost, spec_of
 from tests.helpers.drivers import shared_ray
+from tune_vfl import load_study
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.search import load_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def test_each_trial_ends_as_what_it_did_and_harms_no_other(
     assert "its 4 trials are asked again one by one" in shown.err
     assert "it ended as timeout" in shown.err
     assert shown.out == "", "Ray tells of dead workers on stdout, where an answer may be"
-    assert load_study("study").overdue() == []
+    assert load_study("study").overdue() == {}
 
 
 def test_a_pack_that_does_not_fit_is_tried_by_halves(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_trial_that_the_memory_monitor_ends_each_time_ends_as_oom(
     with Driver(tmp_path, None, spec=spec, options={"sleep": 3.0, "holds": 6144}) as driver:
         _, err = driver.ends()
     assert "the machine ran out of memory" in err
-    (trial,) = load_study("study").record().counted
+    (trial,) = load_study("study").record().studies[0].counted
     assert trial.outcome.outcome == "oom"
 
 
@@ -178,6 +178,6 @@ def test_a_machine_without_memory_for_workers_ends_the_search_in_words(
         assert "while a worker measured what attacks are compared with, 3 times" in err
     else:
         assert code in {0, 3}, err
-        record = load_study("study").record()
+        record = load_study("study").record().studies[0]
         assert record.running == record.waiting == 0
         assert {t.outcome.outcome for t in record.counted} <= {"ok", "oom"}

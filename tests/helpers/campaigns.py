@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.helpers.confirmations import made_up_confirmation
+from tune_vfl.analysis.select import select
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import Bounded, ConfirmedAttack, ConfirmedPoint, UndefendedModel
@@ -168,3 +169,8 @@ def several(gap: float) -> StudyRecord:
     """A part whose best setting is this much less useful than .93, with as much noise as five others have."""
     found = [noisy(0.93 - gap, 0.1, 0.01), *(noisy(0.7 - k / 20, 0.3, (-1) ** k * 0.01) for k in range(4))]
     return part_of("kdk", found, attacks=["norm"])
+
+
+def chosen(record: StudyRecord, by: str) -> TrialRecord:
+    """Return the trial of one study that is selected."""
+    return select(CampaignRecord.of(record), by).trial

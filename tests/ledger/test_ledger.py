@@ -13,11 +13,10 @@ import pytest
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
-from tune_vfl.campaign.study import Study
 from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.ledger import reading
 from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, NewTrial
-from tune_vfl.ledger.reading import study_names
+from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.trials import overdue
 from tune_vfl.machine.process_identity import has_ended, new_session, this_owner
 from tune_vfl.machine.secrets import hide_password
@@ -336,7 +335,7 @@ def test_running_trials_over_the_time_of_their_pack_are_overdue():
     late = [overdue(held, 2, begun + timedelta(minutes=m)) for m in (1, 3, 7)]
     assert late == [[], [alone], [0, 1, 2, alone]]
     assert overdue(held, None, begun + timedelta(days=1)) == []
-    assert Study("study").overdue() == []
+    assert open_study("study").overdue() == {}
 
 
 def test_who_looks_from_another_time_zone_sees_the_same_overdue(monkeypatch):

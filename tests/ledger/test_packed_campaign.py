@@ -9,15 +9,15 @@ import pytest
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.packing import joint, keep, planned, run
 from tests.ledger.test_packing import repacked
+from tune_vfl import load_study
 from tune_vfl.errors import ParcelError, StudyError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.packing import pack, unpack
-from tune_vfl.ledger.reading import open_campaign, study_names
+from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records import packed_file
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.packed_file import from_bytes, to_bytes, to_text
-from tune_vfl.search import load_study
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -65,15 +65,15 @@ def test_a_campaign_comes_back_whole_and_says_nothing_of_where_it_was(there):
     assert read == packed
     assert from_bytes(to_text(content).encode(), "f") == packed
     assert unpack(read) == "new"
-    record = open_campaign("c").record()
-    assert comparable(record) == comparable(open_campaign("c", there.url).record())
+    record = open_study("c").record()
+    assert comparable(record) == comparable(open_study("c", there.url).record())
     assert (record.trials, record.constraints) == (6, {"leakage": 0.2})
     assert [s.cost for s in record.studies] == [1.5, None]
     assert record.confirmation == joint()
     assert [str(left) for left in record.skipped] == ["c-mid: needs a bottleneck"]
     here, elsewhere = load_study("c"), load_study("c", there.url)
     assert here.frontier() == elsewhere.frontier()
-    assert here.studies()[0].campaign == "c"
+    assert here.campaign == "c"
     assert "/some/where" not in str(packed.plain())
     with storage_at().lease("c-gaussian") as lease:
         assert lease.study == "c", "one lease, as before"
@@ -129,14 +129,14 @@ def test_under_another_name_its_studies_are_called_after_it(packed):
     unpack(packed)
     renamed = from_bytes(to_bytes(packed.named("lab")), "f")
     assert unpack(renamed) == "new"
-    record = open_campaign("lab").record()
+    record = open_study("lab").record()
     assert [s.name for s in record.studies] == ["lab-laplace", "lab-gaussian"]
     assert record.studies[0].cost == 1.5
     assert [left.study for left in record.skipped] == ["lab-mid"]
     assert record.confirmation.knee["breast_cancer"].study == "lab-laplace"
     assert {p.study for p in record.confirmation.points} == {"lab-laplace"}
     assert (record.confirmation.name, record.studies[0].confirmation.name) == ("lab", "lab-laplace")
-    assert open_campaign("lab").spec["study"] == "lab"
+    assert open_study("lab").plan().spec["study"] == "lab"
     assert packed.named("other").named("lab") == packed.named("lab")
     with pytest.raises(ParcelError, match="name"):
         packed.named("../up")

@@ -14,6 +14,7 @@ import pytest
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
+from tune_vfl import load_study
 from tune_vfl.errors import ParcelError, StudyError
 from tune_vfl.ledger import packing
 from tune_vfl.ledger.ledger import Ledger
@@ -23,7 +24,6 @@ from tune_vfl.outcome import Outcome, TunedAttack
 from tune_vfl.records import packed_file
 from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
 from tune_vfl.records.packed_file import from_bytes, from_text, read_packed, to_bytes, to_text
-from tune_vfl.search import load_study
 from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -85,7 +85,7 @@ def test_everything_comes_back_and_says_nothing_of_where_it_was(ledger, tmp_path
     assert here.record() == replace(there.record(), spec=here.spec)
     assert (here.budget, here.references, here.confirmations.tuned()) == (12, there.references, {0: TUNED})
     assert here.confirmations.records() == there.confirmations.records()
-    assert load_study("study").record().cost == 1.25
+    assert load_study("study").record().studies[0].cost == 1.25
     assert here.trials()[3].sampler == {"nsga2:generation": 1}
     assert load_study("study").summary()["front"] == load_study("study", there.place.url).summary()["front"]
     text = json.dumps(packed.plain())
@@ -214,7 +214,7 @@ HOSTILE = {
     "a name that leaves its folder": (lambda t: t["studies"][0].update(name="../x"), "name"),
     "a spec of another study": (lambda t: t["studies"][0]["spec"].update(study="other"), "spec of study"),
     "a cell of something else": (lambda t: t["studies"][0].update(cell={"dataset": "x"}), "model"),
-    "two studies": (lambda t: t["studies"].append({**t["studies"][0], "place": 1}), "one lone study"),
+    "two studies": (lambda t: t["studies"].append({**t["studies"][0], "place": 1}), "one study without a campaign"),
     "a seed twice": (_twice, "each seed once"),
     "a seed of no trial": (lambda t: t["confirmations"][0].update(number=99), "confirmations of its trials"),
     "no head": (lambda t: t["head"].clear(), "schema"),

@@ -8,14 +8,14 @@ from sqlalchemy import func, select, update
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import joint, keep, planned, run
+from tune_vfl import load_study
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import open_campaign, study_names
+from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.removing import removal_of, remove
 from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import Outcome
-from tune_vfl.search import load_study
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -61,14 +61,14 @@ def test_from_a_server_as_from_a_file(postgres):
 
 def test_what_stands_beside_stays():
     add_lone()
-    before = load_study("lone").record()
+    before = load_study("lone").record().studies[0]
     alone = rows(storage_at())
     run(planned(), storage_at())
     remove("c")
     assert {t: n for t, n in rows(storage_at()).items() if "lease" not in t} == {
         t: n for t, n in alone.items() if "lease" not in t
     }
-    assert load_study("lone").record() == before
+    assert load_study("lone").record().studies[0] == before
     remove("lone")
     assert study_names() == []
 
@@ -85,7 +85,7 @@ def test_a_part_is_taken_out_of_its_campaign():
     told = str(removal_of("c-iso"))
     assert "a study of campaign c, which goes on with 2, 2 trials; the campaign's confirmation goes too" in told
     remove("c-iso")
-    record = open_campaign("c").record()
+    record = open_study("c").record()
     assert [s.name for s in record.studies] == ["c-laplace", "c-gaussian"]
     assert (record.trials, record.studies[0].cost) == (6, 3.0)
     assert record.confirmation is None

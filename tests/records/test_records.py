@@ -20,7 +20,6 @@ from tune_vfl.outcome import Outcome, drop_non_finite, read_outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 from tune_vfl.records.measure import refuse_another, refuse_mixed
 from tune_vfl.records.studies import StudyRecord
-from tune_vfl.records.told import ToldStudy
 from tune_vfl.statistics import levels
 
 if TYPE_CHECKING:
@@ -193,22 +192,15 @@ def test_a_campaign_owes_what_its_studies_do() -> None:
     assert [s.name for s in several.on("wine").studies] == ["camp-wine-laplace"]
 
 
-def test_a_listener_puts_a_study_together_from_what_it_is_told() -> None:
+def test_a_study_grows_by_trials_that_finished_since() -> None:
     record = study(running=1, waiting=1)
-    told = ToldStudy()
-    assert not told.known
-    with pytest.raises(ValueError, match="not told whole yet"):
-        _ = told.whole
-    told.add(record.trials[3:])
-    told.learn(replace(record, trials=record.trials[:2], running=2, waiting=2))
-    now = told.now
-    assert [t.number for t in now.trials] == [0, 1, 3], "what was told before stays"
+    before = replace(record, trials=record.trials[:2], running=2, waiting=2)
+    now = before.with_trials(record.trials[3:])
+    assert [t.number for t in now.trials] == [0, 1, 3]
     assert (now.running, now.waiting) == (0, 3), "of two counted and four owed three are left"
-    told.add(record.trials)
-    assert told.now.waiting == 2
+    assert before.with_trials(record.trials).waiting == 2
     more = part_of("laplace", [(0.9, 0.3)] * 9).trials
-    told.add(more)
-    assert told.now.waiting == 0, "never less than none"
+    assert before.with_trials(more).waiting == 0, "never less than none"
 
 
 def running(number: int, pack: str, minutes_ago: float, now: datetime) -> Trial:

@@ -10,13 +10,14 @@ import reports.page
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import run as keep
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl import load_study
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search import load_study, resume
+from tune_vfl.search import resume
 from tune_vfl.search.planning import shared_out
 from tune_vfl.search.projections import projections
 from tune_vfl.search.runner import run_campaign, run_study
@@ -54,7 +55,7 @@ def trained(journal):
 def test_one_run_of_all_studies_shares_workers_and_the_undefended_model(tmp_path, capfd):
     journal = tmp_path / "journal"
     go(campaign(workers=2), {"journal": str(journal)}, progress=True)
-    record = open_campaign("c").record()
+    record = open_study("c").record()
     assert [s.name for s in record.studies] == ["c-laplace", "c-gaussian", "c-iso"]
     # iso has two settings; what it cannot use goes to the others.
     assert [len(s.ok) for s in record.studies] == [5, 5, 2]
@@ -68,9 +69,9 @@ def test_a_campaign_that_is_given_more_trials_or_another_defense_goes_on(tmp_pat
     journal = tmp_path / "journal"
     go(campaign(4, ("laplace", "gaussian")), {"journal": str(journal)})
     go(campaign(8, ("laplace", "gaussian")), {"journal": str(journal)})
-    assert [len(s.ok) for s in open_campaign("c").record().studies] == [4, 4]
+    assert [len(s.ok) for s in open_study("c").record().studies] == [4, 4]
     go(campaign(6), {"journal": str(journal)})
-    record = open_campaign("c").record()
+    record = open_study("c").record()
     assert [len(s.ok) for s in record.studies] == [4, 4, 2]
     assert len(trained(journal)) == len(set(trained(journal))) == 11, "nothing twice, nor the undefended model"
 
@@ -81,7 +82,8 @@ def test_a_part_belongs_to_one_campaign_and_its_lease():
     again = replace(planned, name="d", studies=tuple(replace(s, campaign="d") for s in planned.studies))
     with pytest.raises(StudyError, match="part of campaign 'c'"):
         go(again)
-    assert open_campaign("d") is None, "nothing is written of what is refused"
+    with pytest.raises(StudyError, match="no study 'd'"):  # nothing is written of what is refused
+        open_study("d")
     place = storage_at(None)
     with place.lease("c"), pytest.raises(StudyError, match="being run by another process"):
         run_study(Ledger.open("c-laplace").study, work=Work(SimulatedTrainable, {}), progress=False)
@@ -102,9 +104,9 @@ def test_a_campaign_and_a_study_cannot_have_one_name():
 def test_a_lone_study_of_before_becomes_a_part():
     planned = campaign(4, ("laplace", "gaussian"))
     run_study(replace(planned.studies[0], campaign=""), work=Work(SimulatedTrainable, {}), progress=False)
-    before = load_study("c-laplace").record()
+    before = load_study("c-laplace").record().studies[0]
     go(planned)
-    after = open_campaign("c").record().studies[0]
+    after = open_study("c").record().studies[0]
     assert after == replace(before, spec=after.spec)
     assert load_study("c-laplace").campaign == "c"
 
@@ -113,10 +115,10 @@ def test_a_stopped_campaign_goes_on_where_it_was(tmp_path, ctrl_c):
     journal = tmp_path / "journal"
     planned = campaign(8, ("laplace", "gaussian"))
     go(planned, {"journal": str(journal), "sleep": 0.5}, listeners=[_Killer(after=3)])
-    record = open_campaign("c").record()
+    record = open_study("c").record()
     assert sum(len(s.ok) for s in record.studies) < 8
     resume("c", 10, progress=False, listeners=(), work=Work(SimulatedTrainable, {"journal": str(journal)}))
-    record = open_campaign("c").record()
+    record = open_study("c").record()
     assert [len(s.ok) for s in record.studies] == [5, 5]
     assert max(Counter(trained(journal)).values()) == 1
 

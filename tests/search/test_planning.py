@@ -11,10 +11,11 @@ import yaml
 from tune_vfl.cli.main import main
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import resolving
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.search import PlannedStudy, api, planned
 from tune_vfl.search.planning import plan, refuse_mistakes
 from tune_vfl.spec import parse
-from tune_vfl.testing.studies import made_up_study
 
 RAW = {
     "study": "s",
@@ -85,17 +86,8 @@ def test_a_spec_is_resolved_once(verb, tmp_path, monkeypatch):
 
     def record(campaign, **_):
         run.extend(campaign.studies)
-        return [Found(campaign.name)]
-
-    class Found:
-        def __init__(self, name, *_args, **_kwargs):
-            self.name, self.stopped = name, False
-
-        def summary(self):
-            return {"study": self.name, "trials": {}, "hypervolume": 0.0, "front": []}
-
-        def record(self):
-            return made_up_study(0, failures=())
+        Ledger.of_campaign(campaign, storage_at(), None)
+        return False
 
     monkeypatch.setattr(api, "run_campaign", record)
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))

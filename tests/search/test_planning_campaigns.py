@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +12,7 @@ from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
 from tune_vfl.records.campaigns import PlannedCampaign, Skipped
 from tune_vfl.search import planned, planning
-from tune_vfl.search.planning import changed, plan, planned_again, planned_campaign, refuse_mistakes, with_all_defenses
+from tune_vfl.search.planning import changed, plan, planned_campaign, refuse_mistakes, with_all_defenses, with_more
 from tune_vfl.spec import parse
 
 if TYPE_CHECKING:
@@ -142,20 +141,16 @@ def test_another_name_or_budget_is_that_of_the_whole(resolving: Resolving, study
 
 
 def test_a_campaign_of_the_ledger_goes_on_with_what_it_was_given_or_with_shares_of_more(study: PlannedStudy) -> None:
-    parts = [SimpleNamespace(study=study.changed(trials=t, name=n)) for t, n in ((7, "a"), (5, "b"))]
+    parts = tuple(study.changed(trials=t, name=n) for t, n in ((7, "a"), (5, "b")))
     left = (Skipped("s", "pmc", ("no",)),)
-    held: Any = SimpleNamespace(
-        name="c", spec={"study": "c"}, parts=lambda: parts, record=lambda: SimpleNamespace(trials=12, skipped=left)
-    )
+    before = PlannedCampaign("c", {"study": "c"}, parts, left, 12)
     for trials in (None, 12, 3):
-        found = planned_again(held, trials)
-        assert [s.spec.budget.trials for s in found.studies] == [7, 5]
-        assert (found.name, found.spec, found.skipped, found.trials) == ("c", {"study": "c"}, left, 12)
-    more = planned_again(held, 20)
+        assert with_more(before, trials) == before
+    more = with_more(before, 20)
     assert [s.spec.budget.trials for s in more.studies] == [10, 10]
     assert (more.trials, more.skipped) == (20, left)
     with pytest.raises(SpecError, match="are fewer than"):
-        planned_again(SimpleNamespace(**{**vars(held), "record": lambda: SimpleNamespace(trials=0, skipped=())}), 1)
+        with_more(replace(before, trials=0), 1)
 
 
 def test_whatever_describes_a_campaign_becomes_one(study: PlannedStudy, tmp_path: Path) -> None:

@@ -29,18 +29,18 @@ class Held:
     """Something in the ledger that has this name."""
 
     def record(self) -> Any:
-        return made_up_study(2)
+        return CampaignRecord.of(made_up_study(2))
 
 
 def test_a_page_and_mlflow_look_at_the_whole_campaign(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str | None]] = []
 
-    def named(name: str, storage: str | None) -> Held:
+    def open_study(name: str, storage: str | None) -> Held:
         asked.append((name, storage))
         return Held()
 
     monkeypatch.setattr(mlflow, "Recorder", Recording)
-    monkeypatch.setattr(projections, "named", named)
+    monkeypatch.setattr(projections, "open_study", open_study)
     page, recorder = projections.projections(planned(tracking="http://there"))
     assert isinstance(page, LivePage)
     assert isinstance(recorder, Recording)

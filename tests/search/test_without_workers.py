@@ -15,7 +15,7 @@ from trainables.base import TrainingTrainable
 from trainables.simulated import SimulatedTrainable, closed_form
 from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.search import ray_session, resume, runner
 from tune_vfl.search.runner import run_campaign
 from tune_vfl.search.work import Work
@@ -115,9 +115,7 @@ def go(trainable: Any = SimulatedTrainable, *, spec: Any = None, options: Any = 
 
 
 def record() -> CampaignRecord:
-    held = open_campaign("c")
-    assert held is not None
-    return held.record()
+    return open_study("c").record()
 
 
 def counted(found: CampaignRecord) -> dict[str, int]:
@@ -169,17 +167,17 @@ def test_a_stop_hands_out_nothing_more_and_says_what_is_owed(workers: Workers, c
             searcher.stop()
 
     workers.after = after
-    ended = run_campaign(
+    stopped = run_campaign(
         planned(trials=12, resources={"pack": 2}), work=Work(SimulatedTrainable, OPTIONS), progress=True
     )
-    assert [study.stopped for study in ended] == [True, True]
+    assert stopped
     assert sum(counted(record()).values()) == 4
     assert "c: stopped; 8 trials are owed: 'tune-vfl resume c'" in capfd.readouterr().err
     workers.after = lambda _searcher: None
-    again = run_campaign(
+    stopped = run_campaign(
         planned(trials=12, resources={"pack": 2}), work=Work(SimulatedTrainable, OPTIONS), progress=False
     )
-    assert [study.stopped for study in again] == [False, False]
+    assert not stopped
     assert counted(record()) == {"laplace": 6, "gaussian": 6}
 
 
@@ -193,10 +191,10 @@ def test_time_that_is_up_asks_no_trial_and_is_said(
         now[0] += 40.0
 
     workers.after, workers.room = after, 1
-    ended = run_campaign(
+    stopped = run_campaign(
         planned(trials=12, resources={"pack": 1}, budget={"minutes": 2}), work=Work(SimulatedTrainable, OPTIONS)
     )
-    assert [study.stopped for study in ended] == [False, False]
+    assert not stopped
     assert sum(counted(record()).values()) == 2, "references and the undefended model took 80 of 120 seconds"
     assert "c: out of time; 10 trials are owed: 'tune-vfl resume c'" in capfd.readouterr().err
 

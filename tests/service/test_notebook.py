@@ -17,7 +17,7 @@ from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.service import confirming, notebook
-from tune_vfl.service.notebook import Asked, Study, load_study
+from tune_vfl.service.notebook import Study, load_study
 from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -99,7 +99,7 @@ def test_the_figure_shows_every_setting_and_the_undefended_model(study: Study) -
     figure = study.plot()
     marked = [trace for trace in figure.data if "markers" in (trace.mode or "")]
     drawn = {(round(x, 6), round(y, 6)) for trace in marked for x, y in zip(trace.x, trace.y, strict=True)}
-    record = study.record()
+    record = study.record().studies[0]
     assert record.baseline is not None
     for outcome in [record.baseline, *(trial.outcome for trial in record.ok)]:
         utility, leakage = outcome.objectives
@@ -120,7 +120,7 @@ def test_a_recommendation_keeps_what_it_was_asked_to_keep(study: Study) -> None:
 
 
 def test_without_constraints_a_recommendation_keeps_those_of_the_spec(study: Study) -> None:
-    asked = Several(replace(study.whole(), constraints={"leakage": 0.4}))
+    asked = Several(replace(study.record(), constraints={"leakage": 0.4}))
     assert asked.recommend().constraints == {"leakage": 0.4}
     assert asked.recommend(leakage=0.9).constraints == {"leakage": 0.9}
 
@@ -136,7 +136,7 @@ def test_confirming_is_the_verb_s(study: Study, monkeypatch: pytest.MonkeyPatch)
     asked: list[Any] = []
     monkeypatch.setattr(confirming, "confirm_named", lambda *a, **k: asked.append((a, k)))
     study.confirm(seeds=4)
-    assert asked == [(("study",), {"seeds": 4, "adaptive": 0.0, "storage": None})]
+    assert asked == [(("study",), {"seeds": 4, "adaptive": 0.0, "storage": study.storage})]
 
 
 def test_a_cell_shows_how_far_it_is_what_is_recommended_and_the_front(study: Study) -> None:
@@ -147,13 +147,13 @@ def test_a_cell_shows_how_far_it_is_what_is_recommended_and_the_front(study: Stu
     assert repr(study).startswith("<study: laplace on ")
 
 
-class Several(Asked):
-    """Studies together, as a campaign will have them."""
+class Several(Study):
+    """Studies together that no ledger holds."""
 
     def __init__(self, record: CampaignRecord) -> None:
-        self.name, self.storage, self._record = record.name, None, record
+        self.name, self._record = record.name, record
 
-    def whole(self) -> CampaignRecord:
+    def record(self) -> CampaignRecord:
         return self._record
 
 
@@ -163,7 +163,7 @@ def on(record: StudyRecord, dataset: str) -> StudyRecord:
 
 
 def test_of_several_data_sets_each_has_its_front_and_one_must_be_named_to_decide() -> None:
-    studies = [on(simulated(name).record(), dataset) for name, dataset in (("a", "bank"), ("b", "loan"))]
+    studies = [on(simulated(name).record().studies[0], dataset) for name, dataset in (("a", "bank"), ("b", "loan"))]
     both = Several(CampaignRecord("both", tuple(studies), 16))
     assert both.front().groupby("dataset").size().to_dict() == {"bank": 3, "loan": 3}
     assert both.trials().groupby("study").size().to_dict() == {"a": 6, "b": 6}
@@ -179,7 +179,7 @@ def test_the_door_gives_studies_with_these_verbs(study: Study, monkeypatch: pyte
     from tune_vfl.search import api
 
     assert isinstance(tune_vfl.load_study("study"), Study)
-    monkeypatch.setattr(api, "search", lambda spec, **how: api.load_study(spec["study"], how["storage"]))
+    monkeypatch.setattr(api, "search", lambda spec, **how: api.open_study(spec["study"], how["storage"]))
     for found in (notebook.search, tune_vfl.search):  # the package of that name, once it was imported
         ended = found({"study": "study"}, storage=study.storage)
         assert isinstance(ended, Study)

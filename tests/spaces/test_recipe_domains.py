@@ -12,7 +12,7 @@ from reports.story import story
 from reports.tables import front_frame
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import SimulatedTrainable
-from tune_vfl import evaluate, load_config
+from tune_vfl import evaluate, load_config, load_study
 from tune_vfl.cli.main import main
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.evaluation import measuring
@@ -25,7 +25,7 @@ from tune_vfl.models.mlp import MlpOptions
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search import load_study, resume, search
+from tune_vfl.search import resume, search
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.runner import _Run
 from tune_vfl.search.work import Work
@@ -278,10 +278,10 @@ def test_a_search_its_resume_its_export_and_the_same_by_hand(tmp_path):
     }
     search(raw, progress=False, listeners=())
     again = search(raw, progress=False, listeners=())
-    assert len(again.record().trials) == 4, "the same spec goes on, and has nothing left to do"
+    assert len(again.record().studies[0].trials) == 4, "the same spec goes on, and has nothing left to do"
     with pytest.raises(StudyError, match="embedding_dim"):
         search({**raw, "model": {**model, "embedding_dim": {"int": [2, 7]}}}, progress=False, listeners=())
-    record = resume("s", 6, progress=False, listeners=()).record()
+    record = resume("s", 6, progress=False, listeners=()).record().studies[0]
     assert record.by_outcome() == {"ok": 6, "running": 0, "waiting": 0}
     config = load_study("s").export("max-utility", tmp_path / "best.json")
     assert load_config(tmp_path / "best.json") == config

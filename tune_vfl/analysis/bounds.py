@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class Bounded(NamedTuple):
-    """One thing that may be constrained, of N settings; NaN where it is not known.
+    """One quantity of N settings, with bounds; NaN where it is unknown.
 
     Attributes:
         value: ``(N,)`` estimates.
-        bound: ``(N,)`` what it surely is at most; of the utility, at least. Never on the other side of its estimate.
+        bound: ``(N,)`` one-sided upper bounds; of the utility lower ones. Never on the other side of the estimate.
     """
 
     value: Floats
@@ -57,26 +57,26 @@ class Bounds:
         self._held: dict[str, Bounded] = {}
 
     def of(self, name: str) -> Bounded:
-        """Return what a name stands for, such as ``utility_loss`` or ``attacks.pmc.advantage``."""
+        """Return a quantity by name, such as ``utility_loss`` or ``attacks.pmc.advantage``."""
         if name not in self._held:
             self._held[name] = self._compute(name)
         return self._held[name]
 
     def keeps(self, name: str, cap: float) -> Bools:
-        """Return which settings surely keep a constraint; what is not known is not kept."""
+        """Return which settings satisfy a constraint by their bounds; unknown values do not."""
         bound = self.of(name).bound
         with np.errstate(invalid="ignore"):
             return np.asarray(bound >= cap if name in AT_LEAST else bound <= cap)
 
     def keeping(self, constraints: Mapping[str, float]) -> Bools:
-        """Return which settings surely keep all of them."""
+        """Return which settings satisfy all constraints by their bounds."""
         kept = np.ones(len(self.settings.rows), dtype=bool)
         for name, cap in constraints.items():
             kept &= self.keeps(name, cap)
         return kept
 
     def unknown(self, i: int, name: str) -> str:
-        """Say why something is not known of a setting."""
+        """Return the reason why a quantity of a setting is unknown."""
         record, attack = self.settings.rows[i].record, OF_ATTACK.fullmatch(name)
         if attack is not None:
             again = self.settings.rows[i].again is not None

@@ -1,4 +1,4 @@
-"""The best compromise of a study, its knee, on a scale that is the study's own and does not move with its front."""
+"""The knee of a study: its best compromise, on a scale that does not change with its front."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def scale_of(record: StudyRecord) -> Scale | None:
-    """Return between what a study weighs utility against leakage; None where its undefended model has no numbers.
+    """Return a study's scale of utility and leakage; None where its undefended model has no numbers.
 
     Utility counts from what the label party reaches alone, or from the guess where the federation adds nothing to that,
     up to the undefended model's; leakage from 0 to the undefended model's.

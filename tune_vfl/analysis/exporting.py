@@ -1,12 +1,43 @@
-"""A trial of the record as an exported setting: what `export` writes, and what travels beside its run in MLflow."""
+"""Export of a setting as a configuration for other programs."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tune_vfl.analysis.select import default_selection, select
 
 if TYPE_CHECKING:
     from tune_vfl.config import ExportedConfig, Measured
+    from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.records.studies import StudyRecord, TrialRecord
+
+
+def export(
+    campaign: CampaignRecord, by: str | None = None, path: str | Path | None = None, dataset: str | None = None
+) -> ExportedConfig:
+    """Select a setting and write it as JSON.
+
+    Args:
+        campaign: the campaign.
+        by: see :func:`tune_vfl.analysis.select.select`, also for the errors.
+        path: a JSON file; None writes nothing.
+        dataset: the data set; required where there are several.
+
+    Returns:
+        The configuration that :func:`tune_vfl.load_config` reads.
+
+    Raises:
+        UnwritableError: when the file cannot be written.
+    """
+    from tune_vfl.config import save_config
+
+    rule = default_selection(campaign) if by is None else by
+    chosen = select(campaign, rule, dataset)
+    config = exported(chosen.study, chosen.trial, rule)
+    if path is not None:
+        save_config(config, Path(path))
+    return config
 
 
 def exported(record: StudyRecord, trial: TrialRecord, select: str) -> ExportedConfig:

@@ -1,4 +1,4 @@
-"""Where a study's trials stand: who is on the front, at which rank, which one is the knee."""
+"""Ranks, front, knee and hypervolume of a study's trials."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FrontStatistics(NamedTuple):
 
 
 def front_statistics(record: StudyRecord) -> FrontStatistics:
-    """Rank the trials of a study whose outcome is ok; the others are passed over."""
+    """Rank a study's ok trials; the others are ignored."""
     ok = sorted(record.ok, key=lambda t: t.number)
     points = [t.outcome.objectives for t in ok]
     ranks = pareto.ranks(points).tolist()
@@ -45,7 +45,7 @@ def front_statistics(record: StudyRecord) -> FrontStatistics:
 
 
 class HypervolumeHistory:
-    """How the hypervolume grows, of a study or of several on one data set, kept up while they do.
+    """The hypervolume after each trial of one or several studies on one data set, computed incrementally.
 
     Args:
         reference: their reference point.
@@ -61,7 +61,7 @@ class HypervolumeHistory:
         self._areas: list[float] = []
 
     def follow(self, counted: Sequence[TrialRecord]) -> list[float]:
-        """Return the hypervolume after each trial; only those are computed that were not there before.
+        """Return the hypervolume after each trial; values of known trials are cached.
 
         Args:
             counted: all trials that count, see :func:`in_order`.

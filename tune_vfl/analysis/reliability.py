@@ -1,4 +1,4 @@
-"""How far a study may be trusted: the intervals of its settings, what the federation is worth, and its checks."""
+"""Reliability of a study: intervals of its settings, the federation's gain over the label party alone, and checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LocalBaseline(NamedTuple):
-    """The label party's own model, or a client's: what could be had without the federation.
+    """The label party's own model, or a client's: the baseline without a federation.
 
     Attributes:
         utility: a mean over the seeds of the undefended model; ``interval``: of 90%.
@@ -39,7 +39,7 @@ class LocalBaseline(NamedTuple):
 
 
 class Reliability(NamedTuple):
-    """What surrounds a study's numbers; nothing of it for a study of measure 1, which did not measure it.
+    """Intervals, baselines and checks of a study; all empty for a study of measure 1.
 
     Attributes:
         trials: by number, of the ok ones.
@@ -63,7 +63,7 @@ NONE = Reliability({}, None, None, ())
 
 
 def reliability_of(record: StudyRecord) -> Reliability:
-    """Compute it from what the ledger holds."""
+    """Compute a study's reliability."""
     if record.measure == 1:
         return NONE
     undefended = record.baseline if record.baseline is not None and record.baseline.outcome == "ok" else None

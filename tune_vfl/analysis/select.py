@@ -35,10 +35,10 @@ def select(campaign: CampaignRecord, by: str | None = None, dataset: str | None 
 
     Args:
         campaign: a campaign, or a single study as one.
-        by: ``decision``; ``knee``, ``max-utility`` or ``min-leakage`` of the joint front; conditions as
-            :func:`tune_vfl.analysis.selection.select` takes them; ``STUDY#21``, of a single study ``trial=21``; or the
-            name of a defense or study: its own best by the campaign's rule. None takes the decision where the campaign
-            has constraints, else the knee.
+        by: ``decision``; ``knee``, ``max-utility`` or ``min-leakage`` of the joint front; conditions,
+            see :func:`tune_vfl.analysis.selection.meeting`; ``STUDY#21``, of a single study ``trial=21``; or the name
+            of a defense or study: its own best by the campaign's rule. None takes the decision where the campaign has
+            constraints, else the knee.
         dataset: its name; not needed where there is one, or where ``by`` names a study.
 
     Raises:
@@ -96,8 +96,7 @@ def _on(campaign: CampaignRecord, selection: Selection, dataset: str | None) -> 
 def _by_rule(part: CampaignRecord, selection: Selection) -> Selected:
     joint = joint_of(part)
     if not joint.points:
-        what = "study" if part.lone else "campaign"
-        raise SelectionError(f"the {what} has no point to select from: none of its trials ended ok")
+        raise SelectionError(f"{part.name!r} has no point to select from: none of its trials ended ok")
     if selection.rule == "decision":
         return _decided(joint, decide(part, joint))
     if selection.rule == "knee":

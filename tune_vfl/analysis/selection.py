@@ -1,4 +1,4 @@
-"""Choose one setting: by name, or by conditions such as ``leakage<=0.2 and utility_loss<=0.01``."""
+"""Parser of ``--select``, and the settings that satisfy conditions such as ``leakage<=0.2 and utility_loss<=0.01``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from tune_vfl.analysis.bounds import Bounds
-from tune_vfl.analysis.compromise import knee_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.metrics import pareto
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.spec.constraints import AT_LEAST
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ _EXPECTED = (
 
 
 class Condition(NamedTuple):
-    """What a setting must keep.
+    """A condition on a setting.
 
     Attributes:
         name: as a constraint's, see :data:`tune_vfl.spec.constraints.Constraints`.
@@ -65,14 +63,14 @@ class Condition(NamedTuple):
         return self.compare.startswith(">") == (self.name in AT_LEAST)
 
     def kept(self, bounds: Bounds) -> Bools:
-        """Return which settings keep it; none of which what it is on is not known."""
+        """Return which settings satisfy it; unknown values do not."""
         found = bounds.of(self.name)
         with np.errstate(invalid="ignore"):
             return np.asarray(_COMPARE[self.compare](found.bound if self.surely else found.value, self.cap))
 
 
 class Selection(NamedTuple):
-    """What ``--select`` says.
+    """A parsed ``--select``.
 
     Attributes:
         text: as it was given.
@@ -89,7 +87,7 @@ class Selection(NamedTuple):
 
 
 def parse(text: str) -> Selection:
-    """Read what ``--select`` says.
+    """Parse ``--select``.
 
     Raises:
         UsageError: for what is none of these.
@@ -127,36 +125,6 @@ def front_of(record: StudyRecord, leakages: Sequence[float] | None = None) -> li
     own = [t.outcome.objectives for t in record.ok]
     points = own if leakages is None else [(u, x) for (u, _), x in zip(own, leakages, strict=True)]
     return [t for t, on in zip(record.ok, pareto.front(points).tolist(), strict=True) if on]
-
-
-def select(record: StudyRecord, by: str) -> TrialRecord:
-    """Return one trial of a study.
-
-    What is compared is what a confirmation measured of a trial, else what the search did.
-
-    Args:
-        record: the study.
-        by: ``knee``, ``max-utility`` or ``min-leakage``, of those that a confirmation left on the front where there was
-            one, else of the front; ``trial=21``; or conditions joined by ``and``, on ``utility``, ``utility_loss``,
-            ``leakage``, ``cost``, ``attacks.NAME.advantage`` or ``attacks.NAME.success``, see :func:`meeting`.
-
-    Raises:
-        UsageError: for another ``by``.
-        SelectionError: for a study without a point, a trial that it has not, or conditions that no point meets; the
-            message says how far the front goes.
-    """
-    selection = parse(by)
-    if selection.rule in ("name", "decision"):
-        raise UsageError(f"--select {by!r}: {_EXPECTED}")
-    if selection.rule == "trial":
-        return trial_of(record, selection)
-    if not record.ok:
-        raise SelectionError("the study has no point to select from: none of its trials ended ok")
-    if selection.rule == "knee":
-        number = knee_of(record, front_of(record))
-        return next(t for t in record.ok if t.number == number)
-    settings = SettingsTable(CampaignRecord.of(record))
-    return settings.rows[choose(settings, selection)].trial
 
 
 def trial_of(record: StudyRecord, selection: Selection) -> TrialRecord:

@@ -1,4 +1,4 @@
-"""The settings of several studies on one data set, side by side: what is known of each, and of what one may be sure."""
+"""Table of the measured settings of several studies on one data set, with confirmations and intervals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Settings with the same seeds and the same undefended model: what is usual for seeds is learned from all of them.
+    """Settings with the same seeds and the same undefended model, whose seed effects are estimated together.
 
     Attributes:
         rows: their places among all settings.

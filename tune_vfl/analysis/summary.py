@@ -1,4 +1,4 @@
-"""The JSON format ``tune-vfl/campaign/1``: a campaign's studies, joint fronts and decisions as plain data."""
+"""The JSON formats of studies and campaigns: ``tune-vfl/campaign/1``, and ``tune-vfl/study/1`` of a single study."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.sentences import sentences
+from tune_vfl.analysis.study_summary import study_frontier, study_summary
 from tune_vfl.machine.places import named_uri
 from tune_vfl.machine.secrets import hide_password
 from tune_vfl.metrics import pareto
 from tune_vfl.metrics.published import published
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tune_vfl.analysis.joint_front import Joint, JointPoint
     from tune_vfl.records.campaigns import CampaignRecord
 
@@ -24,18 +23,16 @@ CAMPAIGN_SCHEMA = "tune-vfl/campaign/1"
 _OF_THE_WORST = ("leakage_interval", "leakage_worst_seed", "undecided", "chance", "together")
 
 
-def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return a campaign's output for ``search --json`` and ``status --json``.
-
-    Args:
-        campaign: the campaign.
-        studies: the result of :meth:`tune_vfl.campaign.study.Study.summary` for each of its studies, by name.
+def summary(campaign: CampaignRecord) -> dict[str, Any]:
+    """Return the output of ``search --json`` and ``status --json``; of a single study :func:`study_summary`.
 
     Returns:
         ``front``: the joint fronts of its data sets, each by falling utility. ``decisions``: by data set, see
         :meth:`tune_vfl.analysis.decision.Decision.plain`, and ``says``, the same in sentences. ``checks``: of all data
         sets; with several they carry the name of theirs.
     """
+    if campaign.lone:
+        return study_summary(campaign.studies[0])
     joints = {dataset: joint_of(campaign, dataset) for dataset in campaign.datasets}
     decided = {dataset: decide(campaign, joint) for dataset, joint in joints.items()}
     one = len(joints) == 1
@@ -48,7 +45,7 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
     return {
         "schema": CAMPAIGN_SCHEMA,
         "campaign": campaign.name,
-        "studies": [studies[part.name] for part in campaign.studies],
+        "studies": [study_summary(part) for part in campaign.studies],
         "trials": {"asked": campaign.trials, "counted": sum(len(part.counted) for part in campaign.studies)},
         "front": [point for joint in joints.values() for point in front_of(joint)],
         "hypervolume": {dataset: joint.hypervolume for dataset, joint in joints.items()},
@@ -59,8 +56,17 @@ def summary(campaign: CampaignRecord, studies: Mapping[str, dict[str, Any]]) -> 
     }
 
 
-def frontier(campaign: CampaignRecord) -> list[dict[str, Any]]:
-    """Return the joint fronts of all data sets for ``frontier CAMPAIGN --format json``."""
+def frontier(campaign: CampaignRecord, attack: str | None = None) -> list[dict[str, Any]]:
+    """Return the joint fronts of all data sets as plain data; of a single study :func:`study_frontier`.
+
+    Args:
+        campaign: the campaign.
+        attack: take this attack's advantage for the leakage instead of the worst attack's.
+    """
+    if campaign.lone:
+        return study_frontier(campaign.studies[0], attack)
+    if attack is not None:
+        return frontier_against(campaign, attack)
     return [point for dataset in campaign.datasets for point in front_of(joint_of(campaign, dataset))]
 
 

@@ -42,7 +42,7 @@ def export(
     """
     import json as reader
 
-    from tune_vfl.campaign.campaign import export as write
+    from tune_vfl.analysis.exporting import export as write
     from tune_vfl.service.studies import campaign_record
 
     write(campaign_record(name, storage), select, out, dataset)

@@ -12,8 +12,7 @@ from tune_vfl.cli.output import emit_json, say
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.campaign.campaign import Campaign
-    from tune_vfl.campaign.study import Study
+    from tune_vfl.ledger.reading import StoredStudy
     from tune_vfl.records.campaigns import PlannedCampaign
 
 FAILED = ("error", "oom", "timeout")
@@ -80,25 +79,25 @@ def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bo
         say(f"note: {note}")
     ended = run(plan, storage=storage, take_over=take_over)
     if nothing_left:
-        what = "study" if plan.lone else "campaign"
-        say(f"{what} {plan.name} was finished already, nothing was run; --trials N asks for more")
+        say(f"{plan.name!r} was finished already, nothing was run; --trials N asks for more")
     return show_end(ended, json=json)
 
 
-def show_end(ended: Study | Campaign, *, json: bool) -> int:
+def show_end(ended: StoredStudy, *, json: bool) -> int:
     """Print the result of a run.
 
     Returns:
         130 when it was stopped, 3 when a trial ended as error, oom or timeout, else 0.
     """
+    from tune_vfl.analysis.summary import summary
     from tune_vfl.cli.studies import emit_summary
 
-    summary = ended.summary()
+    told = summary(ended.record())
     if json:
-        emit_json(summary)
+        emit_json(told)
     else:
-        emit_summary(summary)
-    return STOPPED if ended.stopped else exit_code(summary)
+        emit_summary(told)
+    return STOPPED if ended.stopped else exit_code(told)
 
 
 def exit_code(summary: dict[str, Any]) -> int:
@@ -118,9 +117,9 @@ def resume(
 
     Example: `tune-vfl resume kdk-bank --trials 80`
     """
-    from tune_vfl.service.studies import records_of
+    from tune_vfl.service.studies import campaign_record
 
-    done = sum(len(record.counted) for record in records_of(name, storage))
+    done = sum(len(record.counted) for record in campaign_record(name, storage).studies)
     if trials is not None and trials < done:
         raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
     from tune_vfl.search import resume as run

@@ -31,12 +31,13 @@ def studies(storage: Storage = None, json: Json = False) -> None:
 
     Example: `tune-vfl studies --json`
     """
+    from tune_vfl.analysis.study_summary import study_summary
     from tune_vfl.service.studies import all_studies
 
     rows = []
     for study in all_studies(storage):
-        record = study.record()
-        summary = study.summary(record)
+        (record,) = study.record().studies
+        summary = study_summary(record)
         rows.append(
             {
                 "study": record.name,
@@ -66,9 +67,10 @@ def status(
 
     Example: `tune-vfl status kdk-bank`
     """
-    from tune_vfl.service.studies import open_named, status_of
+    from tune_vfl.ledger.reading import open_study
+    from tune_vfl.service.studies import status_of
 
-    found = open_named(name, storage)
+    found = open_study(name, storage)
     shown: dict[str, Any] | None = None
     while True:
         summary, owed = status_of(found)
@@ -96,9 +98,11 @@ def frontier(
 
     Example: `tune-vfl frontier kdk-bank --format csv -o front.csv`
     """
-    from tune_vfl.service.studies import known_attack, open_named, records_of
+    from tune_vfl.analysis import summary
+    from tune_vfl.service.studies import campaign_record, known_attack
 
-    front = open_named(name, storage).frontier(known_attack(records_of(name, storage), attack) if attack else None)
+    campaign = campaign_record(name, storage)
+    front = summary.frontier(campaign, known_attack(campaign.studies, attack) if attack else None)
     _write_front(front, "json" if json else form, out)
 
 

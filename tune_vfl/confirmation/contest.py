@@ -168,9 +168,8 @@ def contests_of(campaign: CampaignRecord, seeds: int) -> list[Contest]:
     """
     parts = [campaign.on(dataset).studies for dataset in campaign.datasets]
     if not any(record.ok for record in campaign.studies):
-        what = "study" if campaign.lone else "campaign"
         raise StudyError(
-            f"{what} {campaign.name!r} has nothing to confirm: none of its trials ended ok; "
+            f"{campaign.name!r} has nothing to confirm: none of its trials ended ok; "
             f"'tune-vfl resume {campaign.name}' goes on with it"
         )
     return [Contest.of(studies, seeds) for studies in parts if any(record.ok for record in studies)]

@@ -14,11 +14,10 @@ from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.trainings import Trainings
 from tune_vfl.confirmation.tuning import call_of, owed, with_attackers
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import open_campaign, open_to_read
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
 from tune_vfl.outcome import TunedAttack
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
 from tune_vfl.records.measure import refuse_another
 from tune_vfl.search import ray_session as cluster
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.confirmation.jobs import Place
     from tune_vfl.ledger.lease import Lease
+    from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.records.confirmations import Confirmation
 
 
@@ -77,14 +77,14 @@ def confirm(
         KeyboardInterrupt: after Ctrl-C before the first training, after a second one, and after SIGTERM; finished
             trainings are stored.
     """
-    held = open_campaign(name, storage)  # a missing name must not get a lease
-    parts = held.parts() if held is not None else [open_to_read(name, storage)]
+    stored = open_study(name, storage)  # a missing name must not get a lease
+    parts = stored.parts()
     place, room = storage_at(storage), room_of(parts[0].spec.resources)
     with answered(lambda: _left(name)), cluster.quiet_tune(), place.lease(name, room=room) as lease:
         ledgers = Ledger.open_all([part.study.name for part in parts], place, lease)
         try:
-            campaign = held.record() if held is not None else CampaignRecord.of(ledgers[name].record())
-            ended = Run(campaign, ledgers, lease, seeds=seeds, adaptive=adaptive, progress=progress, work=work).run()
+            how: dict[str, Any] = {"seeds": seeds, "adaptive": adaptive, "progress": progress, "work": work}
+            ended = Run(stored.record(), ledgers, lease, **how).run()
             if isinstance(ended.answer, JointConfirmation):
                 next(iter(ledgers.values())).keep_joint_answer(ended.answer)
             return ended
@@ -94,7 +94,7 @@ def confirm(
 
 
 class Run:
-    """One run of a confirmation; a single study is a campaign of one.
+    """One run of a confirmation.
 
     Args:
         campaign: its current record.
@@ -150,7 +150,7 @@ class Run:
         parts = {name: with_attackers(answer, self._kept.tuned) for name, answer in parts.items()}
         for name, answer in parts.items():
             self._ledgers[name].confirmations.set_answer(answer)
-        if self._campaign.lone:
+        if self._campaign.name in parts:
             return parts[self._campaign.name]
         return with_attackers(joint_answer_of(self._campaign, tables), self._kept.tuned)
 

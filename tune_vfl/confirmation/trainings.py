@@ -76,9 +76,10 @@ class Trainings:
     def called(self, setting: Setting) -> str:
         """Return a setting's name for messages."""
         study, number = setting
+        one = len(self._campaign.studies) == 1
         if number != UNDEFENDED:
-            return f"trial {number}" if self._campaign.lone else f"trial {study}#{number}"
-        return "the undefended model" if self._campaign.lone else f"the undefended model of {study}"
+            return f"trial {number}" if one else f"trial {study}#{number}"
+        return "the undefended model" if one else f"the undefended model of {study}"
 
     def _stack(self, setting: Setting) -> bool:
         """Whether networks of a study's trials, or of its undefended model, train in one pass; cached."""

@@ -10,10 +10,12 @@ import torch
 from pydantic import Field, model_validator
 
 from tune_vfl.data.base import ColumnKind, Columns, Source
+from tune_vfl.data.codes import sorted_codes
+from tune_vfl.data.column_notes import NAMED, Note, grouped
 from tune_vfl.data.looks import Written, as_written
 from tune_vfl.data.options import ColumnList, MissingOptions
 from tune_vfl.data.partition import ACTIVE, Partition
-from tune_vfl.data.precision import MERGED, distinct, fitted, too_large
+from tune_vfl.data.precision import distinct, fitted, merges, too_large
 from tune_vfl.data.reading.marks import is_mark, is_missing
 from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
 from tune_vfl.errors import DataError
@@ -28,36 +30,6 @@ if TYPE_CHECKING:
 
 # A column of categories with a larger share of numbers than this gets a note: the texts in it are likely slips.
 _MOSTLY_NUMBERS = 0.5
-
-
-class Note(NamedTuple):
-    """A note on one column: ``marks``, ``missing``, ``many``, ``mixed`` or ``merged`` values, and how many."""
-
-    what: Literal["marks", "missing", "many", "mixed", "merged"]
-    column: str
-    detail: str
-
-
-_SAID = {
-    "mixed": "no numbers among numbers, so that all values are categories",
-    "marks": "marks of a missing value among numbers",
-    "missing": "missing numbers, set to the training mean and marked",
-    "many": "many categories, of which the rarer ones share 'other'",
-    "merged": "different numbers that are equal in 32 bits, also after the column was centered",
-}
-_NAMED = 3
-
-
-def grouped(notes: Sequence[Note]) -> list[str]:
-    """Return a sentence for each thing that happened to columns, with the first three and how many there are."""
-    told = []
-    for what, said in _SAID.items():
-        of = [note for note in notes if note.what == what]
-        names = ", ".join(f"{note.column!r} ({note.detail})" for note in of[:_NAMED])
-        more = f", ... and {len(of) - _NAMED} more" if len(of) > _NAMED else ""
-        if of:
-            told.append(f"{said}: {f'column {names}' if len(of) == 1 else f'{len(of)} columns: {names}{more}'}")
-    return told
 
 
 class Encoding(MissingOptions):
@@ -116,47 +88,50 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
         DataError: for a number that is infinite or does not fit into 32 bits, and text in a column declared numeric.
     """
     missing = is_missing(values, encoding.missing)
+    known = values[~missing]
+    numbers = declared_numbers(known) if name in encoding.numeric else as_numbers(known)
     notes: tuple[Note, ...] = ()
-    if name not in encoding.categorical:
-        marks = _marks(values, missing, declared=name in encoding.numeric)
-        missing = missing | marks
-        if marks.any():
-            seen = ", ".join(repr(str(mark)) for mark in list(dict.fromkeys(values[marks]))[:_NAMED])
-            notes = (Note("marks", name, f"{int(marks.sum())} of {len(values)} rows: {seen}"),)
-    encoded = _encoded(values, missing, name, where, encoding)
+    marks = _marks(known, numbers) if name not in encoding.categorical else np.zeros(len(known), dtype=bool)
+    if marks.any():
+        seen = ", ".join(repr(str(mark)) for mark in list(dict.fromkeys(known[marks]))[:NAMED])
+        notes = (Note("marks", name, f"{int(marks.sum())} of {len(values)} rows: {seen}"),)
+        missing = missing.copy()
+        missing[~missing] = marks
+        known, numbers = known[~marks], numbers[~marks]
+    encoded = _encoded(values, _Known(known, numbers), missing, name, where=where, encoding=encoding)
     written = as_written(values, missing, name)
     if encoded.kind == "number":
         written = _as_numbers(encoded.x[:, 0], written)
     elif name not in encoding.categorical:
-        written = replace(written, slips=_slips(values[~missing]))
+        written = replace(written, slips=_slips(known, np.isnan(numbers)))
     return replace(encoded, notes=(*notes, *encoded.notes), written=written)
 
 
-def _marks(values: pd.Series[Any], missing: Bools, *, declared: bool) -> Bools:
-    """Return ``(N,)`` where a mark stands in a column whose other values are all numbers, at least one."""
-    known = values[~missing]
-    numeric = ~np.isnan(_numbers(known, declared=declared))
-    marks = np.zeros(len(values), dtype=bool)
-    if numeric.any() and not numeric.all():
-        found = ~numeric
-        found[found] = is_mark(known[found])
-        if (numeric | found).all():
-            marks[~missing] = found
-    return marks
+class _Known(NamedTuple):
+    """Values that are not missing, and the numbers that they are; NaN for texts."""
+
+    texts: pd.Series[Any]
+    numbers: Floats
 
 
-def _numbers(known: pd.Series[Any], *, declared: bool) -> Floats:
-    return declared_numbers(known) if declared else as_numbers(known)
+def _marks(known: pd.Series[Any], numbers: Floats) -> Bools:
+    """Return ``(n,)`` where a mark of nothing stands in a column whose other values are all numbers, at least one."""
+    texts = np.isnan(numbers)
+    none = np.zeros(len(known), dtype=bool)
+    if not texts.any() or texts.all():
+        return none
+    marks = texts.copy()
+    marks[texts] = is_mark(known[texts])
+    return marks if (marks == texts).all() else none
 
 
-def _slips(known: pd.Series[Any]) -> str:
+def _slips(known: pd.Series[Any], slips: Bools) -> str:
     """Return the first values that make categories of a column that is mostly numbers, with their rows."""
-    slips = np.isnan(as_numbers(known))
     if not _mostly_numbers(~slips):
         return ""
-    named = known[slips].sort_index().iloc[:_NAMED]
+    named = known[slips].sort_index().iloc[:NAMED]
     shown = ", ".join(f"{value!r} in row {row + 1}" for row, value in zip(named.index.tolist(), named, strict=True))
-    more = f", ... and {int(slips.sum()) - _NAMED} more" if slips.sum() > _NAMED else ""
+    more = f", ... and {int(slips.sum()) - NAMED} more" if slips.sum() > NAMED else ""
     return f"{shown}{more}"
 
 
@@ -172,9 +147,10 @@ def _as_numbers(x: np.ndarray[Any, np.dtype[np.float32]], written: Written) -> W
     return replace(written, distinct=len(counts), common=common)
 
 
-def _encoded(values: pd.Series[Any], missing: Bools, name: str, where: str, encoding: Encoding) -> EncodedColumn:
-    known = values[~missing]
-    numbers = _numbers(known, declared=name in encoding.numeric)
+def _encoded(
+    values: pd.Series[Any], held: _Known, missing: Bools, name: str, *, where: str, encoding: Encoding
+) -> EncodedColumn:
+    known, numbers = held
     numeric = ~np.isnan(numbers)
     if numeric.all() and name not in encoding.categorical:
         return _numeric(numbers, missing, name, where, rows=values.index)
@@ -187,7 +163,7 @@ def _encoded(values: pd.Series[Any], missing: Bools, name: str, where: str, enco
     notes = () if name in encoding.categorical else _mixed(known, numeric, name)
     texts = values.to_numpy(dtype=object)
     if encoding.codes == "ordinal":
-        _, codes = np.unique(texts[~missing].astype(str), return_inverse=True)
+        codes, _ = sorted_codes(texts[~missing])
         return _as("code", _numeric(codes.astype(np.float64), missing, name, where, rows=values.index), notes)
     return _as("category", _one_hot(texts, missing, name, encoding.max_categories), notes)
 
@@ -225,25 +201,24 @@ def _numeric(
 
 
 def _merged(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]], name: str) -> tuple[Note, ...]:
-    if np.array_equal(x, numbers):
+    if not len(x) or np.array_equal(x, numbers) or not merges(numbers, x):
         return ()
     left, before = distinct(numbers, x)
-    if left >= (1 - MERGED) * before:
-        return ()
     return (Note("merged", name, f"{left} of {before} values are left"),)
 
 
 def _one_hot(texts: np.ndarray[Any, Any], missing: Bools, name: str, most: int) -> EncodedColumn:
     labels = np.where(missing, "missing", texts).astype(object)
-    categories, codes, counts = np.unique(labels[~missing].astype(str), return_inverse=True, return_counts=True)
+    codes, categories = sorted_codes(labels[~missing])
+    counts = np.bincount(codes, minlength=len(categories))
     notes: tuple[Note, ...] = ()
     if len(categories) > most:
         # The most frequent categories stay; of equally frequent ones, the first in the alphabet.
         kept = np.lexsort((np.arange(len(categories)), -counts))[: most - 1]
         labels[~missing] = np.where(np.isin(codes, kept), labels[~missing], "other")
         notes = (Note("many", name, f"{len(categories)} values"),)
-    found = np.unique(labels.astype(str))
-    x = (labels[:, None] == found[None, :]).astype(np.float32)
+    places, found = sorted_codes(labels)
+    x = (places[:, None] == np.arange(len(found))).astype(np.float32)
     return EncodedColumn(x, tuple(f"{name}={value}" for value in found), (False,) * len(found), notes)
 
 

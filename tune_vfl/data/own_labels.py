@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tune_vfl.data.codes import sorted_codes
 from tune_vfl.data.partition import shown
 from tune_vfl.data.reading.labels import check_labeled, encode_labels, is_unlabeled, renamed
 from tune_vfl.data.reading.numbers import declared_numbers, whole
@@ -132,15 +133,17 @@ def _above(labels: pd.Series[Any], bound: float, where: str, options: LabelOptio
 
 def _grouped(labels: pd.Series[Any], options: LabelOptions, where: str) -> tuple[Any, list[str]]:
     """Return ``(n,)`` 1 for the positive class, 0 for the negative one, -1 for rows of neither; and notes."""
-    names, codes = np.unique([_plain(str(label)) for label in labels], return_inverse=True)
+    spelt, written = sorted_codes(labels.to_numpy(dtype=object))
+    merged, names = sorted_codes(np.array([_plain(name) for name in written], dtype=object))
+    codes = merged[spelt]
     groups = [[_plain(label) for label in group] for group in (options.negative, options.positives)]
     for label in [label for group in groups for label in group]:
         if label not in names:
-            near = did_you_mean(label, names.tolist()) or f" It has: {shown(names.tolist())}"
+            near = did_you_mean(label, names) or f" It has: {shown(names)}"
             raise DataError(f"{where}: has no label {label!r}, which positive or negative lists.{near}")
     kinds = np.array([1 if n in groups[1] else 0 if n in groups[0] or not groups[0] else -1 for n in names])
     counts = np.bincount(codes, minlength=len(names))
-    left = [f"{str(name)!r} ({count:,})" for name, kind, count in zip(names, kinds, counts, strict=True) if kind < 0]
+    left = [f"{name!r} ({count:,})" for name, kind, count in zip(names, kinds, counts, strict=True) if kind < 0]
     total = int(counts[kinds < 0].sum())
     told = f"{total:,} of {len(labels):,} rows are left out, whose label is neither positive nor negative: "
     return kinds[codes].astype(np.int64), [told + shown(left)] if left else []

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from tune_vfl.statistics.arrays import Floats
 
 LARGEST = float(np.finfo(np.float32).max)
-MERGED = 0.1
-"""A larger share of different values that rounding makes equal is too much."""
+# A larger share of different values that rounding makes equal is too much.
+_MERGED = 0.1
+_LOOKED_AT = 50_000
 # Rounding errors below this share of the standard deviation do not matter.
 _ERROR = 2.0**-14
 # Columns whose values are typically larger than this have a unit of their own: no slip of the pen made them so large.
@@ -51,6 +52,13 @@ def distinct(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]]) -> tuple
     return len(np.unique(x)), len(np.unique(numbers))
 
 
+def merges(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]]) -> bool:
+    """Whether the conversion of numbers to ``x`` made too many different values equal, as a part of them shows."""
+    step = -(-len(numbers) // _LOOKED_AT)
+    left, before = distinct(numbers[::step], x[::step])
+    return left < (1 - _MERGED) * before
+
+
 def _scaled(numbers: Floats) -> Floats:
     exponent = int(np.frexp(np.abs(numbers).max())[1])
     with np.errstate(under="ignore"):
@@ -65,5 +73,4 @@ def _loses(numbers: Floats, plain: np.ndarray[Any, np.dtype[np.float32]]) -> boo
         deviation = float(numbers.std())
     if float(np.abs(numbers - plain).max()) > _ERROR * deviation:
         return True
-    left, before = distinct(numbers, plain)
-    return left < (1 - MERGED) * before
+    return merges(numbers, plain)

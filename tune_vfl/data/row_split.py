@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from tune_vfl.data.codes import sorted_codes
 from tune_vfl.data.options import Column
 from tune_vfl.data.reading.marks import is_missing
 from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
@@ -147,7 +148,7 @@ def _seconds(parsed: Any) -> Floats:
 
 def _whole_groups(values: pd.Series[Any], labels: Ints, column: str, place: str) -> tuple[tuple[Any, Any], str]:
     """Draw groups, the same for every seed: of many draws the one whose classes have the most even shares."""
-    names, of = np.unique(values.to_numpy(dtype=str), return_inverse=True)
+    of, names = sorted_codes(values.to_numpy(dtype=object))
     if len(names) < 3:
         raise DataError(f"{place}: has {len(names)} groups; training, test and reserve need at least 3")
     counts = np.zeros((len(names), int(labels.max()) + 1))

@@ -1,1 +1,1 @@
-"""What is asked and what came back: the ledger, its records, and reading and choosing from them."""
+"""The ledger: the database of studies, trials, outcomes, confirmations and leases."""

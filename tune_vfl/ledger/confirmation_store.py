@@ -1,4 +1,4 @@
-"""The confirmations of one study in its ledger."""
+"""Store of one study's confirmations: a record per setting and seed, tuned attackers, and the answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place = tuple[int, int]
 
 
 class Confirmations:
-    """What a confirmation keeps of one study.
+    """The stored confirmations of one study.
 
     Every record has a row of its own, so that writing one twice leaves one, and a kill loses none that was written.
 
@@ -35,37 +35,37 @@ class Confirmations:
         self._place, self._study, self._lease = place, study, lease
 
     def records(self) -> dict[Place, SeedRecord]:
-        """Return everything that was kept."""
+        """Return all stored records."""
         table = confirmations.c
         rows = self._ask(select(table.number, table.seed, table.record).where(table.study == self._study))
         return {(number, seed): SeedRecord.model_validate(record) for number, seed, record in rows}
 
     def keep(self, place: Place, record: SeedRecord) -> None:
-        """Keep what came of one setting with one seed."""
+        """Store the record of one setting with one seed; an earlier one is replaced."""
         row = {"study": self._study, "number": place[0], "seed": place[1]}
         there = [confirmations.c[name] == value for name, value in row.items()]
         plain = record.model_dump(mode="json", exclude_defaults=True)
         self._do(delete(confirmations).where(*there), insert(confirmations).values(record=plain, **row))
 
     def tuned(self) -> dict[int, TunedAttack]:
-        """Return the attackers that were tuned, by the trial against which they were."""
+        """Return the tuned attackers, by the trial against which they were tuned."""
         of = trials.c.study == self._study, trials.c.tuned.is_not(None)
         rows = self._ask(select(trials.c.number, trials.c.tuned).where(*of))
         return {number: TunedAttack.model_validate(tuned) for number, tuned in rows}
 
     def keep_tuned(self, number: int, found: TunedAttack) -> None:
-        """Keep the best attacker that was found against a trial's setting."""
+        """Store the best attacker found against a trial's setting."""
         there = trials.c.study == self._study, trials.c.number == number
         self._do(update(trials).where(*there).values(tuned=found.model_dump(mode="json")))
 
     @property
     def answer(self) -> Confirmation | None:
-        """The answer of the last confirmation that came to its end; None without one."""
+        """The answer of the last finished confirmation; None without one."""
         ((answer,),) = self._ask(select(studies.c.confirmation).where(studies.c.name == self._study))
         return None if answer is None else Confirmation.model_validate(answer)
 
     def set_answer(self, answer: Confirmation) -> None:
-        """Keep the answer of a confirmation that has come to its end."""
+        """Store the answer of a finished confirmation."""
         self._do(update(studies).where(studies.c.name == self._study).values(confirmation=answer.plain()))
 
     def _ask(self, wanted: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The database of a ledger: transactions that are repeated while it is away, and leases."""
+"""Database access: transactions that are retried while the database does not answer, and leases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LedgerStorage(ABC):
         url: the database, as SQLAlchemy takes it.
 
     Attributes:
-        shown: the same, as it may be shown.
+        shown: the same without its password.
     """
 
     def __init__(self, url: str) -> None:
@@ -41,7 +41,7 @@ class LedgerStorage(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Say whether there is a ledger to read, without making one.
+        """Return whether the database holds a ledger; creates nothing.
 
         Raises:
             StudyError: for tables of an earlier or a later program.
@@ -50,19 +50,19 @@ class LedgerStorage(ABC):
 
     @abstractmethod
     def clock(self, connection: Connection) -> Clock:
-        """Look at the clock that all who use this database share."""
+        """Read the clock that all clients of this database share."""
 
     @abstractmethod
     def serialize(self, connection: Connection) -> None:
-        """Let this transaction wait for all others that call this, and those that come for its end."""
+        """Serialize this transaction with all others that call this method."""
 
     @abstractmethod
     def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
-        """Return an engine; one that writes to a file locks it from the start of a transaction."""
+        """Return an engine; a writing one locks a sqlite file from the start of each transaction."""
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make what tables can be made in."""
+        """Create the place of the tables, such as the folder of a sqlite file."""
 
     def version(self) -> int:
         """Return the version of the tables; 0 where there are none; errors are those of :meth:`exists`."""
@@ -70,11 +70,11 @@ class LedgerStorage(ABC):
             return version_of(connection, self.shown)
 
     def count(self) -> int:
-        """Return how many studies the ledger holds; there must be one to ask."""
+        """Return the number of studies; the ledger must exist."""
         return self.read(lambda connection: connection.execute(select(func.count()).select_from(studies)).scalar_one())
 
     def read(self, ask: Callable[[Connection], T]) -> T:
-        """Ask something, again while the database is away for a moment; errors are those of :meth:`snapshot`."""
+        """Run a query, with retries while the database does not answer; errors are those of :meth:`snapshot`."""
 
         def attempt() -> T:
             with self.snapshot() as connection:
@@ -84,7 +84,7 @@ class LedgerStorage(ABC):
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Ask within the block; there must be a ledger.
+        """Open a reading transaction for the block; the ledger must exist.
 
         Raises:
             StudyError: for tables of an earlier or a later program, and where there are none.
@@ -95,15 +95,15 @@ class LedgerStorage(ABC):
             yield connection
 
     def write(self, change: Callable[[Connection], T], lease: Lease | None = None) -> T:
-        """Change something, in one transaction.
+        """Run a change in one transaction, with retries while the database does not answer.
 
         Args:
-            change: is called again where a connection broke and nobody knows what became of its transaction; by then
-                that has come to its end.
-            lease: must be held, and cannot change hands before the transaction ends; None asks for none.
+            change: is called again after a lost connection, when the first transaction has ended but its result is
+                unknown.
+            lease: must be held, and stays held until the transaction ends; None requires none.
 
         Raises:
-            LeaseLostError: when the lease is held by another one.
+            LeaseLostError: when another process holds the lease.
             UnreachableError: when the database does not answer or cannot be written.
         """
 
@@ -115,7 +115,7 @@ class LedgerStorage(ABC):
 
     @contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
-        """Write within the block; see :meth:`write`, which also repeats it."""
+        """Open a writing transaction for the block, without the retries of :meth:`write`."""
         with translated(self.shown), self._writer.begin() as connection:
             self._check(connection)
             if lease is not None:
@@ -123,7 +123,7 @@ class LedgerStorage(ABC):
             yield connection
 
     def make(self) -> None:
-        """Make the ledger where there is none.
+        """Create the tables if the database has none.
 
         Raises:
             StudyError: for tables of an earlier or a later program.
@@ -141,7 +141,7 @@ class LedgerStorage(ABC):
 
     @contextmanager
     def lease(self, name: str, *, take_over: bool = False, room: str = "") -> Iterator[Lease]:
-        """Hold the right to write a study or a campaign for the block; see :meth:`Lease.hold`.
+        """Hold the lease of a study or a campaign for the block; see :meth:`Lease.hold`.
 
         A campaign has one lease, which is also that of each of its parts.
 
@@ -159,7 +159,7 @@ class LedgerStorage(ABC):
             self.close()
 
     def close(self) -> None:
-        """Close the connections that are kept open for writing; the next change opens others."""
+        """Close the writing connections; the next change opens new ones."""
         self._writer.dispose()
 
     def _check(self, connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Errors of a database in words, and retries while it is away."""
+"""Translation of database errors into messages, and retries of errors that pass."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 120.0
-"""How long a database may be away before a search gives up."""
+"""The seconds for which a search retries before it gives up."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 class Trouble(NamedTuple):
-    """What is wrong with a database.
+    """A kind of database error.
 
     Attributes:
-        what: in words.
-        advice: what to do.
-        passes: it may be over in a moment.
+        what: the problem.
+        advice: the user's next step.
+        passes: whether a retry may succeed.
     """
 
     what: str
@@ -37,12 +37,12 @@ class Trouble(NamedTuple):
 
 
 class LedgerTroubleError(UnreachableError):
-    """The ledger's database does not answer, or not as it should.
+    """An error of the ledger's database.
 
     Args:
-        place: the database, as it may be shown.
-        trouble: what is wrong.
-        waited: how long it was waited for.
+        place: the database's URL without its password.
+        trouble: the kind of error.
+        waited: the seconds of retries.
     """
 
     def __init__(self, place: str, trouble: Trouble, waited: float = 0.0) -> None:
@@ -93,11 +93,11 @@ _SQLITE = {
 
 
 def trouble_of(error: BaseException | None, *, broken: bool = False) -> Trouble | None:
-    """Say what an error of a database driver, or what one has caused, means; None for a mistake in what was asked.
+    """Classify an error of a database driver, or one caused by it; None for a mistake in the statement.
 
     Args:
         error: as it was raised, or wrapped by SQLAlchemy.
-        broken: SQLAlchemy knows that the connection is lost.
+        broken: whether SQLAlchemy reports a lost connection.
     """
     while error is not None:
         found = _named(error)
@@ -130,10 +130,10 @@ def _never_connected(error: BaseException) -> bool:
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Raise :class:`LedgerTroubleError` where the database is at fault; mistakes in a statement stay what they are.
+    """Raise :class:`LedgerTroubleError` for errors of the database; mistakes in a statement stay as they are.
 
     Args:
-        place: the database, as it may be shown.
+        place: the database's URL without its password.
     """
     try:
         yield
@@ -145,14 +145,14 @@ def translated(place: str) -> Iterator[None]:
 
 
 def retry(attempt: Callable[[], T]) -> T:
-    """Do something with a database, again and again while it is away for a moment.
+    """Run a transaction, with retries while the error may pass.
 
     Args:
         attempt: a whole transaction. One whose connection broke may have come to its end all the same: an attempt that
             must not be done twice looks first.
 
     Raises:
-        LedgerTroubleError: when it is not over after :data:`PATIENCE_SECONDS`, or will not be by waiting.
+        LedgerTroubleError: after :data:`PATIENCE_SECONDS`, or at once where retries cannot help.
     """
     begun: float | None = None
     pause = _FIRST_PAUSE

@@ -1,4 +1,4 @@
-"""The lease on a study: which process may write it, as the ledger's own database says.
+"""Leases: at most one process may write a study, and the database holds which one.
 
 One row a study: the holder, an epoch that grows whenever the lease changes hands, and the moment at which it runs out
 unless it is renewed, by a clock that all who look at the row share: the server's, or for a file the time since this
@@ -37,14 +37,14 @@ _GIVEN_BACK = 0.0
 
 
 class LeaseLostError(StudyError):
-    """Another one writes this study now: who had it before must stop."""
+    """Another process has taken the lease; this one must stop."""
 
 
 class Clock(NamedTuple):
-    """A moment on a clock that all who use a database share.
+    """A time on a clock that all clients of a database share.
 
     Attributes:
-        name: which clock; times of another one mean nothing.
+        name: the clock's; times of different clocks cannot be compared.
         now: in seconds.
     """
 
@@ -53,24 +53,24 @@ class Clock(NamedTuple):
 
 
 class Leasable(Protocol):
-    """A database that has leases."""
+    """Interface of a database with leases."""
 
     def snapshot(self) -> AbstractContextManager[Connection]:
-        """Ask within the block."""
+        """Open a reading transaction for the block."""
 
     def transaction(self) -> AbstractContextManager[Connection]:
-        """Write within the block."""
+        """Open a writing transaction for the block."""
 
     def serialize(self, connection: Connection, /) -> None:
-        """Let this transaction wait for all others that call this."""
+        """Serialize this transaction with all others that call this method."""
 
     def clock(self, connection: Connection, /) -> Clock:
-        """Look at the shared clock."""
+        """Read the shared clock."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The present or last holder of a study, as its row says."""
+    """The current or last holder of a lease, from its row."""
 
     epoch: int
     text: str
@@ -79,21 +79,21 @@ class Holder:
 
     @property
     def owner(self) -> dict[str, Any]:
-        """The process that holds the study or held it last; empty when there was none."""
+        """The process that holds the lease or held it last; empty when there was none."""
         owner: dict[str, Any] = json.loads(self.text) if self.text else {}
         return owner
 
     @property
     def gave_back(self) -> bool:
-        """Whether the holder gave the study back; its name stays."""
+        """Whether the holder has released the lease."""
         return self.clock.now == _GIVEN_BACK
 
     def stands(self, clock: Clock) -> bool:
-        """Say whether nobody else may take the study yet."""
+        """Return whether the lease is still in force."""
         return bool(self.text) and self.left(clock) > 0 and not has_ended(self.owner)
 
     def left(self, clock: Clock) -> float:
-        """Return the seconds until it runs out; none by a clock that has since begun anew."""
+        """Return the seconds until it expires; 0 by a clock that has restarted since."""
         return self.clock.now - clock.now if self.clock.name == clock.name else 0.0
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Holder:
 
 
 class Lease:
-    """The right to write one study, held by this process.
+    """The right of this process to write one study or campaign.
 
     Attributes:
         study: its name.
@@ -123,13 +123,13 @@ class Lease:
     @classmethod
     @contextmanager
     def hold(cls, study: str, place: Leasable, *, take_over: bool = False, room: str = "") -> Iterator[Lease]:
-        """Hold a study for the block.
+        """Acquire a lease for the block.
 
         Args:
             study: its name.
             place: the database, its tables made.
-            take_over: drive another holder out.
-            room: what its packs share with those of other studies, see :meth:`roommates`.
+            take_over: take the lease from its holder.
+            room: the resources that its packs share with other studies, see :meth:`roommates`.
 
         Raises:
             StudyError: when another process holds it; the message says which, since when, and what to do.
@@ -151,10 +151,10 @@ class Lease:
             end_session(lease.session)
 
     def check(self) -> None:
-        """Look whether it is still held, as far as is known without asking.
+        """Check the last known state of the lease, without a query.
 
         Raises:
-            LeaseLostError: when the heart has found that it is not.
+            LeaseLostError: when a renewal has failed because another process holds it.
         """
         if self._lost is not None:
             raise self._lost
@@ -171,7 +171,7 @@ class Lease:
             raise self._gone(lease_of(self.study, connection))
 
     def roommates(self) -> list[str]:
-        """Return the studies that are held now and share this one's room, itself among them, the oldest lease first."""
+        """Return the leased studies that share this one's room, itself included, the oldest lease first."""
         sharing = [(h.since, study) for study, h in holders(self._place) if h.owner.get("room") == self._room]
         return [study for _, study in sorted(sharing)]
 
@@ -195,7 +195,7 @@ class Lease:
         self._epoch = epoch
 
     def _renew(self) -> None:
-        """Renew it.
+        """Renew the lease.
 
         Raises:
             LeaseLostError: when it is held no more.
@@ -236,7 +236,7 @@ class Lease:
 
 
 def holders(place: Leasable) -> list[tuple[str, Holder]]:
-    """Return the studies that are held now, by name, each with its holder; there must be a ledger."""
+    """Return the leases in force, by study, with their holders; the ledger must exist."""
     with place.snapshot() as connection:
         clock, rows = place.clock(connection), connection.execute(select(leases).order_by(leases.c.name)).all()
     found = [(str(row.name), _holder(row)) for row in rows]
@@ -244,12 +244,12 @@ def holders(place: Leasable) -> list[tuple[str, Holder]]:
 
 
 def lease_of(study: str, connection: Connection, *, lock: bool = False) -> Holder:
-    """Return what the row of a study says; one without a row has no holder.
+    """Return the holder in a lease's row; an empty one without a row.
 
     Args:
         study: its name, or its campaign's.
         connection: to the ledger.
-        lock: keep it from changing until the transaction ends.
+        lock: lock the row until the transaction ends.
     """
     row = select(leases).where(leases.c.name == study)
     return _holder(connection.execute(row.with_for_update() if lock else row).one_or_none())

@@ -1,7 +1,7 @@
-"""Write a study's ledger: what was asked, what came back and why.
+"""Writable ledger of one study: trials, outcomes, baseline, cost and confirmations.
 
-What is asked next is decided elsewhere (:mod:`tune_vfl.search.proposals`). Trials are written with their parameters
-before anybody works on them, a pack in one transaction: a kill at any moment loses no more than the work in flight.
+A trial is stored with its parameters before it runs, a pack in one transaction, so that a kill loses no more than the
+trials that run. Parameters are chosen by :mod:`tune_vfl.search.proposals`.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _ENDING = (
 
 
 class NewTrial(NamedTuple):
-    """A trial that is about to be run.
+    """A trial to be stored as running.
 
     Attributes:
         params: the searched parameters.
         retry_of: the lost trial that it repeats.
-        sampler_attrs: what the sampler wants to remember of it.
+        sampler_attrs: the sampler's own data about it.
     """
 
     params: dict[str, Any]
@@ -65,15 +65,15 @@ class NewTrial(NamedTuple):
 
 
 class Ledger(StudyReader):
-    """One study's ledger, open to be written.
+    """The writable ledger of one study.
 
     Use :meth:`create_or_open` to run a study and :meth:`open` to go on with one.
 
     Attributes:
-        study: what it is of, as the ledger has it.
-        confirmations: what of it was measured again with fresh seeds.
+        study: its plan, as stored.
+        confirmations: the store of its confirmations.
         place: the database.
-        session: this run of the process, whose trials are not lost while it lives.
+        session: this run of the process; its running trials are not orphans.
     """
 
     def __init__(self, place: LedgerStorage, study: PlannedStudy, lease: Lease | None) -> None:
@@ -84,12 +84,12 @@ class Ledger(StudyReader):
 
     @classmethod
     def create_or_open(cls, study: PlannedStudy, place: LedgerStorage, lease: Lease | None = None) -> Ledger:
-        """Open this study, or make it.
+        """Open a study, or create it.
 
         Args:
-            study: what it is of.
+            study: its plan.
             place: the database.
-            lease: the study's, without which others might make or write it at the same time.
+            lease: the study's; None only where no other process can write it.
 
         Raises:
             StudyError: when a study of this name exists with another spec; the message lists what differs.
@@ -99,10 +99,10 @@ class Ledger(StudyReader):
 
     @classmethod
     def of_campaign(cls, campaign: PlannedCampaign, place: LedgerStorage, lease: Lease | None) -> list[Ledger]:
-        """Open all studies of a campaign, or make them; a lone study is one of one part.
+        """Open all studies of a campaign, or create them.
 
         Args:
-            campaign: what they are of.
+            campaign: their plan.
             place: the database.
             lease: the campaign's.
 
@@ -116,12 +116,12 @@ class Ledger(StudyReader):
 
     @classmethod
     def open(cls, name: str, storage: str | None = None, lease: Lease | None = None) -> Ledger:
-        """Open a study that exists.
+        """Open an existing study.
 
         Args:
             name: its name.
             storage: the database, see :func:`tune_vfl.ledger.storage.storage_at`.
-            lease: the study's, to write it.
+            lease: the study's, for writing.
 
         Raises:
             StudyError: when there is none of this name; the message names the nearest.
@@ -131,7 +131,7 @@ class Ledger(StudyReader):
 
     @classmethod
     def open_all(cls, names: Iterable[str], place: LedgerStorage, lease: Lease) -> dict[str, Ledger]:
-        """Open studies that exist, to write them with one lease: the parts of a campaign, or a lone study.
+        """Open existing studies for writing with one lease, such as all of a campaign.
 
         Raises:
             StudyError: when there is none of a name.
@@ -139,7 +139,7 @@ class Ledger(StudyReader):
         return {name: cls(place, find(place, name), lease) for name in names}
 
     def close(self) -> None:
-        """End this session: what it has left running counts as lost from now on."""
+        """End this session; trials that it left running are orphans from now on."""
         end_session(self.session)
         self.place.close()
 
@@ -148,20 +148,20 @@ class Ledger(StudyReader):
         self._set(trials=trials)
 
     def keep_joint_answer(self, answer: JointConfirmation) -> None:
-        """Keep the answer of a confirmation of the campaign that this study is a part of."""
+        """Store the answer of a confirmation of this study's campaign."""
         change = update(campaigns).where(campaigns.c.name == self.study.campaign).values(confirmation=answer.plain())
         self.place.write(lambda connection: connection.execute(change), self._lease)
 
     def set_references_and_reference_point(self, references: References, reference_point: tuple[float, float]) -> None:
-        """Keep what is measured once a study: what attacks are compared with, and the point for the hypervolume."""
+        """Store the attacks' reference scores and the hypervolume's reference point, measured once a study."""
         self._set(reference_scores=references.model_dump(mode="json"), reference_point=list(reference_point))
 
     def set_baseline(self, outcome: Outcome) -> None:
-        """Keep the undefended model's outcome."""
+        """Store the undefended model's outcome."""
         self._set(baseline=drop_non_finite(outcome).model_dump(mode="json"))
 
     def set_cost(self, cost: float) -> None:
-        """Keep the training's CPU over the undefended one's."""
+        """Store the ratio of the training's CPU time to the undefended one's."""
         self._set(cost=cost)
 
     def _set(self, **values: Any) -> None:
@@ -169,14 +169,14 @@ class Ledger(StudyReader):
         self.place.write(lambda connection: connection.execute(change), self._lease)
 
     def begin(self, params: dict[str, Any], *, pack: str = "", **known: Any) -> int:
-        """Write a trial as running and return its number; ``known`` are the other fields of a :class:`NewTrial`."""
+        """Store a trial as running and return its number; ``known`` are the other fields of a :class:`NewTrial`."""
         return self.begin_together([NewTrial(params, **known)], pack)[0]
 
     def begin_together(self, new: Sequence[NewTrial], pack: str = "") -> list[int]:
-        """Write trials as running, with everything that is known of them, in one transaction.
+        """Store trials as running, in one transaction.
 
         Args:
-            new: what is run.
+            new: the trials.
             pack: the pack that they run in.
 
         Returns:
@@ -209,20 +209,20 @@ class Ledger(StudyReader):
         return list(range(first[0], first[0] + len(new)))
 
     def tell(self, number: int, outcome: Outcome, lost: Lost | None = None) -> TrialRecord | None:
-        """Finish a trial as :meth:`tell_together` does; None when it was finished before, which changes nothing."""
+        """Store a trial's outcome; return None and change nothing when it has one already."""
         told = self.tell_together({number: outcome}, lost)
         return told[0] if told else None
 
     def tell_together(self, outcomes: Mapping[int, Outcome], lost: Lost | None = None) -> list[TrialRecord]:
-        """Finish trials, in one transaction.
+        """Store outcomes of trials, in one transaction.
 
         Args:
-            outcomes: how they ended, by their numbers; what is not finite is kept out, see
-                :func:`tune_vfl.outcome.clean`.
-            lost: what was lost, for preempted trials.
+            outcomes: by trial number; numbers that are not finite are dropped, see
+                :func:`tune_vfl.outcome.drop_non_finite`.
+            lost: the cause of a preemption.
 
         Returns:
-            The records, by number, of those that were not finished before.
+            The records, by number, of the trials that had no outcome before.
         """
         ends = {number: drop_non_finite(outcome) for number, outcome in outcomes.items()}
         moment, tried = time.time(), dict[int, Trial]()
@@ -258,14 +258,14 @@ class Ledger(StudyReader):
     def lose(
         self, number: int, lost: Lost, reason: str, *, ends_as: Literal["error", "oom"] = "error"
     ) -> TrialRecord | None:
-        """Finish a trial whose process died: ``preempted``, or ``ends_as`` when its worker has died too often."""
+        """Store a trial whose process died as ``preempted``, or as ``ends_as`` after too many deaths of workers."""
         losses = 1 + self._losses_before(number, lost)
         if losses >= {"worker": MAX_WORKER_LOSSES, "node": MAX_NODE_LOSSES}.get(lost, math.inf):
             return self.tell(number, Outcome.failed(ends_as, f"{reason} ({losses} times with these parameters)"), lost)
         return self.tell(number, Outcome.failed("preempted", reason), lost)
 
     def _losses_before(self, number: int, lost: Lost) -> int:
-        """Return how often what a trial repeats was lost in the same way."""
+        """Return the number of losses of the same kind among the trials that this one repeats."""
         repeating = or_(trials.c.retry_of.is_not(None), trials.c.lost.is_not(None), trials.c.number == number)
         chains = select(trials.c.number, trials.c.retry_of, trials.c.lost)
         wanted = chains.where(trials.c.study == self.study.name, repeating)
@@ -274,11 +274,11 @@ class Ledger(StudyReader):
         return sum(lost_as[before] == lost for before in repeats({row.number: row.retry_of for row in rows}, number))
 
     def recover(self) -> list[TrialRecord]:
-        """Lose every running trial of another session; call it with the study's lease held, which no other has then."""
+        """Mark the orphans, running trials of other sessions, as lost; requires the study's lease."""
         orphans = [trial.number for trial in self.running() if trial.session != self.session]
         lost = (self.lose(number, "driver", "the search was stopped before it answered") for number in orphans)
         return [record for record in lost if record]
 
     def owed_retries(self) -> list[Trial]:
-        """Return the lost trials that have not been asked again, by number."""
+        """Return the lost trials without a retry, by number."""
         return [trial for trial in not_repeated(self.trials()) if self.space.holds(trial.params)]

@@ -1,4 +1,4 @@
-"""Make studies and campaigns in a ledger, or find that they are there as they are asked for."""
+"""Creation of studies and campaigns, or the check that existing ones have the same spec."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NEWEST = ("constraints", "confidence")
 
 
 def make_or_find(connection: Connection, campaign: PlannedCampaign) -> list[PlannedStudy]:
-    """Write all studies of a campaign, and the campaign, where they are not there.
+    """Create a campaign and its studies where they do not exist yet.
 
-    A spec that asks for more trials than it did extends what is there. Parts that an earlier spec has asked for stay.
+    More trials extend an existing study. Studies of an earlier spec of the campaign stay.
 
     Returns:
-        The studies as the ledger has them.
+        The studies as stored.
 
     Raises:
         StudyError: with all that differs, when a name is taken by something else; nothing is written then.
@@ -54,7 +54,7 @@ def make_or_find(connection: Connection, campaign: PlannedCampaign) -> list[Plan
 
 
 def _refuse_others(connection: Connection, asked: Sequence[PlannedStudy]) -> dict[str, Mapping[str, Any] | None]:
-    """Refuse names that are taken, before anything is written; return the rows that are there."""
+    """Refuse names that are taken, and return the existing rows; nothing is written."""
     problems: list[str] = []
     rows: dict[str, Mapping[str, Any] | None] = {}
     for study in asked:
@@ -92,7 +92,7 @@ def _refuse_another(held: PlannedStudy, asked: PlannedStudy) -> None:
 
 
 def _extended(connection: Connection, asked: PlannedStudy, row: Mapping[str, Any], place: int) -> PlannedStudy:
-    """Write what a newer spec changes of a study, and return the study with it."""
+    """Store the changes of a newer spec, and return the study with them."""
     held = PlannedStudy.read(row)
     newest = {n: v for n in _NEWEST if (v := getattr(asked.spec, n)) != getattr(held.spec, n)}
     now = replace(held, campaign=asked.campaign or held.campaign, spec=held.spec.model_copy(update=newest))
@@ -109,7 +109,7 @@ def _extended(connection: Connection, asked: PlannedStudy, row: Mapping[str, Any
 
 
 def _write_campaign(connection: Connection, campaign: PlannedCampaign) -> None:
-    """Write a campaign, or what a spec now asks of it.
+    """Store a campaign, or update it by a newer spec.
 
     Raises:
         StudyError: when its name is that of a study.

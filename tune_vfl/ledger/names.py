@@ -1,4 +1,4 @@
-"""The names of studies and campaigns in a ledger."""
+"""Queries for the names of studies and campaigns."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def nowhere(name: str, held: list[str], campaigns_held: list[str], shown: str, most: int = 20) -> str:
-    """Say that there is no study of a name, where it was looked for, and what is there.
+    """Return the message for an unknown name, with the ledger and the known names.
 
     Args:
-        name: of the study.
-        held: the names of the studies that are there.
-        campaigns_held: and those of the campaigns.
-        shown: the ledger.
-        most: how many names are listed.
+        name: the unknown name.
+        held: the names of all studies.
+        campaigns_held: the names of all campaigns.
+        shown: the ledger's URL without its password.
+        most: the largest number of listed names.
     """
     known, where = sorted([*held, *campaigns_held]), f"in the ledger {shown}"
     if not known:

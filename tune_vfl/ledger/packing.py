@@ -1,4 +1,4 @@
-"""Pack studies and campaigns of a ledger, and put packed ones into another: whole, once, and never over another one."""
+"""Export of studies and campaigns from a ledger, and import into another one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OMITTED = {"session", "outcome", "utility", "leakage"}
 
 
 def pack(name: str, storage: str | None = None) -> Packed:
-    """Pack a study or a campaign as it stands; a part of a campaign becomes a lone study.
+    """Pack the current state of a study or a campaign; one study of a campaign is packed without it.
 
     Raises:
         StudyError: when there is nothing of this name.
@@ -45,14 +45,14 @@ def pack(name: str, storage: str | None = None) -> Packed:
 
 
 def unpack(packed: Packed, storage: str | None = None) -> Unpacked:
-    """Put a study or a campaign into a ledger, in one transaction.
+    """Import a study or a campaign into a ledger, in one transaction; nothing is overwritten.
 
     Args:
         packed: the study or campaign.
         storage: the ledger, see :func:`tune_vfl.ledger.storage.storage_at`.
 
     Returns:
-        Whether it was not there before, or was there already.
+        ``new``, or ``same`` where the ledger holds the very same already.
 
     Raises:
         StudyError: when one of its names is taken, also by the same with more or less, or a process runs it; nothing
@@ -81,7 +81,7 @@ def unpack(packed: Packed, storage: str | None = None) -> Unpacked:
 
 
 def _taken(connection: Connection, packed: Packed) -> list[str]:
-    """Return what has one of its names; one empty text where that is the very same."""
+    """Return the reasons that refuse an import; one empty text where the ledger holds the very same."""
     held = campaign_names(connection)
     names = [study.name for study in packed.studies]
     rows = select(studies.c.name, studies.c.campaign).where(studies.c.name.in_([*names, packed.name]))
@@ -99,19 +99,19 @@ def _taken(connection: Connection, packed: Packed) -> list[str]:
     ]
     if problems or (packed.campaign and packed.name not in held):
         return problems
-    # A part that is packed alone is a lone study: it is compared with what it was packed from.
+    # One study packed without its campaign is compared with the study that it was packed from.
     return [_packed(connection, packed.name).difference(packed)]
 
 
 def _packed(connection: Connection, name: str) -> Packed:
     names = parts_of(connection, name)
-    lone = not names
+    single = not names
     names = names or [name]
     whole = _rows(connection, campaigns, campaigns.c.name == name)
     held = _rows(connection, studies, studies.c.name.in_(names))
     for row in (*whole, *held):
         row["spec"] = {key: value for key, value in row["spec"].items() if key not in _STAYS_BEHIND}
-    for row in held if lone else ():
+    for row in held if single else ():
         row |= {"campaign": "", "place": 0}
     rows = {
         "campaigns": whole,

@@ -1,4 +1,4 @@
-"""Read studies and campaigns from a ledger."""
+"""Reading of studies and campaigns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trials import Trial, trials_of
+from tune_vfl.ledger.trials import Trial, overdue, trials_of
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.campaigns import CampaignRecord, Skipped
+from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign, Skipped
 from tune_vfl.records.confirmations import Confirmation
 from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.records.plans import PlannedStudy
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from tune_vfl.spec.cell import Cell
 
 
-# What becomes known of a study as it runs; the other columns say what it is of.
+# The columns that a run fills; the other ones hold the plan.
 _KNOWN = [
     studies.c[name] for name in ("trials", "reference_scores", "reference_point", "baseline", "cost", "confirmation")
 ]
 
 
 class StudyReader:
-    """One study of a ledger, read anew whenever it is asked, but for trials that had ended before.
+    """Reader of one study: every call queries the ledger; finished trials are cached.
 
     Args:
         place: the ledger.
-        study: what it is of, as the ledger has it.
+        study: its plan, as stored.
     """
 
     def __init__(self, place: LedgerStorage, study: PlannedStudy) -> None:
@@ -57,22 +57,22 @@ class StudyReader:
 
     @property
     def cell(self) -> Cell:
-        """The spec as it was resolved."""
+        """The resolved spec."""
         return self.study.cell
 
     @property
     def space(self) -> Space:
-        """What is searched, as it was when the study began."""
+        """The search space, as planned."""
         return self.study.space
 
     @property
     def budget(self) -> int:
-        """How many finished trials the study is to have."""
+        """The number of finished trials at which the study ends."""
         return int(self._known()["trials"])
 
     @property
     def references(self) -> References | None:
-        """What attacks are compared with; None before it was measured."""
+        """The attacks' reference scores; None before they were measured."""
         return _references(self._known())
 
     @property
@@ -87,7 +87,7 @@ class StudyReader:
 
     @property
     def cost(self) -> float | None:
-        """The training's CPU over the undefended one's; None before it was measured."""
+        """The ratio of the training's CPU time to the undefended one's; None before it was measured."""
         cost: float | None = self._known()["cost"]
         return cost
 
@@ -96,11 +96,11 @@ class StudyReader:
         return self.place.read(lambda connection: trials_of(self.study.name, connection))
 
     def running(self) -> list[Trial]:
-        """Return the trials that run, or did when the search was stopped, by number."""
+        """Return the trials without an outcome, by number."""
         return self.place.read(lambda connection: trials_of(self.study.name, connection, trials.c.outcome.is_(None)))
 
     def record(self) -> StudyRecord:
-        """Return the study as it stands."""
+        """Return the current record of the study."""
         self._settle()
 
         def ask(connection: Connection) -> tuple[Mapping[str, Any], list[Trial]]:
@@ -131,7 +131,7 @@ class StudyReader:
         )
 
     def most(self) -> float:
-        """Return how many different points there are to try; infinite with a float range."""
+        """Return the number of different points of the space; infinite with a float range."""
         listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials)
         return self.space.size if listed is None else len(listed)
 
@@ -140,7 +140,7 @@ class StudyReader:
             self._settled += 1
 
     def _known(self) -> Mapping[str, Any]:
-        """Return what is known of the study, as it stands now."""
+        """Query the measured values of the study."""
         return self.place.read(self._ask)
 
     def _ask(self, connection: Connection) -> Mapping[str, Any]:
@@ -150,33 +150,52 @@ class StudyReader:
         return dict(row)
 
 
-class CampaignReader:
-    """One campaign of a ledger, read anew whenever it is asked.
+class StoredStudy:
+    """A study in a ledger, or all studies of a campaign; every call queries the ledger.
 
     Args:
         place: the ledger.
-        name: the campaign's.
+        name: of the study or the campaign.
+        stopped: whether a search has just been stopped before the budget was used up.
+
+    Raises:
+        StudyError: when there is nothing of this name; the message names the nearest.
+        UnreachableError: when the database does not answer.
     """
 
-    def __init__(self, place: LedgerStorage, name: str) -> None:
-        self.name, self.place = name, place
+    def __init__(self, place: LedgerStorage, name: str, *, stopped: bool = False) -> None:
+        self.name, self.place, self.stopped = name, place, stopped
         self._parts: dict[str, StudyReader] = {}
+        self.parts()
+
+    @property
+    def storage(self) -> str:
+        """The URL of the ledger's database."""
+        return self.place.url
 
     def parts(self) -> list[StudyReader]:
-        """Return its studies, in the order of its spec."""
-        names = self.place.read(lambda connection: parts_of(connection, self.name))
-        self._parts = {name: self._parts.get(name) or open_to_read(name, self.place.url) for name in names}
+        """Return the studies of a campaign in the order of its spec; of any other name the one study."""
+        names = self.place.read(lambda connection: parts_of(connection, self.name)) or [self.name]
+        self._parts = {n: self._parts.get(n) or StudyReader(self.place, find(self.place, n)) for n in names}
         return list(self._parts.values())
 
     @property
-    def spec(self) -> dict[str, Any]:
-        """The spec as the user gave it at last."""
-        spec: dict[str, Any] = self._row()["spec"]
-        return spec
+    def campaign(self) -> str:
+        """The campaign of its studies; empty where they belong to none."""
+        return self.parts()[0].study.campaign
+
+    def plan(self) -> PlannedCampaign:
+        """Return the plan of its search."""
+        row, studies = self._row(), tuple(part.study for part in self.parts())
+        if row is None:
+            return PlannedCampaign.of(studies[0])
+        return PlannedCampaign(self.name, row["spec"], studies, _skipped(row), int(row["trials"]))
 
     def record(self) -> CampaignRecord:
-        """Return the campaign as it stands."""
+        """Return the current record; one study gives a campaign of one."""
         row, parts = self._row(), tuple(part.record() for part in self.parts())
+        if row is None:
+            return CampaignRecord.of(parts[0])
         confirmation = row["confirmation"]
         return CampaignRecord(
             name=self.name,
@@ -184,45 +203,50 @@ class CampaignReader:
             trials=int(row["trials"]),
             constraints=row["spec"].get("constraints") or {},
             confidence=float(row["spec"].get("confidence", parts[0].spec.confidence)),
-            skipped=tuple(Skipped(s["study"], s["attack"], tuple(s["problems"])) for s in row["skipped"]),
+            skipped=_skipped(row),
             confirmation=None if confirmation is None else JointConfirmation.model_validate(confirmation),
         )
 
-    def _row(self) -> Mapping[str, Any]:
+    def overdue(self) -> dict[str, list[int]]:
+        """Return the running trials that exceed their timeout, by study; studies without one are left out."""
+        limited = [part for part in self.parts() if part.cell.trial_minutes is not None]
+        late = {part.study.name: overdue(part.running(), part.cell.trial_minutes) for part in limited}
+        return {name: numbers for name, numbers in late.items() if numbers}
+
+    def _row(self) -> Mapping[str, Any] | None:
         wanted = select(campaigns).where(campaigns.c.name == self.name)
         row = self.place.read(lambda connection: connection.execute(wanted).mappings().one_or_none())
-        if row is None:
-            raise StudyError(f"campaign {self.name!r} is not in the ledger any more: it was removed")
-        return dict(row)
+        return None if row is None else dict(row)
 
 
-def open_to_read(name: str, storage: str | None = None) -> StudyReader:
-    """Open a study that exists.
+def open_study(name: str, storage: str | None = None) -> StoredStudy:
+    """Open a study or a campaign to read it.
 
     Args:
-        name: its name.
+        name: of the study or the campaign.
         storage: the ledger's database; None is the one that the environment names.
 
     Raises:
-        StudyError: when there is none of this name; the message names the nearest.
+        StudyError: when there is nothing of this name; the message names the nearest.
         UnreachableError: when the database does not answer.
     """
-    place = storage_at(storage)
-    return StudyReader(place, find(place, name))
+    refuse_no_ledger(name, storage)
+    return StoredStudy(storage_at(storage), name)
 
 
-def open_campaign(name: str, storage: str | None = None) -> CampaignReader | None:
-    """Open a campaign; None where there is none of this name.
-
-    Args:
-        name: its name.
-        storage: the ledger's database; None is the one that the environment names.
+def refuse_no_ledger(name: str, storage: str | None = None) -> None:
+    """Raise where there is no ledger, and make none.
 
     Raises:
+        StudyError: with the address of the missing ledger.
         UnreachableError: when the database does not answer.
     """
     place = storage_at(storage)
-    return CampaignReader(place, name) if place.exists() and name in place.read(campaign_names) else None
+    if not place.exists():
+        raise StudyError(
+            f"no study {name!r}: there is no ledger at {place.shown} yet; a search makes it, or set TUNE_VFL_HOME or "
+            "TUNE_VFL_STORAGE"
+        )
 
 
 def study_names(storage: str | None = None) -> list[str]:
@@ -232,7 +256,7 @@ def study_names(storage: str | None = None) -> list[str]:
 
 
 def find(place: LedgerStorage, name: str) -> PlannedStudy:
-    """Return what a study is of.
+    """Return the plan of a study.
 
     Raises:
         StudyError: when there is none of this name, or it is a campaign's.
@@ -264,6 +288,10 @@ def _reference_point(row: Mapping[str, Any]) -> tuple[float, float] | None:
 def _baseline(row: Mapping[str, Any]) -> Outcome | None:
     raw = row["baseline"]
     return None if raw is None else Outcome.model_validate(raw)
+
+
+def _skipped(row: Mapping[str, Any]) -> tuple[Skipped, ...]:
+    return tuple(Skipped(s["study"], s["attack"], tuple(s["problems"])) for s in row["skipped"])
 
 
 def _confirmation(row: Mapping[str, Any]) -> Confirmation | None:

@@ -1,4 +1,4 @@
-"""Remove studies and campaigns from a ledger, each in one transaction, with its lease held."""
+"""Removal of studies and campaigns, each in one transaction under its lease."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Removal:
-    """What goes when a name is removed from a ledger.
+    """The records that a removal deletes.
 
     Attributes:
-        name: of a campaign, a lone study, or a part of a campaign.
-        studies: which go.
-        trials: how many they have.
-        campaign: it goes with all its studies, or goes on without this one; empty for a lone study.
+        name: of the study or the campaign.
+        studies: the deleted studies.
+        trials: their number of trials.
+        campaign: their campaign; empty for a study of none.
         staying: the campaign's other studies.
-        confirmed: the campaign has the answer of a confirmation, which compares what goes with what stays.
+        confirmed: whether the campaign has the answer of a confirmation, which a removal of one study deletes too.
         tracking: the specs' ``tracking``.
         storage: the ledger.
     """
@@ -42,7 +42,7 @@ class Removal:
 
     @property
     def whole(self) -> bool:
-        """Whether it is a campaign, or a lone study."""
+        """Whether nothing of its campaign stays."""
         return not self.staying
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Removal:
 
 
 def removal_of(name: str, storage: str | None = None) -> Removal:
-    """Say what would go, and change nothing. There must be a ledger.
+    """Return what :func:`remove` would delete; the ledger must exist.
 
     Raises:
         StudyError: when there is nothing of this name, or it is the last study of a campaign.
@@ -69,12 +69,12 @@ def removal_of(name: str, storage: str | None = None) -> Removal:
 
 
 def remove(name: str, storage: str | None = None) -> Removal:
-    """Remove a study or a campaign with everything that the ledger has of it, its lease too.
+    """Delete a study or a campaign with all its rows, its lease included.
 
-    A part is taken out of its campaign, whose confirmation goes: it compared what stays with what is gone.
+    The removal of one study deletes its campaign's confirmation too, which compared all studies.
 
     Returns:
-        What is gone.
+        The deleted records.
 
     Raises:
         StudyError: as :func:`removal_of`, and while a process runs it.
@@ -116,7 +116,7 @@ def _removal(name: str, connection: Connection, shown: str, storage: str | None)
 
 
 def _delete(connection: Connection, gone: Removal) -> None:
-    """Delete the rows of what goes; a second time there are none."""
+    """Delete the rows of a removal; a repetition changes nothing."""
     connection.execute(delete(studies).where(studies.c.name.in_(gone.studies)))
     for table in (trials, confirmations):
         connection.execute(delete(table).where(table.c.study.in_(gone.studies)))

@@ -1,7 +1,7 @@
 """The tables of a ledger, the same in a sqlite file and on a PostgreSQL server.
 
-A lone study is a row of ``studies`` whose campaign is empty. A trial without an outcome is running. What is nested is
-JSON; what a question selects by has a column of its own. Moments are seconds since 1970.
+A study of no campaign has an empty ``campaign``. A trial without an outcome is running. Nested data are JSON; values
+used in conditions have columns of their own. Times are seconds since 1970.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _METADATA = MetaData()
 
 
 class Json(TypeDecorator[Any]):
-    """JSON as text, which is the same in every database; both kinds have functions that read it."""
+    """JSON as text, the same in both databases."""
 
     impl, cache_ok = Text, True
 
     def process_bind_param(self, value: Any, _dialect: Dialect) -> str | None:
-        """Return what is written."""
+        """Serialize a value."""
         return None if value is None else json.dumps(value)
 
     def process_result_value(self, value: Any, _dialect: Dialect) -> Any:
-        """Return what is read."""
+        """Parse a value."""
         return None if value is None else json.loads(value)
 
 
@@ -48,7 +48,7 @@ campaigns = Table(
     "campaigns",
     _METADATA,
     Column("name", Text, primary_key=True),
-    Column("spec", Json, nullable=False),  # as the user gave it at last
+    Column("spec", Json, nullable=False),  # the user's last one
     Column("skipped", Json, nullable=False),
     Column("trials", Integer, nullable=False),  # the budget of all its studies
     Column("confirmation", Json),
@@ -81,10 +81,10 @@ trials = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("params", Json, nullable=False),  # the searched ones, lists as texts
     Column("pack", Text, nullable=False),
-    Column("session", Text, nullable=False),  # the run of a search that asked it
+    Column("session", Text, nullable=False),  # the run of a search that created it
     Column("asked", Double, nullable=False),
     Column("retry_of", Integer),
-    Column("sampler", Json, nullable=False),  # what the sampler remembers of it
+    Column("sampler", Json, nullable=False),  # the sampler's own data about it
     Column("outcome", Text),
     Column("utility", Double),
     Column("leakage", Double),
@@ -106,7 +106,7 @@ confirmations = Table(
 leases = Table(
     "leases",
     _METADATA,
-    Column("name", Text, primary_key=True),  # of a campaign or a lone study
+    Column("name", Text, primary_key=True),  # of a campaign, or a study of none
     Column("epoch", Integer, nullable=False),
     Column("holder", Text, nullable=False),
     Column("since", Text, nullable=False),
@@ -142,7 +142,7 @@ def version_of(connection: Connection, place: str) -> int:
 
 
 def make_tables(connection: Connection) -> None:
-    """Make the tables and write down their version."""
+    """Create the tables and store their version."""
     _METADATA.create_all(connection)
     connection.execute(insert(version_table).values(version=SCHEMA, program=VERSION))
 

@@ -1,4 +1,4 @@
-"""Where a ledger is kept: a sqlite file or a PostgreSQL server, and which one is meant."""
+"""The two kinds of database: a sqlite file and a PostgreSQL server, and the choice of one."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class SqliteFile(LedgerStorage):
         self.path = path
 
     def exists(self) -> bool:
-        """Say whether the file is there and holds a ledger."""
+        """Return whether the file exists and holds a ledger."""
         return self.path.is_file() and self.version() > 0
 
     def clock(self, connection: Connection) -> Clock:
-        """Return the seconds since this machine was started, which no setting of its clock changes.
+        """Return the seconds since this machine was started, which a change of its clock does not affect.
 
         A write-ahead log works among the processes of one machine only, so that they all have this clock.
         """
@@ -88,7 +88,7 @@ class PostgresServer(LedgerStorage):
     """A database of a PostgreSQL server."""
 
     def exists(self) -> bool:
-        """Ask the server whether the database holds a ledger."""
+        """Return whether the database holds a ledger."""
         return self.version() > 0
 
     def clock(self, connection: Connection) -> Clock:
@@ -97,7 +97,7 @@ class PostgresServer(LedgerStorage):
         return Clock("server", float(connection.execute(sqlalchemy.select(now)).scalar_one()))
 
     def serialize(self, connection: Connection) -> None:
-        """Take a lock of the server's, which ends with the transaction."""
+        """Take an advisory lock of the server, which ends with the transaction."""
         connection.execute(sqlalchemy.select(sqlalchemy.func.pg_advisory_xact_lock(_ONE_AT_A_TIME)))
 
     def _prepare(self) -> None:

@@ -1,4 +1,4 @@
-"""A trial as a row of the ledger."""
+"""Rows of trials, and their retries."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Trial:
     Attributes:
         number: its number in the study.
         params: the searched parameters, lists as texts.
-        asked: when it was asked, in seconds since 1970.
+        asked: when it was created, in seconds since 1970.
         pack: the pack that it runs in.
-        session: the run of a search that asked it.
+        session: the run of a search that created it.
         retry_of: the lost trial that it repeats.
-        sampler: what the sampler remembers of it.
-        outcome: how it ended; None while it runs.
+        sampler: the sampler's own data about it.
+        outcome: its kind; None while it runs.
         utility, leakage: of an outcome that is ok.
         result: the whole outcome, as JSON.
-        lost: what was lost with it, of preempted trials.
+        lost: the cause of a preemption.
         finished: when it ended, in seconds since 1970.
     """
 
@@ -59,7 +59,7 @@ class Trial:
         return None if self.utility is None or self.leakage is None else (self.utility, self.leakage)
 
     def ended(self) -> Outcome:
-        """Return how it ended; it must have."""
+        """Return the outcome of a finished trial."""
         return Outcome.model_validate_json(self.result or "")
 
     def record(
@@ -69,8 +69,8 @@ class Trial:
 
         Args:
             fixed: the parameters that the search does not touch.
-            outcome: how it ended, where it was read while it ran.
-            finished: when it ended, likewise.
+            outcome: of a trial that was read while it ran.
+            finished: likewise.
         """
         return TrialRecord(
             number=self.number,
@@ -91,17 +91,17 @@ _COLUMNS = [
 
 
 def trials_of(study: str, connection: Connection, *conditions: ColumnElement[bool]) -> list[Trial]:
-    """Return the trials of a study that meet some conditions, by number."""
+    """Query trials of a study by conditions, by number."""
     wanted = select(*_COLUMNS).where(trials.c.study == study, *conditions).order_by(trials.c.number)
     return [Trial(**row) for row in connection.execute(wanted).mappings()]
 
 
 def overdue(running: Sequence[Trial], minutes: float | None, now: datetime | None = None) -> list[int]:
-    """Return the running trials that were asked longer ago than their pack may take, by number.
+    """Return the running trials that exceed their pack's time limit, by number.
 
     Args:
-        running: all trials of a study that run.
-        minutes: how long a trial may take; None is no limit.
+        running: all running trials of a study.
+        minutes: the limit of one trial; None is no limit.
         now: with a time zone; the present by default.
     """
     if minutes is None:
@@ -127,7 +127,7 @@ def repeats(retry_of: Mapping[int, int | None], number: int) -> list[int]:
 
 
 def not_repeated(held: Iterable[Trial]) -> list[Trial]:
-    """Return the lost trials that have not been asked again, in the order in which they come."""
+    """Return the lost trials without a retry, in the given order."""
     held = list(held)
     repeated = {t.retry_of for t in held}
     return [t for t in held if t.outcome == "preempted" and t.number not in repeated]

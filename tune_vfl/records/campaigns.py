@@ -1,10 +1,12 @@
-"""A campaign as the ledger tells the rest of it: several studies of one spec, and what was asked of them together."""
+"""Plans and records of campaigns: the studies of one spec, with shared trials and constraints."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from pydantic import ConfigDict
 
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.studies import StudyRecord
@@ -15,16 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Skipped:
-    """What a campaign's spec asks for and cannot be: a whole study, or one attack of a study that is run without it.
+    """An impossible combination of a spec: a whole study, or one attack of a study that runs without it.
 
     Attributes:
         study: its name; ``attack``: None for the whole study.
         problems: why, a sentence each.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     study: str
-    attack: str | None
-    problems: tuple[str, ...]
+    attack: str | None = None
+    problems: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         what = self.study if self.attack is None else f"attack {self.attack} in {self.study}"
@@ -33,14 +37,14 @@ class Skipped:
 
 @dataclass(frozen=True)
 class PlannedCampaign:
-    """What a spec asks for, ready to be run; a lone study is a campaign of one part that has its name.
+    """The plan of a search; a single study is a campaign of one, under its own name.
 
     Attributes:
         name: of the campaign.
-        spec: as the user gave it, settings laid over it.
-        studies: the parts that can be run, in the order of the spec, each with its share of the trials.
-        skipped: what cannot be, and why.
-        trials: how many finished trials all parts are to have together.
+        spec: the user's, with ``--set`` applied.
+        studies: the possible ones, in the order of the spec, each with its share of the trials.
+        skipped: the impossible ones, with reasons.
+        trials: the budget of finished trials of all studies together.
     """
 
     name: str
@@ -51,28 +55,28 @@ class PlannedCampaign:
 
     @classmethod
     def of(cls, study: PlannedStudy) -> PlannedCampaign:
-        """Return a lone study as a campaign."""
+        """Return the plan of a single study."""
         spec = study.spec.model_dump(mode="json", exclude_unset=True)
         return cls(study.name, spec, (study,), trials=study.spec.budget.trials)
 
     @property
     def lone(self) -> bool:
-        """Whether it is one study under its own name, of no campaign or run alone."""
+        """Whether it is a single study under its own name."""
         return len(self.studies) == 1 and self.studies[0].name == self.name
 
 
 @dataclass(frozen=True)
 class CampaignRecord:
-    """A campaign as the ledger holds it at one moment; a lone study is one with one part.
+    """The record of a campaign at one moment; a single study is a campaign of one, under its own name.
 
     Attributes:
-        name: of the campaign; a lone study's own.
-        studies: its parts, in the order of the spec, of one or several data sets.
-        trials: how many finished trials all parts are to have together.
-        constraints: what a setting must keep to be an answer, see :data:`tune_vfl.spec.constraints.Constraints`.
-        confidence: with which it must, one-sided.
-        skipped: what its spec asks for and cannot be.
-        confirmation: what its last confirmation found of all studies together; None without one.
+        name: of the campaign.
+        studies: in the order of the spec, on one or several data sets.
+        trials: the budget of finished trials of all studies together.
+        constraints: those of a recommended setting, see :data:`tune_vfl.spec.constraints.Constraints`.
+        confidence: of the constraints, one-sided.
+        skipped: the impossible combinations of its spec.
+        confirmation: the joint answer of its last confirmation; None without one.
     """
 
     name: str
@@ -85,7 +89,7 @@ class CampaignRecord:
 
     @classmethod
     def of(cls, study: StudyRecord | CampaignRecord) -> CampaignRecord:
-        """Return a lone study as a campaign; a campaign comes back as it is."""
+        """Return the record of a single study as a campaign; a campaign comes back as it is."""
         if isinstance(study, CampaignRecord):
             return study
         spec = study.spec
@@ -93,12 +97,12 @@ class CampaignRecord:
 
     @property
     def lone(self) -> bool:
-        """Whether it is one study that belongs to no campaign."""
+        """Whether it is a single study under its own name."""
         return len(self.studies) == 1 and self.studies[0].name == self.name
 
     @property
     def owed(self) -> int:
-        """How many trials run or are still to be run."""
+        """The number of running and waiting trials."""
         return sum(s.running + s.waiting for s in self.studies)
 
     @property
@@ -107,9 +111,9 @@ class CampaignRecord:
         return tuple(dict.fromkeys(s.cell.dataset.name for s in self.studies))
 
     def on(self, dataset: str) -> CampaignRecord:
-        """Return the part of it that is on one data set."""
+        """Return the campaign with the studies on one data set alone."""
         return replace(self, studies=tuple(s for s in self.studies if s.cell.dataset.name == dataset))
 
     def study(self, name: str) -> StudyRecord:
-        """Return a part by its name."""
+        """Return a study by its name."""
         return next(s for s in self.studies if s.name == name)

@@ -1,17 +1,15 @@
-"""What a confirmation keeps: a record for each setting and fresh seed, written as it comes, and its answer.
-
-The records are enough to compute everything that an answer says; the answer is kept for those who only read it.
-"""
+"""Records and answers of confirmations: a record for each setting and fresh seed, and the answer computed from them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tune_vfl.evaluation.certainty import candidates_of
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.outcome import Outcome, OutcomeName, TunedAttack
+from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,11 +21,7 @@ UNDEFENDED = -1
 """Stands for the undefended model where a trial's number is asked."""
 
 
-class _Plain(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AttackOfSeed(_Plain):
+class AttackOfSeed(Strict):
     """One attack with one seed.
 
     Attributes:
@@ -43,7 +37,7 @@ class AttackOfSeed(_Plain):
     candidates: dict[str, float]
 
 
-class SeedRecord(_Plain):
+class SeedRecord(Strict):
     """One setting, or the undefended model, with one seed of a confirmation.
 
     Attributes:
@@ -60,7 +54,7 @@ class SeedRecord(_Plain):
     attacks: dict[str, AttackOfSeed] = Field(default_factory=dict)
 
 
-class Bounded(_Plain):
+class Bounded(Strict):
     """A number on fresh seeds, in [0, 1].
 
     Attributes:
@@ -81,14 +75,14 @@ class Bounded(_Plain):
         )
 
 
-class ConfirmedAttack(_Plain):
+class ConfirmedAttack(Strict):
     """One attack on fresh seeds: of several passive parties and candidates the one that the other seeds choose."""
 
     advantage: Bounded
     success: Bounded
 
 
-class ConfirmedPoint(_Plain):
+class ConfirmedPoint(Strict):
     """One setting on fresh seeds. Intervals are of 90%; leakage is clipped to [0, 1].
 
     Attributes:
@@ -136,7 +130,7 @@ class ConfirmedPoint(_Plain):
     tuned: TunedAttack | None = None
 
     def numbers(self) -> dict[str, Any]:
-        """Return what it was found to be on fresh seeds, without what it is."""
+        """Return its numbers on fresh seeds, without its identity."""
         return self.model_dump(mode="json", include=_NUMBERS)
 
 
@@ -153,7 +147,7 @@ _NUMBERS = {
 }
 
 
-class UndefendedModel(_Plain):
+class UndefendedModel(Strict):
     """The undefended model on fresh seeds; fields as those of :class:`ConfirmedPoint`."""
 
     outcome: OutcomeName = "ok"
@@ -166,7 +160,7 @@ class UndefendedModel(_Plain):
     leakage_worst_seed: float | None = None
 
 
-class Line(_Plain):
+class Line(Strict):
     """Confirmed settings that their seeds cannot tell apart.
 
     Attributes:
@@ -181,7 +175,7 @@ class Line(_Plain):
     leakage: tuple[float, float]
 
 
-class Confirmation(_Plain):
+class Confirmation(Strict):
     """The answer of a confirmation.
 
     Attributes:
@@ -221,7 +215,7 @@ class Confirmation(_Plain):
 
 
 def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Sequence[float]]) -> dict[int, SeedRecord]:
-    """Take a trial's outcome apart, seed by seed.
+    """Split a trial's outcome into records by seed.
 
     Args:
         outcome: of a trial with these seeds.

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.records.confirmations import CONFIRMATION_SCHEMA, ConfirmedPoint, Line, UndefendedModel
+from tune_vfl.spec import Strict
 
 Setting = tuple[str, int]
 """A study's name and a trial's number, which a person writes as ``STUDY#21``."""
 
 
-class _Plain(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PointName(_Plain):
+class PointName(Strict):
     """Which point of a campaign."""
 
     study: str
@@ -54,7 +51,7 @@ class JointLine(Line):
         return tuple(PointName(study=s, number=n) for s, n in zip(self.studies, self.numbers, strict=True))
 
 
-class JointConfirmation(_Plain):
+class JointConfirmation(Strict):
     """The answer of a campaign's confirmation; what belongs to a data set is given by its name.
 
     Attributes:

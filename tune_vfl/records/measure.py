@@ -1,4 +1,4 @@
-"""How a study is measured is part of what it is: numbers of different measures are never put side by side."""
+"""Checks of the measure: numbers of different measures are never compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FIRST = 1
-"""What a study has that was made before measures were written down."""
+"""The measure of studies without one."""
 
 _AGAIN = (
     "To measure it again, search its spec under another name: `tune-vfl search STUDY.yaml --name NEW`; "
@@ -20,14 +20,14 @@ _AGAIN = (
 
 
 def refuse_another(study: str, measure: int) -> None:
-    """Refuse to add to a study that is not measured as studies are today.
+    """Refuse to extend a study of another measure than today's.
 
     Args:
         study: its name.
-        measure: what the ledger says of it.
+        measure: its measure.
 
     Raises:
-        StudyError: saying how to measure it again.
+        StudyError: with the command that measures it again.
     """
     if measure != MEASURE:
         raise StudyError(
@@ -37,13 +37,13 @@ def refuse_another(study: str, measure: int) -> None:
 
 
 def refuse_mixed(measures: Mapping[str, int]) -> None:
-    """Refuse to compare studies that are not measured alike.
+    """Refuse to compare studies of different measures.
 
     Args:
         measures: by the study's name.
 
     Raises:
-        StudyError: naming each study's measure, and saying how to measure the older ones again.
+        StudyError: with each study's measure, and the command that measures the older ones again.
     """
     if len(set(measures.values())) > 1:
         listed = ", ".join(f"{name} has measure {measure}" for name, measure in measures.items())

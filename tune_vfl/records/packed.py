@@ -1,7 +1,6 @@
-"""A packed study or campaign: the rows of the ledger's tables that belong to it, checked field by field.
+"""Packed studies and campaigns: their rows of the ledger's tables, validated field by field.
 
-Where it was kept and recorded (``storage``, ``tracking``) and which processes ran it stay behind: they mean nothing
-elsewhere. No rows of data are in it.
+The places ``storage`` and ``tracking`` and the processes are left out. It holds no rows of data.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_valid
 from tune_vfl.errors import ParcelError, SpecError
 from tune_vfl.evaluation.coverage import Coverage
 from tune_vfl.outcome import Outcome, TunedAttack
+from tune_vfl.records.campaigns import Skipped
 from tune_vfl.records.confirmations import UNDEFENDED, Confirmation, SeedRecord
 from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.records.plans import PlannedStudy
@@ -30,16 +30,8 @@ PACKED_SCHEMA = "tune-vfl/packed/1"
 Count = Field(ge=0)
 
 
-class PackedSkip(Strict):
-    """What cannot be run, see :class:`tune_vfl.records.campaigns.Skipped`."""
-
-    study: str
-    attack: str | None = None
-    problems: tuple[str, ...]
-
-
 class _Asked(BaseModel):
-    """What is read of a campaign's spec; its studies hold the rest as it was resolved."""
+    """The fields that are read of a campaign's spec."""
 
     constraints: Constraints | None = None
     confidence: float = Field(0.9, gt=0.5, lt=1)
@@ -50,7 +42,7 @@ class PackedCampaign(Strict):
 
     name: StudyName
     spec: dict[str, Any]
-    skipped: tuple[PackedSkip, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
     trials: int = Count
     confirmation: JointConfirmation | None = None
 
@@ -82,7 +74,7 @@ class PackedStudy(Strict):
 
     @cached_property
     def planned(self) -> PlannedStudy:
-        """What it is of."""
+        """Its plan."""
         return PlannedStudy.read(self.model_dump(mode="json"))
 
     @model_validator(mode="after")
@@ -127,13 +119,13 @@ class PackedSeed(Strict):
 
 
 class Packed(Strict):
-    """A campaign with all its studies, or a lone study.
+    """A campaign with all its studies, or a single study.
 
     Attributes:
-        campaigns: one, or none of a lone study.
+        campaigns: one, or none for a single study.
         studies: in the order of the campaign.
         trials: of all of them, study by study, by number from 0 without a gap.
-        confirmations: what they were measured on fresh seeds.
+        confirmations: their records on fresh seeds.
     """
 
     campaigns: tuple[PackedCampaign, ...] = Field((), max_length=1)
@@ -143,12 +135,12 @@ class Packed(Strict):
 
     @property
     def campaign(self) -> PackedCampaign | None:
-        """The campaign; None of a lone study."""
+        """The campaign; None for a single study."""
         return self.campaigns[0] if self.campaigns else None
 
     @property
     def name(self) -> str:
-        """The campaign's name, or the lone study's."""
+        """The name of the campaign, or of the single study."""
         return self.campaign.name if self.campaign else self.studies[0].name
 
     @classmethod
@@ -174,9 +166,9 @@ class Packed(Strict):
         names, campaign = [study.name for study in self.studies], self.campaign
         of = campaign.name if campaign else ""
         if any((s.campaign, s.place) != (of, place) for place, s in enumerate(self.studies)):
-            raise ValueError(f"expected the studies of {of or 'one lone study'}, in order")
+            raise ValueError(f"expected the studies of {of or 'no campaign'}, in order")
         if campaign is None and len(names) > 1:
-            raise ValueError(f"expected one lone study, got {', '.join(names)}")
+            raise ValueError(f"expected one study without a campaign, got {', '.join(names)}")
         if campaign and (len({*names}) < len(names) or not all(n.startswith(f"{of}-") for n in names)):
             raise ValueError(f"expected studies called {of}-..., each once, got {', '.join(names)}")
         answered = campaign.confirmation.points if campaign and campaign.confirmation else ()
@@ -235,7 +227,7 @@ class Packed(Strict):
         return self.checked(rows, f"{before!r} cannot be called {name!r}")
 
     def difference(self, other: Packed) -> str:
-        """Return the first thing in which another one of the same name differs; empty where it does not."""
+        """Return the first difference to another one of the same name; empty where there is none."""
         mine, theirs = ({study.name: study for study in packed.studies} for packed in (self, other))
         if mine.keys() != theirs.keys():
             return f"the studies {', '.join(sorted(mine))} -> {', '.join(sorted(theirs))}"

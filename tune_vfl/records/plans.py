@@ -1,4 +1,4 @@
-"""What a study is of, ready to be run: what plan, validate, search and the ledger share."""
+"""Plans of studies: resolved specs with their search spaces."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _MAY_DIFFER = (
 
 @dataclass(frozen=True)
 class PlannedStudy:
-    """One study that can be run.
+    """The plan of one study.
 
     Attributes:
-        spec: as the user gave it.
-        cell: what the spec was resolved to.
-        space: what is searched.
+        spec: the user's.
+        cell: the resolved spec.
+        space: the search space.
         measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`; today's unless the ledger says otherwise.
-        data: the fingerprint of the data as they were when it was planned; empty where nobody took it.
-        campaign: the campaign that it is a part of; empty for a lone study.
-        coverage: which attackers it stands for; None where it was planned before that was kept.
+        data: the fingerprint of the data at the time of planning; empty where none was taken.
+        campaign: its campaign; empty for a study of none.
+        coverage: the attackers that it covers; None for older plans.
     """
 
     spec: StudySpec
@@ -50,7 +50,7 @@ class PlannedStudy:
         return self.spec.study
 
     def changed(self, *, trials: int | None = None, name: str | None = None) -> PlannedStudy:
-        """Return it with another budget of finished trials or another name; neither changes what it was resolved to.
+        """Return the plan with another budget of finished trials or another name.
 
         Raises:
             SpecError: for a name or a budget that no study can have.
@@ -65,7 +65,7 @@ class PlannedStudy:
         return replace(self, spec=parse(raw))
 
     def dumped(self) -> dict[str, Any]:
-        """Return it as plain data. Fields that the spec does not give stay out: the data set's recipe fills them."""
+        """Return plain data, without the fields that the spec leaves to the data set's recipe."""
         return {
             "spec": self.spec.model_dump(mode="json", exclude_unset=True),
             "cell": self.cell.model_dump(mode="json"),
@@ -78,7 +78,7 @@ class PlannedStudy:
 
     @classmethod
     def read(cls, dumped: Mapping[str, Any]) -> PlannedStudy:
-        """Read what :meth:`dumped` gave; other keys are passed over. Studies older than the field have measure 1."""
+        """Parse the result of :meth:`dumped`; other keys are ignored. Without a measure it is 1."""
         return cls(
             spec=StudySpec.model_validate(dumped["spec"]),
             cell=Cell.model_validate(dumped["cell"]),
@@ -90,14 +90,13 @@ class PlannedStudy:
         )
 
     def as_held(self) -> PlannedStudy:
-        """Return it as the ledger gives it back."""
+        """Return the plan as it comes back from the ledger."""
         return self.read(self.dumped())
 
     def difference(self, other: PlannedStudy) -> list[str]:
-        """Return ``field: mine -> other's`` for everything that makes the other another study.
+        """Return ``field: mine -> other's`` for every difference that makes the other another study.
 
-        One that asks for more trials is the same study, and other data make another one. How many a part of a campaign
-        has is the campaign's affair.
+        More trials are the same study; other data are another one. The trials of a campaign's study are not compared.
         """
         mine, theirs = _flat(self._identity()), _flat(other._identity())
         if other.campaign or other.spec.budget.trials > self.spec.budget.trials:

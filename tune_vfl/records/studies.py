@@ -1,14 +1,15 @@
-"""What the ledger tells the rest: plain records that tracking, reports and the command line read."""
+"""Records of studies and their finished trials."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from tune_vfl.evaluation.coverage import Coverage
@@ -23,10 +24,10 @@ class TrialRecord:
     """One finished trial.
 
     Attributes:
-        number: its number in the ledger.
+        number: its number in the study.
         params: the defense's parameters, fixed ones included, and what was searched of training and model, by names
             such as ``training.lr``.
-        outcome: how it ended.
+        outcome: its result.
         started, finished: UTC.
         retry_of: the preempted trial that this one repeats.
     """
@@ -41,22 +42,21 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study as the ledger holds it at one moment.
+    """The record of a study at one moment.
 
     Attributes:
-        spec: as the user gave it.
-        cell: as it was resolved.
+        spec: the user's.
+        cell: the resolved spec.
         baseline: the undefended model's outcome with the same seeds; None before it was measured.
         reference_point: ``(utility, leakage)`` for the hypervolume, fixed at the study's start.
         trials: finished trials by number, preempted ones included.
-        running, waiting: trials in flight, and trials still owed.
+        running, waiting: the numbers of trials that run, and that are still to be started.
         measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`.
         alone: the utility of the label party's own model, a value a seed of the undefended one; empty where it was not
             measured.
-        confirmation: what its last confirmation found; None without one.
-        cost: how many times the CPU of an undefended training one with its defense takes; None where it was not
-            measured.
-        coverage: which attackers it stands for; None where it was planned before that was kept.
+        confirmation: the answer of its last confirmation; None without one.
+        cost: the ratio of the training's CPU time to the undefended one's; None where it was not measured.
+        coverage: the attackers that it covers; None for older plans.
     """
 
     spec: StudySpec
@@ -89,8 +89,15 @@ class StudyRecord:
 
     @property
     def confirmed(self) -> dict[int, ConfirmedPoint]:
-        """The trials that a confirmation found on the front of fresh seeds, with what it measured."""
+        """The trials that a confirmation found on the front of fresh seeds, with its numbers."""
         return {} if self.confirmation is None else self.confirmation.by_number
+
+    def with_trials(self, trials: Iterable[TrialRecord]) -> StudyRecord:
+        """Return the study with further finished trials; running ones count as waiting."""
+        known = {trial.number: trial for trial in (*self.trials, *trials)}
+        total = len(self.counted) + self.running + self.waiting
+        grown = replace(self, trials=tuple(known[number] for number in sorted(known)), running=0)
+        return replace(grown, waiting=max(0, total - len(grown.counted)))
 
     def by_outcome(self) -> dict[str, int]:
         """Count trials by outcome, ``running`` and ``waiting``; outcomes that did not occur are left out."""

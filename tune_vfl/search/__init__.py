@@ -13,21 +13,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tune_vfl.campaign.study import Study
     from tune_vfl.records.plans import PlannedStudy
-    from tune_vfl.search.api import load_study, resume, search, studies
+    from tune_vfl.search.api import resume, search
     from tune_vfl.search.planning import planned
 
-__all__ = ["PlannedStudy", "Study", "load_study", "planned", "resume", "search", "studies"]
+__all__ = ["PlannedStudy", "planned", "resume", "search"]
 
 _HOME = {
     "search": "tune_vfl.search.api",
     "resume": "tune_vfl.search.api",
-    "load_study": "tune_vfl.search.api",
-    "studies": "tune_vfl.search.api",
     "planned": "tune_vfl.search.planning",
     "PlannedStudy": "tune_vfl.records.plans",
-    "Study": "tune_vfl.campaign.study",
 }
 
 

@@ -1,16 +1,12 @@
-"""Search from Python: start, resume and load studies."""
+"""Search from Python: start a search, or resume one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.campaign.campaign import Campaign, named
-from tune_vfl.campaign.study import Study
-from tune_vfl.errors import StudyError
-from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import open_campaign, study_names
-from tune_vfl.records.campaigns import PlannedCampaign
-from tune_vfl.search.planning import changed, planned_again, planned_campaign
+from tune_vfl.ledger.reading import StoredStudy, open_study
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.search.planning import changed, planned_campaign, with_more
 from tune_vfl.search.projections import projections
 from tune_vfl.search.runner import run_campaign
 from tune_vfl.search.work import Work
@@ -18,6 +14,7 @@ from tune_vfl.search.work import Work
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tune_vfl.records.campaigns import PlannedCampaign
     from tune_vfl.search.listeners import Listener
     from tune_vfl.search.planning import CampaignLike
 
@@ -31,7 +28,7 @@ def search(
     take_over: bool = False,
     progress: bool = True,
     listeners: Sequence[Listener] | None = None,
-) -> Study | Campaign:
+) -> StoredStudy:
     """Run a search here, or go on with the one of this name and spec.
 
     Args:
@@ -44,7 +41,7 @@ def search(
         listeners: who projects the ledger; None is the MLflow recorder.
 
     Returns:
-        The study, of a spec with several data sets or defenses the campaign; ``stopped`` when Ctrl-C ended it early.
+        The study or campaign; ``stopped`` when Ctrl-C ended it early.
 
     Raises:
         SpecError: with every problem of the spec.
@@ -64,7 +61,7 @@ def resume(
     progress: bool = True,
     listeners: Sequence[Listener] | None = None,
     work: Work | None = None,
-) -> Study | Campaign:
+) -> StoredStudy:
     """Finish what a stopped search still owes.
 
     Args:
@@ -81,44 +78,16 @@ def resume(
         StudyError: when there is none of this name, or another process runs it.
     """
     how: dict[str, Any] = {"take_over": take_over, "listeners": listeners, "progress": progress, "work": work}
-    campaign = open_campaign(name, storage)
-    if campaign is not None:
-        return _run(planned_again(campaign, trials), storage=campaign.place.url, **how)
-    held = Ledger.open(name, storage)
-    held.close()
-    return _run(PlannedCampaign.of(held.study), trials=trials, storage=held.place.url, **how)
-
-
-def load_study(name: str, storage: str | None = None) -> Study | Campaign:
-    """Return a study of the ledger, or a campaign.
-
-    Args:
-        name: its name.
-        storage: the ledger's database, see :func:`resume`.
-
-    Raises:
-        StudyError: when there is none of this name; the message names the nearest.
-    """
-    return named(name, storage)
-
-
-def studies(storage: str | None = None) -> list[str]:
-    """Return the names of all studies of the ledger, sorted."""
-    return list(study_names(storage))
+    stored = open_study(name, storage)
+    campaign = stored.plan()
+    if campaign.lone:
+        return _run(campaign, trials=trials, storage=stored.storage, **how)
+    return _run(with_more(campaign, trials), storage=stored.storage, **how)
 
 
 def _run(
-    campaign: PlannedCampaign,
-    *,
-    storage: str | None,
-    listeners: Sequence[Listener] | None,
-    **how: Any,
-) -> Study | Campaign:
+    campaign: PlannedCampaign, *, storage: str | None, listeners: Sequence[Listener] | None, **how: Any
+) -> StoredStudy:
     told = projections(campaign, storage) if listeners is None else listeners
-    ended = run_campaign(campaign, listeners=told, storage=storage, **how)
-    if campaign.lone:
-        return ended[0]
-    held = open_campaign(campaign.name, storage or campaign.studies[0].spec.storage)
-    if held is None:
-        raise StudyError(f"campaign {campaign.name!r} is not in the ledger any more: somebody has removed it")
-    return Campaign(held, stopped=any(study.stopped for study in ended))
+    stopped = run_campaign(campaign, listeners=told, storage=storage, **how)
+    return StoredStudy(storage_at(storage or campaign.studies[0].spec.storage), campaign.name, stopped=stopped)

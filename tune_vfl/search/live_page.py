@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.machine.runtime import return_memory
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.told import ToldStudy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ class LivePage:
 
     Args:
         name: of what is searched.
-        look: returns the campaign as it stands; not asked for a lone study, which is what was told of it.
+        look: returns the campaign as it stands; not asked where the one study of this name was told.
         folder: where the report is written.
         report: draws the report of the end and returns its files by their place in the folder.
         now: the time, in seconds.
@@ -51,18 +50,21 @@ class LivePage:
         self._begun, self._took = now(), _FIRST_TAKES_SECONDS
         self._next = self._begun + FIRST_AFTER_SECONDS
         self._told = self._shown = False
-        self._studies: defaultdict[str, ToldStudy] = defaultdict(ToldStudy)
+        self._studies: dict[str, StudyRecord] = {}
+        self._new: defaultdict[str, list[TrialRecord]] = defaultdict(list)  # trials that their study lacks
 
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
         """Write the page, now and then."""
         self._told = True
-        self._studies[study].add(records)
+        self._new[study] += records
         if self._now() >= self._next and not self._nearly_over():
             self._write()
 
     def on_study(self, record: StudyRecord) -> None:
-        """Remember it: the ledger need not be read for the page of a lone study, nor to know how much is left."""
-        self._studies[record.name].learn(record)
+        """Remember it: the ledger need not be read for the page of one study, nor to know how much is left."""
+        known = {trial.number for trial in record.trials}
+        self._studies[record.name] = record
+        self._new[record.name] = [trial for trial in self._new[record.name] if trial.number not in known]
 
     def on_end(self) -> None:
         """Write the page for the last time, where there was anything new."""
@@ -86,15 +88,15 @@ class LivePage:
 
     def _nearly_over(self) -> bool:
         """Whether the last page comes soon, as far as is known: another one would only put it off."""
-        known = [study for study in self._studies.values() if study.known]
-        new = sum(len(study.trials) - len(study.whole.trials) for study in known)
-        left = sum(study.whole.running + study.whole.waiting for study in known) - new
+        known = list(self._studies.values())
+        new = sum(len(self._new[study.name]) for study in known)
+        left = sum(study.running + study.waiting for study in known) - new
         return bool(known) and left * (self._now() - self._begun) <= _SOON * self._took * new
 
     def _campaign(self) -> CampaignRecord:
         """Return what is searched as it stands."""
-        lone = self._studies.get(self._name)
-        return CampaignRecord.of(lone.now) if lone and lone.known else self._look()
+        study = self._studies.get(self._name)
+        return self._look() if study is None else CampaignRecord.of(study.with_trials(self._new[study.name]))
 
     def _written(self, page: Path, goes: str) -> None:
         return_memory()

@@ -7,17 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.campaign.shares import Demand, even_shares
 from tune_vfl.errors import SpecError, UnknownNameError
 from tune_vfl.records.campaigns import PlannedCampaign, Skipped
 from tune_vfl.records.plans import PlannedStudy
+from tune_vfl.records.shares import Demand, even_shares
 from tune_vfl.spec import Named, StudySpec, parse
 from tune_vfl.spec.listed import as_list
 from tune_vfl.spec.raw import expand, is_campaign, read_yaml
 from tune_vfl.spec.study import PORTFOLIOS
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.reading import CampaignReader
     from tune_vfl.registry import Registry
 
 SpecLike = PlannedStudy | StudySpec | Mapping[str, Any] | str | Path
@@ -81,21 +80,15 @@ def changed(found: PlannedCampaign, *, trials: int | None = None, name: str | No
     return plan(raw if trials is None else {**raw, "budget": {**(raw.get("budget") or {}), "trials": trials}})
 
 
-def planned_again(held: CampaignReader, trials: int | None = None) -> PlannedCampaign:
-    """Plan a campaign of the ledger again, to go on with it.
-
-    Args:
-        held: the campaign.
-        trials: a new budget of finished trials in all; None keeps the campaign's.
+def with_more(campaign: PlannedCampaign, trials: int | None) -> PlannedCampaign:
+    """Return a plan with a new budget of finished trials in all, where that is more than it has.
 
     Raises:
         SpecError: for fewer trials than what is published of its defenses.
     """
-    record = held.record()
-    studies = tuple(part.study for part in held.parts())
-    if trials is None or trials <= record.trials:  # nothing new is asked for: each keeps what it was given
-        return PlannedCampaign(held.name, held.spec, studies, record.skipped, record.trials)
-    return PlannedCampaign(held.name, held.spec, shared_out(studies, trials, held.name), record.skipped, trials)
+    if trials is None or trials <= campaign.trials:  # nothing new is asked for: each keeps what it was given
+        return campaign
+    return replace(campaign, studies=shared_out(campaign.studies, trials, campaign.name), trials=trials)
 
 
 def with_all_defenses(raw: Mapping[str, Any]) -> dict[str, Any]:

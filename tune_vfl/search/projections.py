@@ -6,15 +6,14 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tune_vfl.campaign.campaign import named
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.machine.places import home
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.search.live_page import LivePage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.records.campaigns import PlannedCampaign
+    from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
     from tune_vfl.search.listeners import Listener
 
 
@@ -28,7 +27,7 @@ def projections(campaign: PlannedCampaign, storage: str | None = None) -> list[L
     name, spec = campaign.studies[0].campaign or campaign.name, campaign.studies[0].spec
 
     def look() -> CampaignRecord:
-        return CampaignRecord.of(named(name, storage or spec.storage).record())
+        return open_study(name, storage or spec.storage).record()
 
     @cache
     def report() -> Mapping[str, bytes]:

@@ -9,11 +9,10 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.campaign.study import Study
 from tune_vfl.errors import TuneVflError
 from tune_vfl.kernels.compiled import obstacle
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import open_campaign
+from tune_vfl.ledger.reading import StoredStudy
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
 from tune_vfl.records.campaigns import PlannedCampaign
@@ -41,10 +40,9 @@ if TYPE_CHECKING:
     from tune_vfl.search.searcher import LedgerSearcher
 
 
-def run_study(study: PlannedStudy, **how: Any) -> Study:
-    """Run a lone study, or one part of a campaign alone; arguments and errors are those of :func:`run_campaign`."""
-    (ended,) = run_campaign(PlannedCampaign.of(study), **how)
-    return ended
+def run_study(study: PlannedStudy, **how: Any) -> bool:
+    """Run one study, of a campaign or of none; arguments and errors are those of :func:`run_campaign`."""
+    return run_campaign(PlannedCampaign.of(study), **how)
 
 
 def run_campaign(
@@ -56,7 +54,7 @@ def run_campaign(
     work: Work | None = None,
     storage: str | None = None,
     take_over: bool = False,
-) -> list[Study]:
+) -> bool:
     """Run a campaign, from its start or from where it was left: all its studies at once, by the same workers.
 
     Args:
@@ -69,7 +67,7 @@ def run_campaign(
         take_over: drive another process out that holds the campaign.
 
     Returns:
-        The studies; ``stopped`` when they were stopped before the budget was used up.
+        Whether it was stopped before the budget was used up.
 
     Raises:
         StudyError: when a name belongs to another spec, another process runs this, or takes it over.
@@ -91,8 +89,7 @@ def run_campaign(
                 ledgers[0].extend(trials)
             with answered(lambda: f"{name}: left; {kept_and_owed(name)}"):
                 run = _Run(campaign, ledgers, work, lease)
-                stopped = run.run(listeners, progress=progress)
-            return [Study.of(ledger, stopped=stopped) for ledger in ledgers]
+                return run.run(listeners, progress=progress)
         finally:
             for ledger in ledgers:
                 ledger.close()
@@ -151,10 +148,9 @@ class _Run:
         """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
         run = {ledger.study.name: ledger for ledger in self._ledgers}
         first = self._ledgers[0]
-        campaign = open_campaign(first.study.campaign, first.place.url) if first.study.campaign else None
-        held = {part.study.name: part for part in campaign.parts()} if campaign else {}
-        for name in {**held, **run}:
-            dispatcher.on_study((run.get(name) or held[name]).record())
+        whole = StoredStudy(first.place, first.study.campaign or first.study.name)
+        for part in whole.parts():
+            dispatcher.on_study(run.get(part.study.name, part).record())
 
     def _search(self, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()

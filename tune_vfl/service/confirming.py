@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.service.projecting import show_in_mlflow
-from tune_vfl.service.studies import open_named, refuse_no_ledger
 
 if TYPE_CHECKING:
     from tune_vfl.confirmation import Confirmed
@@ -21,8 +21,7 @@ def confirm_named(name: str, *, seeds: int = 10, adaptive: float = 0.0, storage:
     """
     from tune_vfl.confirmation import confirm
 
-    refuse_no_ledger(name, storage)
     ended = confirm(name, seeds=seeds, adaptive=adaptive, storage=storage)
     if ended.answer is not None:
-        show_in_mlflow(open_named(name, storage))
+        show_in_mlflow(open_study(name, storage))
     return ended

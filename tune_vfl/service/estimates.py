@@ -10,7 +10,7 @@ from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.pace import seconds_per_epoch
 from tune_vfl.machine.runtime import prepare_process, usable_cpus
 from tune_vfl.search.packs import LANES
-from tune_vfl.service.studies import ledger_exists, open_study
+from tune_vfl.service.studies import campaign_record, ledger_exists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ def progress_of(plan: PlannedCampaign, storage: str | None = None) -> dict[str, 
 def _progress(study: PlannedStudy, storage: str | None, *, known: bool) -> Progress:
     trials = int(min(study.spec.budget.trials, study.space.size))
     try:
-        done = len(open_study(study.name, storage).record().counted) if known else 0
+        done = len(campaign_record(study.name, storage).studies[0].counted) if known else 0
     except StudyError:  # it is not there yet
         done = 0
     return Progress(max(trials, done), done)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
@@ -11,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from tune_vfl.analysis.decision import Decision
+from tune_vfl.analysis.exporting import export
 from tune_vfl.analysis.sentences import sentences
-from tune_vfl.campaign.campaign import Campaign as CampaignReader
-from tune_vfl.campaign.study import Study as HeldInLedger
+from tune_vfl.analysis.summary import frontier, summary
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
-from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.ledger.reading import StoredStudy, open_study
 from tune_vfl.spec.constraints import Constraints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from tune_vfl.analysis.joint_front import Joint
+    from tune_vfl.config import ExportedConfig
     from tune_vfl.confirmation import Confirmed
+    from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.search.planning import CampaignLike
 
 
@@ -40,20 +43,28 @@ class Recommendation(Decision):
         return f"<p><b>{answer}</b></p>\n<p>{' '.join(told)}</p>"
 
 
-class Asked(ABC):
-    """Methods common to :class:`Study` and :class:`Campaign`.
+class Study(StoredStudy):
+    """A study or a campaign with the verbs of a notebook.
 
     Attributes:
         name: the study's or the campaign's.
-        storage: the ledger's database; None is the one that the environment names.
+        storage: the URL of the ledger's database.
+        stopped: whether the search that returned it was stopped before the budget was used up.
     """
 
-    name: str
-    storage: str | None
+    def frontier(self, attack: str | None = None) -> list[dict[str, Any]]:
+        """Return the front as plain data, see :func:`tune_vfl.analysis.summary.frontier`."""
+        return frontier(self.record(), attack)
 
-    @abstractmethod
-    def whole(self) -> CampaignRecord:
-        """Read all studies from the ledger; a single study is a campaign of one."""
+    def summary(self) -> dict[str, Any]:
+        """Return the output of ``search --json`` and ``status --json``."""
+        return summary(self.record())
+
+    def export(
+        self, select: str | None = None, path: str | Path | None = None, dataset: str | None = None
+    ) -> ExportedConfig:
+        """Select a setting and write it as JSON, see :func:`tune_vfl.analysis.exporting.export`."""
+        return export(self.record(), select, path, dataset)
 
     def front(self) -> pd.DataFrame:
         """Return the Pareto front, joint for several defenses, a row per setting, by falling utility.
@@ -65,14 +76,14 @@ class Asked(ABC):
         from tune_vfl.analysis.joint_front import joint_of
         from tune_vfl.service.frames import front_frame
 
-        campaign = self.whole()
+        campaign = self.record()
         return front_frame([joint_of(campaign, dataset) for dataset in campaign.datasets])
 
     def trials(self) -> pd.DataFrame:
         """Return the finished trials, failed ones included: a row per trial, a column per parameter and attack."""
         from tune_vfl.service.frames import trials_frame
 
-        return trials_frame(self.whole().studies)
+        return trials_frame(self.record().studies)
 
     def plot(self, dataset: str | None = None) -> Any:
         """Return the frontier as a ``plotly.graph_objects.Figure``: hover for a setting, click the legend, zoom.
@@ -87,7 +98,7 @@ class Asked(ABC):
         from reports.naming import names_of
         from reports.plotted import plotly_figure
 
-        found, decision = _decided(_one_of(self.whole(), dataset))
+        found, decision = _decided(_one_of(self.record(), dataset))
         return plotly_figure(frontier(found, decision, names_of(found)))
 
     def recommend(self, dataset: str | None = None, **constraints: float) -> Recommendation:
@@ -106,7 +117,7 @@ class Asked(ABC):
             SpecError: for an unknown constraint.
             UsageError: when there are several data sets and none of them is named.
         """
-        campaign = _one_of(self.whole(), dataset)
+        campaign = _one_of(self.record(), dataset)
         if constraints:
             campaign = replace(campaign, constraints=_known(constraints))
         return Recommendation(**vars(_decided(campaign)[1]))
@@ -127,33 +138,17 @@ class Asked(ABC):
 
     def __repr__(self) -> str:
         """Return the data sets, the defenses and the progress in a line."""
-        return f"<{_told(self.whole())}>"
+        return f"<{_told(self.record())}>"
 
     def _repr_html_(self) -> str:
         """Return HTML with the progress, the recommendation and the front."""
-        campaign = self.whole()
+        campaign = self.record()
         answers = [self.recommend(dataset)._repr_html_() for dataset in campaign.datasets]
         front = self.front().to_html(index=False, na_rep="", float_format=_short)
         return "\n".join([f"<p><b>{escape(_told(campaign))}</b></p>", *answers, front])
 
 
-class Study(Asked, HeldInLedger):
-    """A study with the verbs of a notebook."""
-
-    def whole(self) -> CampaignRecord:
-        """Return the study as a campaign of one."""
-        return CampaignRecord.of(self.record())
-
-
-class Campaign(Asked, CampaignReader):
-    """A campaign with the verbs of a notebook."""
-
-    def whole(self) -> CampaignRecord:
-        """Return the campaign."""
-        return self.record()
-
-
-def search(spec: CampaignLike, **how: Any) -> Study | Campaign:
+def search(spec: CampaignLike, **how: Any) -> Study:
     """Run a search in this process, or resume the one of this name and spec; see :func:`tune_vfl.search.api.search`.
 
     Args:
@@ -162,10 +157,11 @@ def search(spec: CampaignLike, **how: Any) -> Study | Campaign:
     """
     from tune_vfl.search.api import search as run
 
-    return _asked(run(spec, **how))
+    found = run(spec, **how)
+    return Study(found.place, found.name, stopped=found.stopped)
 
 
-def load_study(name: str, storage: str | None = None) -> Study | Campaign:
+def load_study(name: str, storage: str | None = None) -> Study:
     """Return a study of the ledger, or a campaign.
 
     Args:
@@ -175,15 +171,8 @@ def load_study(name: str, storage: str | None = None) -> Study | Campaign:
     Raises:
         StudyError: when there is none of this name; the message suggests the nearest.
     """
-    from tune_vfl.service.studies import open_named
-
-    return _asked(open_named(name, storage))
-
-
-def _asked(found: HeldInLedger | CampaignReader) -> Study | Campaign:
-    if isinstance(found, CampaignReader):
-        return Campaign(found.held, stopped=found.stopped)
-    return Study(found.name, found.storage, stopped=found.stopped)
+    found = open_study(name, storage)
+    return Study(found.place, found.name)
 
 
 def _one_of(campaign: CampaignRecord, dataset: str | None) -> CampaignRecord:

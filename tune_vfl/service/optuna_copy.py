@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UsageError
-from tune_vfl.ledger.reading import open_campaign, open_to_read
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.machine.places import sqlite_uri
-from tune_vfl.service.studies import refuse_no_ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,9 +37,7 @@ def copy_to_optuna(name: str, file: Path, storage: str | None = None) -> dict[st
     """
     import optuna
 
-    refuse_no_ledger(name, storage)
-    campaign = open_campaign(name, storage)
-    parts = [open_to_read(name, storage)] if campaign is None else campaign.parts()
+    parts = open_study(name, storage).parts()
     if file.exists():
         raise UsageError(f"{file} is there already: name a file that is not")
     optuna.logging.set_verbosity(optuna.logging.WARNING)

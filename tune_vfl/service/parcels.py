@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tune_vfl.ledger import packing
+from tune_vfl.ledger.reading import open_study, refuse_no_ledger
 from tune_vfl.service.projecting import show_in_mlflow
-from tune_vfl.service.studies import open_named, records_of, refuse_no_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,7 @@ def unpack_here(packed: Packed, storage: str | None = None) -> tuple[Unpacked, S
         The result of :func:`tune_vfl.ledger.packing.unpack`, which lists the errors, and the studies.
     """
     did = packing.unpack(packed, storage)
+    found = open_study(packed.name, storage)
     if did != "same":
-        show_in_mlflow(open_named(packed.name, storage))
-    return did, records_of(packed.name, storage)
+        show_in_mlflow(found)
+    return did, found.record().studies

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tune_vfl.campaign.campaign import Campaign, named
-from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.ledger.reading import open_study
 
 if TYPE_CHECKING:
-    from tune_vfl.campaign.study import Study
+    from tune_vfl.ledger.reading import StoredStudy
 
 
-def show_in_mlflow(found: Study | Campaign) -> None:
+def show_in_mlflow(found: StoredStudy) -> None:
     """Write a study or a campaign to MLflow; a study of a campaign together with the whole campaign.
 
     A failure is reported and not raised: the ledger is complete without MLflow.
@@ -20,9 +19,7 @@ def show_in_mlflow(found: Study | Campaign) -> None:
     try:
         from tune_vfl.tracking.mlflow import Recorder
 
-        if not isinstance(found, Campaign) and found.campaign:
-            found = named(found.campaign, found.storage)
-        shown = CampaignRecord.of(found.record())
+        shown = open_study(found.campaign or found.name, found.storage).record()
         Recorder(shown.name, shown.studies[0].spec.tracking).sync(shown)
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
         sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")

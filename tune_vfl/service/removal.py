@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, UnreachableError
+from tune_vfl.ledger.reading import open_study, refuse_no_ledger
 from tune_vfl.ledger.removing import Removal, removal_of
 from tune_vfl.ledger.removing import remove as remove_from_ledger
 from tune_vfl.machine.places import home
 from tune_vfl.service.projecting import show_in_mlflow
-from tune_vfl.service.studies import open_named, refuse_no_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ def _remove_runs(removed: Removed) -> None:
         removed.left.append(f"MLflow: {error}; delete experiment {gone.campaign or gone.name!r} there by hand")
     else:
         if gone.staying and removed.runs:
-            show_in_mlflow(open_named(gone.campaign, gone.storage))
+            show_in_mlflow(open_study(gone.campaign, gone.storage))
 
 
 def _remove_reports(removed: Removed) -> None:

@@ -8,7 +8,7 @@ from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.checks import Check
-from tune_vfl.service.studies import campaign_record, everything, ledger_exists, records_of
+from tune_vfl.service.studies import campaign_record, everything, ledger_exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def _repair_one(name: str, storage: str | None) -> Check:
     try:
         place = storage_at(storage)
         with place.lease(name) as lease:
-            ledgers = Ledger.open_all([record.name for record in records_of(name, storage)], place, lease)
+            ledgers = Ledger.open_all([study.name for study in campaign_record(name, storage).studies], place, lease)
             try:
                 recovered = sum(len(ledger.recover()) for ledger in ledgers.values())
                 shown = campaign_record(name, storage)

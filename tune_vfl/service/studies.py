@@ -1,20 +1,19 @@
-"""Read-only access to studies and campaigns by name, which never creates a ledger."""
+"""Progress of studies and campaigns in a ledger."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.campaign.campaign import Campaign, named
-from tune_vfl.campaign.study import Study
-from tune_vfl.errors import StudyError, UnknownNameError
+from tune_vfl.analysis.summary import summary
+from tune_vfl.errors import UnknownNameError
+from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.machine.secrets import hide_password
-from tune_vfl.records.campaigns import CampaignRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.records.campaigns import PlannedCampaign
+    from tune_vfl.ledger.reading import StoredStudy
+    from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
     from tune_vfl.records.studies import StudyRecord
 
 
@@ -27,56 +26,13 @@ def ledger_exists(storage: str | None = None) -> bool:
     return storage_at(storage).exists()
 
 
-def open_study(name: str, storage: str | None = None) -> Study:
-    """Open a study that exists.
-
-    Args:
-        name: its name.
-        storage: the ledger's database; None is the one that the environment names.
-
-    Raises:
-        StudyError: when there is none of this name.
-        UnreachableError: when the ledger does not answer.
-    """
-    refuse_no_ledger(name, storage)
-    return Study(name, storage)
-
-
-def open_named(name: str, storage: str | None = None) -> Study | Campaign:
-    """Open a study or a campaign that exists; arguments and errors are those of :func:`open_study`."""
-    refuse_no_ledger(name, storage)
-    return named(name, storage)
-
-
 def campaign_record(name: str, storage: str | None = None) -> CampaignRecord:
-    """Return a campaign, or a single study as one; errors are those of :func:`open_study`."""
-    return CampaignRecord.of(open_named(name, storage).record())
+    """Return the record of a study or a campaign; errors are those of :func:`tune_vfl.ledger.reading.open_study`."""
+    return open_study(name, storage).record()
 
 
-def records_of(name: str, storage: str | None = None) -> tuple[StudyRecord, ...]:
-    """Return the studies of a campaign, or the one study of this name; errors are those of :func:`open_study`."""
-    return campaign_record(name, storage).studies
-
-
-def refuse_no_ledger(name: str, storage: str | None = None) -> None:
-    """Raise where there is no ledger.
-
-    Raises:
-        StudyError: with the address of the missing ledger.
-        UnreachableError: when the ledger does not answer.
-    """
-    if not ledger_exists(storage):
-        url = hide_password(storage_at(storage).url)
-        raise StudyError(
-            f"no study {name!r}: there is no ledger at {url} yet; a search makes it, or set TUNE_VFL_HOME or "
-            "TUNE_VFL_STORAGE"
-        )
-
-
-def all_studies(storage: str | None = None) -> list[Study]:
+def all_studies(storage: str | None = None) -> list[StoredStudy]:
     """Return every study of a ledger, by name; none where there is no ledger."""
-    from tune_vfl.ledger.reading import study_names
-
     return [open_study(name, storage) for name in study_names(storage)] if ledger_exists(storage) else []
 
 
@@ -98,30 +54,22 @@ def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
     return attack
 
 
-def status_of(found: Study | Campaign) -> tuple[dict[str, Any], int]:
+def status_of(found: StoredStudy) -> tuple[dict[str, Any], int]:
     """Return the summary of a study or a campaign with the remaining time and number of trials."""
-    if isinstance(found, Campaign):
-        whole = found.record()
-        summary = found.summary(whole)
-    else:
-        study = found.record()
-        whole, summary = CampaignRecord.of(study), found.summary(study)
-    eta, late = eta_seconds(whole.studies), found.overdue()
+    whole = found.record()
+    told, eta, late = summary(whole), eta_seconds(whole.studies), found.overdue()
     if eta is not None:
-        summary["eta_seconds"] = eta
+        told["eta_seconds"] = eta
     if late:
-        summary["overdue"] = late
-    return summary, whole.owed
+        told["overdue"] = late if "campaign" in told else late[whole.name]
+    return told, whole.owed
 
 
 def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
     """Return whether all studies of a plan exist and are complete, by the plan's number of trials."""
-    from tune_vfl.ledger.reading import study_names
-
     if not ledger_exists(storage) or not {s.name for s in plan.studies} <= set(study_names(storage)):
         return False
-    records = [open_study(s.name, storage).record() for s in plan.studies]
-    return all(_owes_nothing(r, s.spec.budget.trials) for r, s in zip(records, plan.studies, strict=True))
+    return all(_owes_nothing(campaign_record(s.name, storage).studies[0], s.spec.budget.trials) for s in plan.studies)
 
 
 def _owes_nothing(record: StudyRecord, trials: int) -> bool:

@@ -199,7 +199,7 @@ class Recorder:
         for name, part in told:
             if not part.unsent:
                 continue
-            cell = part.cell
+            cell = part.snapshot.cell
             for trial in part.unsent.values():
                 key = _key(name, trial)
                 tags = fresh if key[1] == "trial" and key not in runs.held else None
@@ -212,7 +212,7 @@ class Recorder:
         """Retire runs of these studies without a matching trial, such as those of an earlier study of the same name."""
         ours: set[Key] = {SUMMARY_KEY}
         for name in studies & set(self._parts):
-            ours |= {_key(name, trial) for trial in self._parts[name].trials}
+            ours |= {_key(name, trial) for trial in self._parts[name].trials.values()}
         for key in [key for key in runs.held if key[0] in studies and key not in ours]:
             runs.retire(key)
         self._unchecked = self._unchecked - studies

@@ -11,13 +11,11 @@ from tune_vfl.analysis.joint_compromise import knee_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.metrics import pareto
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.told import ToldStudy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tune_vfl.records.studies import StudyRecord, TrialRecord
-    from tune_vfl.spec import Cell
 
 # A trial's key among several studies: the study's name and the trial's number.
 Place = tuple[str, int]
@@ -27,50 +25,54 @@ class Part:
     """One study: its last snapshot, and the trials received since.
 
     Attributes:
+        trials: all its finished trials by number, preempted ones included.
         unsent: its pending trials, by number.
     """
 
     def __init__(self) -> None:
+        self.trials: dict[int, TrialRecord] = {}
         self.unsent: dict[int, TrialRecord] = {}
-        self._study = ToldStudy()
+        self._snapshot: StudyRecord | None = None
         self._now: tuple[StudyRecord, FrontStatistics] | None = None
 
     @property
     def told(self) -> bool:
         """Whether there is a snapshot; until then trials are only queued."""
-        return self._study.known
+        return self._snapshot is not None
 
     @property
-    def cell(self) -> Cell:
-        """The evaluation settings; needs a snapshot."""
-        return self._study.whole.cell
+    def snapshot(self) -> StudyRecord:
+        """The last snapshot.
 
-    @property
-    def trials(self) -> Collection[TrialRecord]:
-        """All trials, preempted ones included."""
-        return self._study.trials
+        Raises:
+            ValueError: when there is none.
+        """
+        if self._snapshot is None:
+            raise ValueError("this study has no snapshot yet; call on_study first")
+        return self._snapshot
 
     def learn(self, record: StudyRecord) -> None:
         """Take a snapshot of the study; received trials that it lacks stay, as finished after it."""
-        self._study.learn(record)
-        self._now = None
+        self._snapshot, self._now = record, None
+        self.trials |= {t.number: t for t in record.trials}
         self.send_anew()
 
     def add(self, trials: Collection[TrialRecord]) -> None:
         """Add finished trials."""
-        self._study.add(trials)
+        new = {t.number: t for t in trials}
+        self.trials |= new
+        self.unsent |= new
         self._now = None
-        self.unsent |= {t.number: t for t in trials}
 
     def send_anew(self) -> None:
         """Mark every trial as pending."""
-        self.unsent = {t.number: t for t in self._study.trials}
+        self.unsent = dict(self.trials)
 
     @property
     def now(self) -> tuple[StudyRecord, FrontStatistics]:
         """The study with all its trials, and their ranks; needs a snapshot."""
         if self._now is None:
-            study = self._study.now
+            study = self.snapshot.with_trials(self.trials.values())
             self._now = study, front_statistics(study)
         return self._now
 
@@ -116,8 +118,6 @@ class Whole:
     @property
     def campaign(self) -> CampaignRecord:
         """The studies as a campaign."""
-        if self.lone:
-            return CampaignRecord.of(self.studies[0])
         if self.known is not None:
             return replace(self.known, studies=self.studies)
         spec, trials = self.studies[0].spec, sum(s.spec.budget.trials for s in self.studies)

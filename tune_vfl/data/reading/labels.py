@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tune_vfl.data.codes import sorted_codes
 from tune_vfl.data.reading.marks import MISSING_LABELS, is_mark
 from tune_vfl.data.reading.numbers import as_numbers, whole
 from tune_vfl.errors import DataError, did_you_mean
@@ -76,6 +77,8 @@ def renamed(values: pd.Series[Any], classes: Mapping[str, str], where: str) -> p
     import pandas as pd
 
     texts = pd.Series(texts_of(values), index=values.index, dtype=object)
+    if not classes:
+        return texts
     known = set(texts)
     for label in classes:
         if label not in known:
@@ -100,10 +103,10 @@ def is_unlabeled(texts: np.ndarray[Any, Any], own: Sequence[str] = ()) -> np.nda
     """
     import pandas as pd
 
-    names, codes = np.unique(texts, return_inverse=True)
-    missing = np.isin(names, [*MISSING_LABELS, *own])
-    other = np.array([whole(str(name)) is None for name in names]) & ~missing
-    marks = is_mark(pd.Series([str(name) for name in names[other]], dtype=str))
+    codes, names = sorted_codes(texts)
+    missing = np.isin(np.array(names, dtype=object), [*MISSING_LABELS, *own])
+    other = np.array([whole(name) is None for name in names]) & ~missing
+    marks = is_mark(pd.Series([name for name, odd in zip(names, other, strict=True) if odd], dtype=str))
     if marks.all() and (~missing & ~other).any():
         missing |= other
     unlabeled: np.ndarray[Any, np.dtype[np.bool_]] = missing[codes]
@@ -136,8 +139,7 @@ def check_labeled(
 
 
 def _classes(texts: np.ndarray[Any, Any], where: str) -> tuple[list[str], np.ndarray[Any, Any]]:
-    found, codes = np.unique(texts, return_inverse=True)
-    names = [str(name) for name in found]
+    codes, names = sorted_codes(texts)
     numbers = [int(number) for name in names if (number := whole(name)) is not None]
     if len(numbers) < len(names):
         _check_continuous(names, where)

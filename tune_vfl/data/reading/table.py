@@ -175,12 +175,22 @@ def _check_rows(path: Path, delimiter: str, header: list[str], form: TextForm, s
             if not row:
                 continue
             rows += 1
+            if "\x00" in "".join(row):
+                raise DataError(
+                    f"{path}: line {reader.line_num} holds a null character, which no text has; is the file cut "
+                    "off, or in another `encoding`, such as utf-16?"
+                )
             if rows > 0 and len(row) != len(header):
                 raise DataError(
                     f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns ({header[0]!r} "
-                    f"to {header[-1]!r}) are expected; check its separators and quotes, or whether the file is cut off"
+                    f"to {header[-1]!r}) are expected; check its separators{_said_separator(header)} and quotes, or "
+                    "whether the file is cut off"
                 )
     return rows
+
+
+def _said_separator(header: list[str]) -> str:
+    return "" if len(header) > 1 else " (of another than , ; and tab, set `separator`)"
 
 
 def _parse(path: Path, delimiter: str, header: list[str], form: TextForm, *, has_header: bool) -> pd.DataFrame:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Holders, Loader, Recipe, dataset
-from tune_vfl.data.encode import Note, encode_parties, encode_party, grouped
+from tune_vfl.data.column_notes import Note, grouped
+from tune_vfl.data.encode import encode_parties, encode_party
 from tune_vfl.data.options import share_in_order
 from tune_vfl.data.own_labels import OwnLabels, own_labels
 from tune_vfl.data.partition import by_list, by_share, check_excluded, shown, without

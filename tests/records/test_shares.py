@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from tune_vfl.campaign.shares import Demand, even_shares, filled
 from tune_vfl.errors import SpecError
+from tune_vfl.records.shares import Demand, even_shares, filled
 
 
 def test_all_get_as_many_and_the_first_ones_what_does_not_divide() -> None:

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.helpers.campaigns import chosen
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, closed_form, simulate
-from tune_vfl.analysis.selection import select
+from tune_vfl import load_study
 from tune_vfl.errors import SelectionError, SpecError, StudyError, UsageError
+from tune_vfl.ledger.reading import study_names
 from tune_vfl.outcome import Outcome
-from tune_vfl.search import load_study, studies
 from tune_vfl.search.progress import ProgressReport, RunProgress
 from tune_vfl.spec.cell import References
 
@@ -82,20 +83,20 @@ def test_the_summary_is_plain_data_and_finite(study):
     ],
 )
 def test_selecting(study, by, number):
-    assert select(study.record(), by).number == number
+    assert chosen(study.record().studies[0], by).number == number
 
 
 @pytest.mark.parametrize("by", ["best", "leakage=0.2", "leakage<=x", "loss<=1", ""])
 def test_a_selection_that_is_none(study, by):
     with pytest.raises(UsageError, match="expected knee"):
-        select(study.record(), by)
+        chosen(study.record().studies[0], by)
 
 
 def test_a_condition_that_nothing_meets_says_where_the_front_is(study):
     with pytest.raises(SelectionError, match=r"leakage 0\.0000"):
-        select(study.record(), "utility>=0.99")
+        chosen(study.record().studies[0], "utility>=0.99")
     with pytest.raises(SelectionError, match="no point"):
-        select(replace(study.record(), trials=()), "knee")
+        chosen(replace(study.record().studies[0], trials=()), "knee")
 
 
 def test_an_export_comes_back(study, tmp_path):
@@ -109,7 +110,7 @@ def test_an_export_comes_back(study, tmp_path):
 
 
 def test_the_names_of_studies(study):
-    assert studies() == ["study"]
+    assert study_names() == ["study"]
     with pytest.raises(StudyError, match="stdy"):
         load_study("stdy")
 
@@ -125,7 +126,7 @@ def test_the_package_is_the_function_too():
 
 
 def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
-    record = study.record()
+    record = study.record().studies[0]
     standing = RunProgress([record])
     assert (standing.done, standing.total, standing.front_size) == (6, 8, 4)
     assert math.isinf(standing.eta_seconds)
@@ -139,19 +140,19 @@ def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
 def test_trials_that_run_count_half_for_the_time_that_is_left(study, monkeypatch):
     clock = iter([0.0, 60.0, 60.0])
     monkeypatch.setattr("tune_vfl.search.progress.time.monotonic", lambda: next(clock))
-    record = dataclasses.replace(study.record(), trials=())
+    record = dataclasses.replace(study.record().studies[0], trials=())
     standing = RunProgress([record])
     standing.total = 43
     standing.asked(5)
-    standing.told(record.name, study.record().trials[0])
+    standing.told(record.name, study.record().studies[0].trials[0])
     assert standing.eta_seconds == pytest.approx(60 / 3 * 40), "one finished and four that run are three in a minute"
 
 
 def test_without_a_terminal_progress_is_one_plain_line(study):
     stream = io.StringIO()
-    report = ProgressReport("study", [study.record()], stream=stream)
+    report = ProgressReport("study", [study.record().studies[0]], stream=stream)
     report.on_ask("study", 1)
-    report.on_tell("study", study.record().trials[1])
+    report.on_tell("study", study.record().studies[0].trials[1])
     assert stream.getvalue() == "", "no line before the minute is over"
     report.close()
     assert stream.getvalue().startswith("study: 7/8 trials: 6 ok")
@@ -165,8 +166,8 @@ class Terminal(io.StringIO):
 
 def test_on_a_terminal_progress_is_a_bar(study):
     stream = Terminal()
-    report = ProgressReport("study", [study.record()], stream=stream)
-    report.on_tell("study", study.record().trials[1])
+    report = ProgressReport("study", [study.record().studies[0]], stream=stream)
+    report.on_tell("study", study.record().studies[0].trials[1])
     report.on_baseline(["study"], Outcome.failed("diverged", "NaN"))
     report.close()
     assert "7/8 trials" in stream.getvalue()

@@ -1,1 +1,0 @@
-"""Results of a campaign's studies together: the joint front, constraints, and the decision which setting to deploy."""

@@ -1,0 +1,39 @@
+"""Notes on columns that were changed when they were read, grouped into sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Note(NamedTuple):
+    """A note on one column: ``marks``, ``missing``, ``many``, ``mixed`` or ``merged`` values, and how many."""
+
+    what: Literal["marks", "missing", "many", "mixed", "merged"]
+    column: str
+    detail: str
+
+
+_SAID = {
+    "mixed": "no numbers among numbers, so that all values are categories",
+    "marks": "marks of a missing value among numbers",
+    "missing": "missing numbers, set to the training mean and marked",
+    "many": "many categories, of which the rarer ones share 'other'",
+    "merged": "different numbers that are equal in 32 bits, also after the column was centered",
+}
+NAMED = 3
+"""So many columns or values are named in a sentence; of more their number is given."""
+
+
+def grouped(notes: Sequence[Note]) -> list[str]:
+    """Return a sentence for each thing that happened to columns, with the first three and how many there are."""
+    told = []
+    for what, said in _SAID.items():
+        of = [note for note in notes if note.what == what]
+        names = ", ".join(f"{note.column!r} ({note.detail})" for note in of[:NAMED])
+        more = f", ... and {len(of) - NAMED} more" if len(of) > NAMED else ""
+        if of:
+            told.append(f"{said}: {f'column {names}' if len(of) == 1 else f'{len(of)} columns: {names}{more}'}")
+    return told
