@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from tune_vfl.machine import signals
 from tune_vfl.machine.signals import Interrupted, answered
 
 
@@ -39,6 +40,26 @@ def test_a_signal_is_answered_once_and_leaves(number, code, capfd):
         press_and_press_again_while_things_are_put_away()
     assert interrupted.value.exit_code == code
     assert capfd.readouterr().err == "inner\n"
+
+
+def test_a_second_press_ends_nothing_that_puts_things_back_until_two_seconds_are_over():
+    put_back = []
+
+    def press_on():
+        with answered(lambda: "left"):
+            try:
+                send_and_wait(signal.SIGINT)
+            finally:
+                send(signal.SIGINT)
+                put_back.append(1)
+                time.sleep(signals.PUTTING_BACK_SECONDS)
+                send(signal.SIGINT)
+                time.sleep(0.1)
+                put_back.append(2)
+
+    with pytest.raises(Interrupted):
+        press_on()
+    assert put_back == [1]
 
 
 def test_the_first_ctrl_c_stops_gently_and_the_second_leaves(capfd):

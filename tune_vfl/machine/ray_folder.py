@@ -44,8 +44,11 @@ class RayFolder:
         parent = _parent()
         _remove_orphans(parent)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))  # mkdtemp: mode 0700
-        self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        # Locked before it has its name, by which other processes know that it may be tried.
+        draft = self.path / f"{_LOCK}.draft"
+        self._lock = os.open(draft, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        draft.rename(self.path / _LOCK)
 
     def remove(self) -> None:
         """Remove the folder with all that is in it, if it was made here."""
