@@ -14,11 +14,12 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.search import listeners, projections, ray_session, runner
 from tune_vfl.search.costs import Cost
-from tune_vfl.search.listeners import Dispatcher
+from tune_vfl.search.listeners import Dispatcher, Tee
 from tune_vfl.search.live_page import LivePage
 from tune_vfl.search.part import Part
 from tune_vfl.search.proposals import Proposals
 from tune_vfl.search.references import ReferencesErrand
+from tune_vfl.search.room import slots
 from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 from tune_vfl.search.undefended import Undefended
 from tune_vfl.spec import Resources
@@ -169,3 +170,43 @@ def test_a_searcher_says_how_many_trials_a_failed_pack_had(trials: int, counted:
     assert searcher.fail("pack", "crash") == counted
     assert flight.lost == ["crash"]
     assert searcher.fail("pack", "crash") == 0, "it is told once"
+
+
+def test_a_node_without_processors_has_room_for_nothing() -> None:
+    assert slots(Resources(), {"GPU": 1.0}) == 0
+
+
+def test_what_the_driver_sees_is_passed_on() -> None:
+    told: list[tuple[Any, ...]] = []
+    dispatcher = SimpleNamespace(on_trial=lambda *given: told.append(given), on_study=lambda *given: told.append(given))
+    ledger = open_ledger("s")
+    tee = Tee([ledger], dispatcher)  # type: ignore[arg-type]
+    trial = made_up_study(1, failures=()).trials[0]
+    tee.on_ask("s", 3)
+    tee.on_tell("s", trial)
+    tee.on_baseline(["s"], trial.outcome)
+    assert told == [("s", trial), (ledger.record(),)]
+
+
+def test_a_study_has_its_part_of_the_workers_by_what_it_owes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int, int]] = []
+
+    def packs(ledger: Any, trials: int, workers: int) -> tuple[int, int]:
+        asked.append((ledger.study.name, trials, workers))
+        return 1, 1
+
+    def ledger(name: str, waiting: int) -> Any:
+        record = SimpleNamespace(waiting=waiting)
+        return SimpleNamespace(study=SimpleNamespace(name=name), record=lambda: record)
+
+    monkeypatch.setattr(runner, "Part", lambda *_: SimpleNamespace(packs=1, owes=False))
+    run = SimpleNamespace(
+        _ledgers=[ledger("many", 30), ledger("few", 10), ledger("none", 0)],
+        _models=[],
+        _packs=packs,
+        _waiting=lambda: 40,
+        _work=SimpleNamespace(options={}),
+    )
+    errands: Any = SimpleNamespace(undefended=())
+    runner._Run._searcher(run, errands, SimpleNamespace(packs=lambda: 4), None, ())  # type: ignore[arg-type]
+    assert asked == [("many", 30, 3), ("few", 10, 1), ("none", 1, 1)]
