@@ -14,7 +14,7 @@ from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.analysis.select import select
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.confirmations import Bounded, ConfirmedAttack, ConfirmedPoint, UndefendedModel
+from tune_vfl.records.confirmations import ConfirmedAttack, ConfirmedNumber, ConfirmedPoint, UndefendedModel
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spec import Named, StudySpec, Training
 from tune_vfl.spec.cell import Cell
@@ -116,9 +116,9 @@ def _trial(number: int, found: Outcome | tuple[float, float], later: float) -> T
     return TrialRecord(number, {"scale": number + 1.0}, outcome, begun, begun + timedelta(seconds=1))
 
 
-def again_of(value: float, wide: float = 0.02) -> Bounded:
+def again_of(value: float, wide: float = 0.02) -> ConfirmedNumber:
     """Return a number on fresh seeds whose interval is so wide to either side."""
-    return Bounded(value=value, interval=(value - wide, value + wide), upper_90=value + 0.75 * wide)
+    return ConfirmedNumber(value=value, interval=(value - wide, value + wide), upper_90=value + 0.75 * wide)
 
 
 def confirmed(part: StudyRecord, found: dict[int, tuple[float, float, bool]]) -> StudyRecord:

@@ -25,9 +25,8 @@ from tune_vfl.statistics.leakage import upper_bounds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.analysis.settings_table import Block, Row, SettingsTable
-    from tune_vfl.records.confirmations import Bounded as Fresh
-    from tune_vfl.records.confirmations import ConfirmedPoint
+    from tune_vfl.analysis.settings_table import SeedBlock, SettingRow, SettingsTable
+    from tune_vfl.records.confirmations import ConfirmedNumber, ConfirmedPoint
     from tune_vfl.statistics.arrays import Bools, Floats, Ints
 
 
@@ -99,7 +98,7 @@ class Bounds:
                 {"utility": self._utility, "utility_loss": self._loss, "leakage": self._leakage}[name](found, block)
         return found
 
-    def _utility(self, found: Bounded, block: Block) -> None:
+    def _utility(self, found: Bounded, block: SeedBlock) -> None:
         found.value[block.rows] = found.bound[block.rows] = self.settings.known[block.rows, 0]
         if block.certain:
             rows = [variance_over_rows(o) for o in block.outcomes]
@@ -109,7 +108,7 @@ class Bounds:
         for i, again in self._again(block):
             found.bound[i] = found.value[i] - self._half(again, again.utility_interval)
 
-    def _loss(self, found: Bounded, block: Block) -> None:
+    def _loss(self, found: Bounded, block: SeedBlock) -> None:
         model = values_of(self.settings.undefended)[: block.utilities.shape[1]]
         if len(model) == block.utilities.shape[1]:
             found.value[block.rows] = found.bound[block.rows] = np.mean(model) - block.utilities.mean(1)
@@ -140,7 +139,7 @@ class Bounds:
         halves = self._half(again, again.utility_interval), self._half(again, base.utility_interval)
         return loss, loss + float(np.hypot(*halves))
 
-    def _leakage(self, found: Bounded, block: Block) -> None:
+    def _leakage(self, found: Bounded, block: SeedBlock) -> None:
         if block.names:
             found.value[block.rows] = found.bound[block.rows] = self.settings.known[block.rows, 1]
             if block.certain:
@@ -150,7 +149,7 @@ class Bounds:
                 found.value[i] = value = float(self.settings.known[i, 1])
                 found.bound[i] = self._above(again, value, again.leakage_interval, again.leakage_upper_90)
 
-    def _attack(self, found: Bounded, block: Block, attack: str, what: str) -> None:
+    def _attack(self, found: Bounded, block: SeedBlock, attack: str, what: str) -> None:
         """Bound one attack: by a confirmation where there is one, else by what the search measured."""
         places, names = block.met(attack)
         rows = block.rows[places]
@@ -168,19 +167,19 @@ class Bounds:
             seen = again.attacks.get(attack)
             found.value[i] = found.bound[i] = np.nan
             if seen is not None:
-                fresh: Fresh = getattr(seen, what)
+                fresh: ConfirmedNumber = getattr(seen, what)
                 found.value[i] = fresh.value
                 found.bound[i] = self._above(again, fresh.value, fresh.interval, fresh.upper_90)
         self._beside(found, block, attack)
 
-    def _beside(self, found: Bounded, block: Block, attack: str) -> None:
+    def _beside(self, found: Bounded, block: SeedBlock, attack: str) -> None:
         """An attack for which a defense leaves nothing to read finds nothing."""
         for i in block.rows.tolist():
             if self.settings.not_fitting(self.settings.rows[i].record.name, attack) is not None:
                 found.value[i] = found.bound[i] = 0.0
 
-    def _again(self, block: Block) -> list[tuple[int, ConfirmedPoint]]:
-        rows: list[Row] = self.settings.rows
+    def _again(self, block: SeedBlock) -> list[tuple[int, ConfirmedPoint]]:
+        rows: list[SettingRow] = self.settings.rows
         places: Ints = block.rows
         return [(i, again) for i in places.tolist() if (again := rows[i].again) is not None]
 

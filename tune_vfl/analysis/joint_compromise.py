@@ -20,7 +20,7 @@ _HALF_WIDTH = 1.645
 """Half of a 90% interval from many seeds, in standard errors."""
 
 
-def knee_of(settings: SettingsTable, front: Sequence[int]) -> int | None:
+def joint_knee_of(settings: SettingsTable, front: Sequence[int]) -> int | None:
     """Return the best compromise: of the confirmed settings on the front, else of the search's front.
 
     Args:

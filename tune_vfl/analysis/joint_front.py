@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tune_vfl.analysis.joint_compromise import knee_of
+from tune_vfl.analysis.joint_compromise import joint_knee_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.evaluation.certainty import certainties
 from tune_vfl.metrics import pareto
@@ -204,7 +204,7 @@ def joint_of(campaign: CampaignRecord, dataset: str | None = None) -> Joint:
     )
     front = sorted(np.flatnonzero(on_front).tolist(), key=lambda i: (*_by_utility(points[i]), i))
     reference = _reference(part.studies)
-    best = knee_of(settings, front)
+    best = joint_knee_of(settings, front)
     undefended = settings.undefended
     return Joint(
         dataset=first.cell.dataset.name,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tune_vfl.statistics.arrays import Floats, Ints
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting: its study, its trial, and what a confirmation measured of it, whether it stayed or not."""
 
     record: StudyRecord
@@ -58,7 +58,7 @@ class _Kind(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
+class SeedBlock:
     """Settings with the same seeds and the same undefended model, whose seed effects are estimated together.
 
     Attributes:
@@ -166,7 +166,7 @@ class SettingsTable:
         return [row.again is not None and row.again.confirmed for row in self.rows]
 
     @cached_property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[SeedBlock]:
         """The settings in blocks; within one campaign it is one block for each built architecture."""
         grouped: dict[_Kind, list[int]] = {}
         models: dict[_Kind, Outcome | None] = {}
@@ -178,12 +178,12 @@ class SettingsTable:
             models[kind] = model
         return [self._block(places, models[kind], certain=kind.certain) for kind, places in grouped.items()]
 
-    def _block(self, places: Sequence[int], undefended: Outcome | None, *, certain: bool) -> Block:
+    def _block(self, places: Sequence[int], undefended: Outcome | None, *, certain: bool) -> SeedBlock:
         outcomes = tuple(self.rows[i].trial.outcome for i in places)
-        return Block(np.asarray(places, dtype=np.int64), outcomes, undefended, certain)
+        return SeedBlock(np.asarray(places, dtype=np.int64), outcomes, undefended, certain)
 
     @cached_property
-    def whole(self) -> Block | None:
+    def whole(self) -> SeedBlock | None:
         """All settings as one block, for their differences, in which no undefended model takes part.
 
         None where seeds cannot say anything of all of them: a single one, other ones, or settings without attacks.
@@ -256,11 +256,11 @@ def _why(skipped: Sequence[Skipped], study: str, attack: str) -> str | None:
     return next(("; ".join(left.problems) for left in skipped if (left.study, left.attack) == (study, attack)), None)
 
 
-def _rows(record: StudyRecord) -> Iterator[Row]:
+def _rows(record: StudyRecord) -> Iterator[SettingRow]:
     points = record.confirmation.points if record.confirmation is not None else ()
     again: Mapping[int, ConfirmedPoint] = {p.number: p for p in points if p.outcome == "ok"}
     for trial in sorted(record.ok, key=lambda t: t.number):
-        yield Row(record, trial, again.get(trial.number))
+        yield SettingRow(record, trial, again.get(trial.number))
 
 
 def _undefended(parts: Sequence[StudyRecord]) -> Outcome | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tune_vfl.confirmation.values import searched
 from tune_vfl.evaluation.certainty import Name, one_of
-from tune_vfl.records.confirmations import Bounded, ConfirmedAttack
+from tune_vfl.records.confirmations import ConfirmedAttack, ConfirmedNumber
 from tune_vfl.statistics import chosen_attacks, leakage_bounds
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def within(value: float, bounds: Bounds) -> float:
     return min(max(value, bounds.lower), bounds.upper)
 
 
-def _bounded(by_seed: Floats, bounds: Bounds) -> Bounded:
+def _bounded(by_seed: Floats, bounds: Bounds) -> ConfirmedNumber:
     value = within(float(by_seed.mean()), bounds)
-    return Bounded(value=value, interval=(bounds.lower, bounds.upper), upper_90=max(bounds.upper_90, value))
+    return ConfirmedNumber(value=value, interval=(bounds.lower, bounds.upper), upper_90=max(bounds.upper_90, value))
 
 
 def _base(attacker: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.evaluation.certainty import limits_over
-from tune_vfl.records.confirmations import FIRST_SEED, Bounded, Confirmation, ConfirmedAttack
+from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedAttack, ConfirmedNumber
 from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.statistics import Limits, clipped, leakage_bounds
 
@@ -83,6 +83,6 @@ def _with_tuned(attacks: Mapping[str, ConfirmedAttack], found: TunedAttack, boun
     return {**attacks, name: ConfirmedAttack(advantage=advantage, success=success)}
 
 
-def _bounded(by_seed: Sequence[float], bounds: Bounds) -> Bounded:
+def _bounded(by_seed: Sequence[float], bounds: Bounds) -> ConfirmedNumber:
     mean = float(clipped(sum(by_seed) / len(by_seed)))
-    return Bounded(value=mean, interval=(bounds.lower, bounds.upper), upper_90=bounds.upper_90)
+    return ConfirmedNumber(value=mean, interval=(bounds.lower, bounds.upper), upper_90=bounds.upper_90)

@@ -54,7 +54,7 @@ class SeedRecord(Strict):
     attacks: dict[str, AttackOfSeed] = Field(default_factory=dict)
 
 
-class Bounded(Strict):
+class ConfirmedNumber(Strict):
     """A number on fresh seeds, in [0, 1].
 
     Attributes:
@@ -66,9 +66,9 @@ class Bounded(Strict):
     interval: tuple[float, float]
     upper_90: float
 
-    def raised(self, other: Bounded) -> Bounded:
+    def raised(self, other: ConfirmedNumber) -> ConfirmedNumber:
         """Return the larger of two in everything."""
-        return Bounded(
+        return ConfirmedNumber(
             value=max(self.value, other.value),
             interval=(max(self.interval[0], other.interval[0]), max(self.interval[1], other.interval[1])),
             upper_90=max(self.upper_90, other.upper_90),
@@ -78,8 +78,8 @@ class Bounded(Strict):
 class ConfirmedAttack(Strict):
     """One attack on fresh seeds: of several passive parties and candidates the one that the other seeds choose."""
 
-    advantage: Bounded
-    success: Bounded
+    advantage: ConfirmedNumber
+    success: ConfirmedNumber
 
 
 class ConfirmedPoint(Strict):

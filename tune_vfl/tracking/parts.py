@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tune_vfl.analysis.front_statistics import FrontStatistics, front_statistics
-from tune_vfl.analysis.joint_compromise import knee_of
+from tune_vfl.analysis.joint_compromise import joint_knee_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.metrics import pareto
 from tune_vfl.records.campaigns import CampaignRecord
@@ -144,7 +144,7 @@ class Whole:
         for dataset, joint in self.joint.items():
             settings, on = SettingsTable(self.campaign.on(dataset)), set(joint)
             places = [(row.record.name, row.trial.number) for row in settings.rows]
-            best = knee_of(settings, [i for i, place in enumerate(places) if place in on])
+            best = joint_knee_of(settings, [i for i, place in enumerate(places) if place in on])
             found |= set() if best is None else {places[best]}
         return frozenset(found)
 
