@@ -104,13 +104,6 @@ class Driver:
             assert self.process.poll() is None, self.process.communicate()
             time.sleep(0.02)
 
-    def wait_for_two_packs(self) -> None:
-        """Wait until two packs of two train at once, beside the undefended model: each node of one CPU has one then."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and self.trained() - finished() < 1 + 3:
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.1)
-
     def wait_until_stopped(self) -> None:
         """Wait until it met a fault that stops it."""
         while psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:

@@ -41,8 +41,7 @@ def tuned(
     from tune_vfl.search.watchdogs import NodeWatch, RayDiedError, StepChecks
     from tune_vfl.search.worker_failures import WorkerFailures, out_of_memory
 
-    failures = WorkerFailures(searcher, say)
-    callbacks = [NodeWatch(), StepChecks(checks), failures]
+    callbacks = [NodeWatch(), StepChecks(checks), WorkerFailures(searcher, say)]
     while True:
         try:
             _fit(searcher, trainable, resources, callbacks)
@@ -57,7 +56,6 @@ def tuned(
             # Tune does not say whose worker it was, and has ended them all.
             searcher.fail_all("memory")
             continue
-        failures.close()
         if searcher.failure is not None:  # met as the last packs of a stopped search were told
             raise searcher.failure
         return

@@ -39,13 +39,14 @@ class WorkerFailures(DriverCallback):
     """Tells a searcher which of its packs have lost their worker, and why.
 
     A worker ends itself when a pack exceeds its time limit (see :mod:`trainables.base`), so a worker that fails after
-    that has timed out. A worker of a cluster may fail before Ray misses its node, so that a crash there is told late.
+    that has timed out. A worker of a cluster may fail before Ray misses its node, which is waited for.
 
     Args:
         searcher: of the packs.
         say: is told what a person should know.
         nodes: returns the nodes that are alive.
         now: returns the time, in seconds.
+        sleep: waits so many seconds.
     """
 
     def __init__(
@@ -54,12 +55,12 @@ class WorkerFailures(DriverCallback):
         say: Callable[[str], None],
         nodes: Callable[[], frozenset[str]] = live_nodes,
         now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._searcher, self._say, self._nodes, self._now = searcher, say, nodes, now
+        self._searcher, self._say, self._nodes, self._now, self._sleep = searcher, say, nodes, now, sleep
         self._started: dict[str, float] = {}
         self._nodes_at_start: dict[str, frozenset[str]] = {}
         self._last_nodes = nodes()
-        self._undecided: dict[str, float] = {}
 
     def on_trial_start(self, iteration: int, trials: Collection[Any], trial: Any, **info: Any) -> None:
         """Start the clock of a pack: it has its worker now."""
@@ -69,53 +70,32 @@ class WorkerFailures(DriverCallback):
 
     def on_trial_complete(self, iteration: int, trials: Collection[Any], trial: Any, **info: Any) -> None:
         """Stop the clock."""
-        self._forget(trial.trial_id)
+        self._started.pop(trial.trial_id, None)
+        self._nodes_at_start.pop(trial.trial_id, None)
 
     def on_trial_error(self, iteration: int, trials: Collection[Any], trial: Any, **info: Any) -> None:
-        """Tell the cause of the failure, or wait until it is known."""
-        pack = trial.trial_id
-        if self._exceeded(pack):
-            self._fail(pack, "timeout")
-        elif self._lost_node(pack):
-            self._fail(pack, "node")
-        elif len(self._nodes_before(pack)) > 1:
-            self._undecided[pack] = self._now() + NODE_SECONDS
-        else:
-            self._fail(pack, "crash")
-
-    def on_step_begin(self, iteration: int, trials: Collection[Any], **info: Any) -> None:
-        """Tell causes that are known by now."""
-        for pack, until in list(self._undecided.items()):
-            if self._lost_node(pack):
-                self._fail(pack, "node")
-            elif self._now() >= until:
-                self._fail(pack, "crash")
-
-    def close(self) -> None:
-        """Tell the causes that are left when Tune has ended."""
-        for pack in list(self._undecided):
-            self._fail(pack, "node" if self._lost_node(pack) else "crash")
-
-    def _exceeded(self, pack: str) -> bool:
-        limit = self._searcher.time_limit(pack)
-        return limit is not None and self._now() - self._started.get(pack, self._now()) >= limit
-
-    def _nodes_before(self, pack: str) -> frozenset[str]:
-        return self._nodes_at_start.get(pack, self._last_nodes)
-
-    def _lost_node(self, pack: str) -> bool:
-        return bool(self._nodes_before(pack) - self._nodes())
-
-    def _fail(self, pack: str, cause: Cause) -> None:
-        self._forget(pack)
-        count = self._searcher.fail(pack, cause)
+        """Stop the clock, and tell the cause of the failure."""
+        cause = self._cause(trial.trial_id)
+        self.on_trial_complete(iteration, trials, trial)
+        count = self._searcher.fail(trial.trial_id, cause)
         if cause == "timeout" and count:
             then = "it ended as timeout" if count == 1 else f"its {count} trials are asked again one by one"
             self._say(f"a pack exceeded its time limit, stuck in compiled code; its worker was ended, and {then}")
 
-    def _forget(self, pack: str) -> None:
-        for noted in (self._started, self._nodes_at_start, self._undecided):
-            noted.pop(pack, None)
+    def _cause(self, pack: str) -> Cause:
+        limit = self._searcher.time_limit(pack)
+        if limit is not None and self._now() - self._started.get(pack, self._now()) >= limit:
+            return "timeout"
+        return "node" if self._lost_node(self._nodes_at_start.get(pack, self._last_nodes)) else "crash"
+
+    def _lost_node(self, before: frozenset[str]) -> bool:
+        """Return whether a node is gone, once Ray had time to miss it: a lone machine carries the driver too."""
+        until = self._now() + (NODE_SECONDS if len(before) > 1 else 0)
+        while not before - self._nodes():
+            if self._now() >= until:
+                return False
+            self._sleep(1)
+        return True
 
 
 def out_of_memory(error: BaseException | None) -> bool:
