@@ -40,8 +40,8 @@ RAY_VARIABLES = _words(
     "RAY_DEDUP_LOGS RAY_AIR_NEW_OUTPUT RAY_JOB_ID RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO RAY_memory_usage_threshold "
     "RAY_memory_monitor_refresh_ms"
 )
-# Methods of named tuples, which Python documents in spite of their underscore.
-DOCUMENTED = {"_replace", "_asdict", "_fields", "_make"}
+# Methods of named tuples, and an argument of ray.init, which are documented in spite of their underscore.
+DOCUMENTED = {"_replace", "_asdict", "_fields", "_make", "_temp_dir"}
 
 _PRIVATE = re.compile(r"_(?!_)\w+")
 _MODULE = re.compile(r"[A-Za-z]\w*(\.\w+)+")
@@ -155,7 +155,7 @@ def _reached(node: ast.Attribute, here: frozenset[str], own: frozenset[str], for
 def _called(node: ast.Call, here: frozenset[str], foreign: set[str]) -> Iterator[str]:
     """Yield private arguments, and what changes a module or takes a wrapped function apart."""
     called = _dotted(node.func)
-    yield from (k.arg for k in node.keywords if k.arg and _PRIVATE.fullmatch(k.arg) and k.arg not in here)
+    yield from (k.arg for k in node.keywords if k.arg and _PRIVATE.fullmatch(k.arg) and k.arg not in here | DOCUMENTED)
     texts = [a.value if isinstance(a, ast.Constant) and isinstance(a.value, str) else "" for a in node.args]
     if called in ("unwrap", "inspect.unwrap", "sys.modules.pop", "sys.modules.setdefault"):
         yield called

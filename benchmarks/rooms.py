@@ -25,7 +25,7 @@ REPORTS = (
     "compared", "confirmed", "describe", "frames", "frontier", "gathered", "importances", "naming", "rows", "sections",
     "story", "tables",
 )  # fmt: skip
-SEARCH = ("forgetting", "listeners", "live_page", "losses", "searcher", "turns")
+SEARCH = ("listeners", "live_page", "searcher", "turns")
 
 ROOMS = {
     "leakage": Room(
@@ -92,8 +92,7 @@ ROOMS = {
     "records": Room(
         ("tune_vfl/records/*.py", "tune_vfl/outcome.py"), {"records/test_*.py": "", "ledger/test_*.py": ""}
     ),
-    # Not forking, lean_ray, stand_in, tuning: how Ray's processes start, and how Tune runs. What is wrong there happens
-    # in other processes, or falls back on Ray's own slower way. Tests with a real Ray see it; they are too slow here.
+    # Not tuning: how Tune runs. Tests with a real Ray see what is wrong there; they are too slow here.
     "search": Room(
         ("tune_vfl/search/[!flst]*.py", *(f"tune_vfl/search/{name}.py" for name in SEARCH)), {"search/test_*.py": ""}
     ),

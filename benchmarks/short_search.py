@@ -28,10 +28,8 @@ budget: {{trials: {trials}, seeds: 1}}
 KINDS = (
     ("CellTrainable", "trials, references and the defense's cost"),
     ("ResourceTrainable", "trials, references and the defense's cost"),
-    ("forked.py", "starting workers"),
     ("ray::IDLE", "starting workers"),
     ("default_worker", "starting workers"),
-    ("fork_server", "imports that workers share"),  # a fork is called so too, before it is called by what it does
     ("ray", "Ray itself"),
 )
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -24,7 +24,6 @@ from reports.tables import table_files, tables
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.sentences import sentences
 from tune_vfl.errors import StudyError
-from tune_vfl.machine.runtime import keeping_everything
 from tune_vfl.machine.version import VERSION
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.measure import refuse_mixed
@@ -68,8 +67,7 @@ def report_files(
         StudyError: without a study, for two of one name, or for studies of different measures.
     """
     campaign, owners = _laid(given)
-    with keeping_everything():
-        return _files(campaign, owners, pictures or {}, refreshing=refreshing)
+    return _files(campaign, owners, pictures or {}, refreshing=refreshing)
 
 
 def place_report(report: Mapping[str, bytes], out: Path) -> Path:
@@ -165,13 +163,6 @@ def owed(campaign: CampaignRecord) -> int:
     """Return the number of pending and running trials of a campaign."""
     finished = sum(len(s.counted) for s in campaign.studies)
     return max(campaign.trials - finished, sum(s.running + s.waiting for s in campaign.studies))
-
-
-def prepare() -> None:
-    """Compile all templates ahead of the first page."""
-    for one in resources("reports").iterdir():
-        if one.name.endswith(".j2"):
-            _environment().get_template(one.name)
 
 
 @cache

@@ -1,7 +1,7 @@
 """What every trainable of tune-vfl is: a pack of trials in, one outcome per trial out, whatever happens.
 
 A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``params`` (one mapping per trial),
-``options`` of the trainable, and ``gate`` (a key and how many workers start together). The result is
+``options`` of the trainable, and the ``seconds`` after which the worker ends itself (None: never). The result is
 ``{"outcomes": [...], "done": True}``. A pack that ``asks`` for ``references`` has one outcome: ``references`` and the
 ``guess``, or the exception that the worker met.
 """
@@ -9,14 +9,15 @@ A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``par
 from __future__ import annotations
 
 import copy
+import faulthandler
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ray import tune
 
-from trainables.gate import wait_at_gate
 from tune_vfl.errors import TuneVflError
 from tune_vfl.evaluation.attempts import time_limit, together_or_alone
 from tune_vfl.outcome import Outcome, TunedAttack
@@ -39,8 +40,8 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
 
     def step(self) -> dict[str, Any]:
         """Evaluate the pack."""
-        wait_at_gate(self._pack.get("gate"))
-        return {"outcomes": self._answers(), "done": True}
+        with ended_after(self._pack.get("seconds")):
+            return {"outcomes": self._answers(), "done": True}
 
     def _answers(self) -> list[Any]:
         if self._pack.get("asks") == "references":
@@ -166,6 +167,19 @@ def _sendable(error: Exception) -> Exception:
         return copy.copy(error)  # made anew from its arguments, as it is there
     except Exception:
         return TuneVflError(str(error))
+
+
+@contextmanager
+def ended_after(seconds: float | None) -> Iterator[None]:
+    """End this process where a block takes longer, also while compiled code holds Python's lock and hears no alarm."""
+    if seconds is None:
+        yield
+        return
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def nap(seconds: float) -> None:

@@ -31,11 +31,19 @@ class CellTrainable(TrainingTrainable):
 
     @classmethod
     def prepare_worker(cls) -> None:
-        """Set this process up to train: one thread, memory that is kept between steps, and all imports done."""
+        """Set this process up to train: one thread, memory that is kept between steps, and every method imported."""
         os.environ["OMP_NUM_THREADS"] = "1"
-        import tune_vfl.evaluation.everything  # noqa: F401
-        from tune_vfl.machine.runtime import prepare_process
+        import scipy.special  # noqa: F401
 
+        import tune_vfl.evaluation.packs  # noqa: F401
+        from tune_vfl.attacks.base import ATTACKS
+        from tune_vfl.data.base import DATASETS
+        from tune_vfl.defenses.base import DEFENSES
+        from tune_vfl.machine.runtime import prepare_process
+        from tune_vfl.models.base import MODELS
+
+        for registry in (ATTACKS, DATASETS, DEFENSES, MODELS):
+            registry.names()  # imports all that it names
         prepare_process()
 
     @classmethod

@@ -206,7 +206,7 @@ def test_resume_does_not_shrink_a_study(run):
 def test_what_cannot_be_run_begins_nothing(run, tmp_path, monkeypatch):
     from tune_vfl.search import ray_session
 
-    monkeypatch.setattr(ray_session, "expect", lambda: pytest.fail("imports for workers were begun"))
+    monkeypatch.setattr(ray_session, "connect", lambda: pytest.fail("Ray was started"))
     (tmp_path / "list.yaml").write_text("[]", encoding="utf-8")
     asked = [("search", tmp_path / "no.yaml"), ("search", tmp_path / "list.yaml"), ("resume", "unknown")]
     assert [run(*words)[0] for words in [*asked, ("resume", "tiny", "--trials", 2)]] == [2] * 4

@@ -34,7 +34,7 @@ class Here:
     def __init__(self, function: Any, resources: Any, room: Any, stopped: Callable[[], bool]) -> None:
         self.function, self.stopped = function, stopped
         self.given["resources"].append(resources)
-        assert self.given["trainable"], "Ray is connected to before anything is sent to it"
+        assert self.given["connections"], "Ray is connected to before anything is sent to it"
         assert room() == 2
 
     def run(self, calls: Any, seconds: Callable[[Any], float | None] = lambda _: None) -> Iterator[tuple[Any, Any]]:
@@ -57,7 +57,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
     class Fresh(Here):
         asked: list[tuple[str, Any]] = []  # noqa: RUF012 - made anew for each test
         limits: list[tuple[Any, float | None]] = []  # noqa: RUF012
-        given = {"resources": [], "room": [], "trainable": []}  # noqa: RUF012
+        given = {"resources": [], "room": [], "connections": []}  # noqa: RUF012
         fate = staticmethod(lambda _name, _key: None)
         after = staticmethod(lambda: None)
 
@@ -69,6 +69,6 @@ def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
             return 2
 
     monkeypatch.setattr(trainings, "Pool", Fresh)
-    monkeypatch.setattr(ray_session, "connect", Fresh.given["trainable"].append)
+    monkeypatch.setattr(ray_session, "connect", lambda: Fresh.given["connections"].append(True))
     monkeypatch.setattr(ray_session, "room_for", Room)
     return Fresh

@@ -67,7 +67,7 @@ def test_workers_are_given_what_the_study_asks_for_and_the_lease_s_share_of_ray(
     assert resources.cpu == 3
     assert lease.study == "study"
     assert {given.cpu for given in here.given["resources"]} == {3}
-    assert set(here.given["trainable"]) == {SimulatedTrainable}
+    assert here.given["connections"]
 
 
 def test_the_real_thing_is_trained_where_nothing_else_is_said(
@@ -118,7 +118,7 @@ def test_an_undefended_model_that_cannot_be_measured_is_called_that(here: type[H
 def test_a_stop_among_attackers_says_how_many_are_owed(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
     searched(scales=SCALES).close()
     kept = [p.number for p in confirm("study", seeds=2, work=WORK).answer.points if p.confirmed]  # type: ignore[union-attr]
-    here.given["trainable"].clear()
+    here.given["connections"].clear()
     stops: list[Callable[[], None]] = []
     usual = running.answered
 

@@ -11,7 +11,7 @@ from ray.exceptions import RayTaskError, WorkerCrashedError
 from tune_vfl.confirmation import pool as module
 from tune_vfl.confirmation.pool import Died, Hung, Pool
 from tune_vfl.errors import UnreachableError
-from tune_vfl.search import watch
+from tune_vfl.search import watchdogs
 from tune_vfl.spec import Resources
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Ray:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Ray:
-    monkeypatch.setattr(watch, "own_node_lives", lambda: True)
+    monkeypatch.setattr(watchdogs, "own_node_lives", lambda: True)
     return Ray(monkeypatch)
 
 
@@ -128,8 +128,8 @@ def test_a_call_that_is_over_its_time_is_ended_with_its_worker(stand_in: Ray) ->
     assert [(key, type(answer)) for key, answer in found] == [("key 1", Hung), ("key 2", Hung)]
     assert [(reference[1], force) for reference, force in stand_in.cancelled] == [(1, True), (2, True)]
     assert set(stand_in.waited) == {10.0}, "looked at every ten seconds"
-    assert stand_in.now >= 100 + 3600 + watch.GRACE_SECONDS
-    before = 100 + 3600 + watch.GRACE_SECONDS + 2 * 10
+    assert stand_in.now >= 100 + 3600 + watchdogs.GRACE_SECONDS
+    before = 100 + 3600 + watchdogs.GRACE_SECONDS + 2 * 10
     assert stand_in.now <= before
 
 
@@ -138,14 +138,14 @@ def test_a_call_is_not_ended_before_its_time_and_grace_are_over(stand_in: Ray) -
     pool = Pool[str](doubled, Resources(), lambda: 1, lambda: False)
     ((_, answer),) = pool.run(calls(1), lambda _: 60.0)
     assert isinstance(answer, Hung)
-    assert 160 + watch.GRACE_SECONDS < stand_in.now <= 160 + watch.GRACE_SECONDS + 10
+    assert 160 + watchdogs.GRACE_SECONDS < stand_in.now <= 160 + watchdogs.GRACE_SECONDS + 10
 
 
 def test_without_a_limit_a_call_may_take_for_ever_and_a_dead_ray_is_said(
     stand_in: Ray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in.stuck = True
-    monkeypatch.setattr(watch, "own_node_lives", lambda: stand_in.now < 1e6)
+    monkeypatch.setattr(watchdogs, "own_node_lives", lambda: stand_in.now < 1e6)
     with pytest.raises(UnreachableError, match="what was finished is kept, and the same command goes on"):
         list(Pool[str](doubled, Resources(), lambda: 1, lambda: False).run(calls(1)))
     assert stand_in.now >= 1e6

@@ -18,7 +18,7 @@ from trainables.base import nap
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.machine.signals import Left
+from tune_vfl.machine.signals import Interrupted
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.search import ray_session
 from tune_vfl.search.runner import run_study
@@ -115,7 +115,7 @@ def main(given: dict[str, Any]) -> int:
     except TuneVflError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    except Left as left:
-        return left.exit_code
+    except Interrupted as interrupted:
+        return interrupted.exit_code
     sys.stderr.write("stopped\n" if stopped else "done\n")
     return 130 if stopped else 0

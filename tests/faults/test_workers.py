@@ -43,7 +43,7 @@ def test_each_trial_ends_as_what_it_did_and_harms_no_other(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """NaN, a missing metric, an exception, out of memory, a crash, a hang in compiled code, in packs of four."""
-    monkeypatch.setattr("tune_vfl.search.watch.GRACE_SECONDS", 5.0)
+    monkeypatch.setattr("tune_vfl.search.watchdogs.GRACE_SECONDS", 5.0)
     options = {name: above(point) for point, (name, _) in BAD.items()}
     shared_ray()
     search(spec_of(resources={"pack": 4}, budget={"trial_minutes": 0.02}), options)
@@ -77,9 +77,16 @@ def test_a_worker_that_dies_once_costs_one_retry(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    """A cluster whose head has one CPU."""
-    with cluster_of(head_cpus=1) as cluster:
+    """A cluster whose head trains nothing."""
+    with cluster_of(head_cpus=0) as cluster:
         yield cluster
+
+
+def kill_processes(node: Any) -> None:
+    """Kill a node with its workers, which otherwise live on for seconds and may answer."""
+    raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
+    for process in [raylet, *raylet.children(recursive=True)]:
+        process.kill()
 
 
 @pytest.mark.parametrize("graceful", [False, True], ids=["killed", "terminated"])
@@ -87,10 +94,12 @@ def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
     graceful: bool, cluster: Any, tmp_path: Path
 ) -> None:
     leaving = cluster.add_node(num_cpus=1)
-    spec = {"resources": {"concurrency": 2, "pack": 2}}
-    with Driver(tmp_path, cluster.address, spec=spec, options={"sleep": 0.7}) as driver:
-        driver.wait_for(2)
+    with Driver(tmp_path, cluster.address, options={"sleep": 2.0}) as driver:
+        driver.wait_until_trained(4)  # the undefended model and a pack of two are over, another pack has just begun
+        if not graceful:
+            kill_processes(leaving)
         cluster.remove_node(leaving, allow_graceful=graceful)
+        cluster.add_node(num_cpus=1)
         code, err = driver.ends()
     assert code == 0, err
     record = check_study()

@@ -12,9 +12,9 @@ class Asking(Errand):
 
     seconds_allowed = None
 
-    def __init__(self, what, *, gated=False):
+    def __init__(self, what):
         super().__init__()
-        self.what, self.gated, self.told = what, gated, []
+        self.what, self.told = what, []
 
     def _pack(self):
         return {"asks": self.what}

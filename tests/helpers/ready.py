@@ -151,6 +151,8 @@ def _become(asked: dict[str, Any], out: int, err: int) -> NoReturn:
         else:
             exec(asked["code"], {"__name__": "__main__"})  # noqa: S102 - a test's own program
         code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
 import sys
 import threading
@@ -17,11 +19,12 @@ import sqlalchemy
 
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, UnreachableError, UsageError
-from tune_vfl.ledger import db_errors
+from tune_vfl.ledger import db_errors, storage
 from tune_vfl.ledger.db_errors import LedgerTroubleError, retry, trouble_of
 from tune_vfl.ledger.ledger import Ledger, NewTrial
 from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.machine.signals import Interrupted, answered
 from tune_vfl.outcome import read_outcome
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.service.checks import Check
@@ -198,13 +201,26 @@ def test_a_file_that_another_process_keeps_locked_is_waited_for(tmp_path: Path, 
     monkeypatch.setattr(db_errors, "PATIENCE_SECONDS", 0.3)
     place = storage_at(str(tmp_path / "ledger.db"))
     ledger = ledger_of(place)
-    engine = engine_of(ledger)
-    sqlalchemy.event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA busy_timeout = 100"))
-    engine.dispose()
+    monkeypatch.setattr(storage, "_LOCKED_SECONDS", 0.3)
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerTroubleError, match=r"locked for a minute \(tried again for"):
         ledger.extend(5)
+    other.rollback()
+    other.close()
+    ledger.extend(5)
+
+
+def test_ctrl_c_is_answered_while_a_locked_file_is_waited_for(tmp_path: Path) -> None:
+    ledger = ledger_of(storage_at(str(tmp_path / "ledger.db")))
+    other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    sent = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    begun = time.monotonic()
+    sent.start()
+    with pytest.raises(Interrupted), answered(lambda: "left"):
+        ledger.extend(5)
+    assert time.monotonic() - begun < 3
     other.rollback()
     other.close()
     ledger.extend(5)

@@ -1,8 +1,7 @@
-"""Ctrl-C and SIGTERM are answered in words at once, whatever the main thread does, and end what they are to end."""
+"""Ctrl-C and SIGTERM are answered in words, and end what they are to end."""
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -11,7 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from tune_vfl.machine.signals import Left, answered, handlers_kept
+from tune_vfl.machine import signals
+from tune_vfl.machine.signals import Interrupted, answered
 
 
 def send(number: int) -> None:
@@ -28,7 +28,7 @@ def send_and_wait(number):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_is_answered_once_and_leaves(number, code, capsys):
+def test_a_signal_is_answered_once_and_leaves(number, code, capfd):
     def press_and_press_again_while_things_are_put_away():
         with answered(lambda: "outer"), answered(lambda: "inner"):
             try:
@@ -36,13 +36,33 @@ def test_a_signal_is_answered_once_and_leaves(number, code, capsys):
             finally:
                 send_and_wait(number)
 
-    with pytest.raises(Left) as left:
+    with pytest.raises(Interrupted) as interrupted:
         press_and_press_again_while_things_are_put_away()
-    assert left.value.exit_code == code
-    assert capsys.readouterr().err == "inner\n"
+    assert interrupted.value.exit_code == code
+    assert capfd.readouterr().err == "inner\n"
 
 
-def test_the_first_ctrl_c_stops_gently_and_the_second_leaves(capsys):
+def test_a_second_press_ends_nothing_that_puts_things_back_until_two_seconds_are_over():
+    put_back = []
+
+    def press_on():
+        with answered(lambda: "left"):
+            try:
+                send_and_wait(signal.SIGINT)
+            finally:
+                send(signal.SIGINT)
+                put_back.append(1)
+                time.sleep(signals.PUTTING_BACK_SECONDS)
+                send(signal.SIGINT)
+                time.sleep(0.1)
+                put_back.append(2)
+
+    with pytest.raises(Interrupted):
+        press_on()
+    assert put_back == [1]
+
+
+def test_the_first_ctrl_c_stops_gently_and_the_second_leaves(capfd):
     stops = []
 
     def press_twice():
@@ -50,21 +70,24 @@ def test_the_first_ctrl_c_stops_gently_and_the_second_leaves(capsys):
             send(signal.SIGINT)
             time.sleep(0.1)
             assert stops == [1]
-            assert capsys.readouterr().err == ""
+            assert capfd.readouterr().err == ""
             send_and_wait(signal.SIGINT)
 
-    with pytest.raises(Left):
+    with pytest.raises(Interrupted):
         press_twice()
     assert stops == [1]
-    assert capsys.readouterr().err == "left\n"
+    assert capfd.readouterr().err == "left\n"
 
 
 def test_sigterm_waits_for_nothing():
-    with pytest.raises(Left), answered(lambda: "left", stop=lambda: pytest.fail("there is no time to stop gently")):
+    with (
+        pytest.raises(Interrupted),
+        answered(lambda: "left", stop=lambda: pytest.fail("there is no time to stop gently")),
+    ):
         send_and_wait(signal.SIGTERM)
 
 
-def test_an_error_that_a_signal_made_is_no_error(capsys):
+def test_an_error_that_a_signal_made_is_no_error(capfd):
     def broken():
         try:
             send(signal.SIGINT)
@@ -72,101 +95,27 @@ def test_an_error_that_a_signal_made_is_no_error(capsys):
         except KeyboardInterrupt:
             raise ImportError("half a module") from None
 
-    with pytest.raises(Left), answered(lambda: "left"):
+    with pytest.raises(Interrupted), answered(lambda: "left"):
         broken()
     with pytest.raises(ImportError), answered(lambda: "left"):
         raise ImportError("of its own")
-    assert capsys.readouterr().err == "left\n"
+    assert capfd.readouterr().err == "left\n"
 
 
-def test_it_is_answered_while_the_main_thread_is_in_compiled_code(tmp_path, monkeypatch):
-    """The main thread waits in sqlite, which no signal interrupts, until both signals are answered."""
-    said, stopped, in_time = [], [], []
-    monkeypatch.setattr("tune_vfl.machine.signals._write", said.append)
-    holds = sqlite3.connect(tmp_path / "locked.db", isolation_level=None, check_same_thread=False)
-    holds.execute("BEGIN EXCLUSIVE")
-
-    def press_twice_and_let_go():
-        for answers in (stopped, said):
-            time.sleep(0.2)
-            send(signal.SIGINT)
-            end = time.monotonic() + 20
-            while not answers and time.monotonic() < end:
-                time.sleep(0.05)
-            in_time.append(bool(answers))
-        holds.close()
-
-    waits = sqlite3.connect(tmp_path / "locked.db", isolation_level=None, timeout=60)
-
-    def wait_for_the_lock():
-        with answered(lambda: "left", stop=lambda: stopped.append(1)):
-            threading.Thread(target=press_twice_and_let_go).start()
-            waits.execute("BEGIN EXCLUSIVE")
-            wait()
-
-    with pytest.raises(Left):
-        wait_for_the_lock()
-    waits.close()
-    assert in_time == [True, True]
-    assert (stopped, said) == ([1], ["left"])
-
-
-def test_a_library_that_takes_the_handler_does_not_take_the_answer(capsys):
-    def rude(*_):
-        raise SystemExit(15)  # as Ray's own handler does
-
-    def be_cut_off():
-        with answered(lambda: "left"):
-            with handlers_kept():
-                signal.signal(signal.SIGTERM, rude)
-            assert signal.getsignal(signal.SIGTERM) is not rude
-            signal.signal(signal.SIGTERM, rude)
-            try:
-                send_and_wait(signal.SIGTERM)
-            finally:
-                time.sleep(1.2)  # the thread answers meanwhile
-
-    with pytest.raises(Left) as left:
-        be_cut_off()
-    assert left.value.exit_code == 143
-    assert capsys.readouterr().err == "left\n"
-
-
-def test_who_swallows_it_is_rung_again(capsys):
-    def swallow():
-        with answered(lambda: "left"):
+def test_a_signal_that_was_swallowed_is_raised_by_the_next_check_and_at_the_latest_at_the_end(capfd):
+    def swallow(*, check):
+        with answered(lambda: "left") as signals:
+            signals.check()
             with suppress(KeyboardInterrupt):
                 send_and_wait(signal.SIGTERM)
-            wait()
-            pytest.fail("it went on for five seconds")
+            if check:
+                signals.check()
+                pytest.fail("it went on")
 
-    with pytest.raises(Left):
-        swallow()
-    assert capsys.readouterr().err == "left\n"
-
-
-def test_of_a_callback_that_swallows_it_nothing_is_printed_and_of_other_errors_all(monkeypatch, capsys):
-    class Callback:
-        def __init__(self, act):
-            self.act = act
-
-        def __del__(self):
-            self.act()
-
-    def swallow():
-        with answered(lambda: "left"):
-            Callback(lambda: 1 / 0)
-            Callback(lambda: send_and_wait(signal.SIGTERM))
-            wait()
-            pytest.fail("it went on for five seconds")
-
-    told = []
-    monkeypatch.setattr(sys, "unraisablehook", hook := lambda what: told.append(type(what.exc_value)))
-    with pytest.raises(Left):
-        swallow()
-    assert told == [ZeroDivisionError]
-    assert sys.unraisablehook is hook
-    assert capsys.readouterr().err == "left\n"
+    for check in (True, False):
+        with pytest.raises(Interrupted):
+            swallow(check=check)
+        assert capfd.readouterr().err == "left\n"
 
 
 def test_nothing_is_left_behind(ctrl_c):
@@ -174,10 +123,9 @@ def test_nothing_is_left_behind(ctrl_c):
     with answered(lambda: "left"):
         pass
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
-    assert signal.set_wakeup_fd(-1) == -1
     with pytest.raises(KeyboardInterrupt) as plain:
         send_and_wait(signal.SIGINT)
-    assert not isinstance(plain.value, Left)
+    assert not isinstance(plain.value, Interrupted)
 
 
 def test_another_thread_changes_nothing():

@@ -51,13 +51,13 @@ if __name__ == "__main__":
 """
 
 
-def test_a_real_worker_sees_the_gpu_that_it_was_given_and_none_without(tmp_path: Any) -> None:
+def test_a_real_worker_trains_on_the_gpu_that_it_was_given_and_on_the_cpu_without(tmp_path: Any) -> None:
     """A search's packs run in Tune's workers, a confirmation's trainings in tasks; two GPUs are pretended."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "CUDA_"))}
     command = [sys.executable, "-c", WORKERS]
     done = subprocess.run(command, env=clean, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300)
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["task 0"] == found["pack 0"] == ["", "cpu"]
+    assert found["task 0"][1] == found["pack 0"][1] == "cpu"
     assert found["task 0.25"][1] == found["pack 0.25"][1] == "cuda"
     assert {found["task 0.25"][0], found["pack 0.25"][0]} <= {"0", "1"}
 

@@ -40,10 +40,10 @@ def test_a_machine_that_goes_away_says_nothing_of_it():
     assert errand.told == []
 
 
-def test_what_does_not_come_back_is_over_at_once():
+def test_a_timeout_is_final():
     errand = Asking("cost")
     errand.ask()
-    errand.give_up()
+    errand.lose("timeout")
     assert errand.over
     assert not errand.owed
-    assert errand.told == ["hang"]
+    assert errand.told == ["timeout"]

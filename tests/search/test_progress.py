@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,14 +12,11 @@ import pytest
 from tests.helpers.campaigns import part_of, steady
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import progress
-from tune_vfl.search.losses import LossReader, cause_of
 from tune_vfl.search.packs import pack_size, shortened
 from tune_vfl.search.progress import ProgressReport, RunProgress
 from tune_vfl.spec import Resources
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 FAILED, LOST = Outcome.failed("diverged", "NaN"), Outcome.failed("preempted", "gone")
@@ -193,25 +189,3 @@ def test_packs_of_a_share_of_the_trials() -> None:
     assert shortened(10, 60.0) == 10, "ten minutes"
     assert shortened(11, 60.0) == 10
     assert shortened(5, -1.0) == 5
-
-
-@pytest.mark.parametrize(
-    ("text", "cause"),
-    [
-        ("The actor died because its node has died.", "node"),
-        ("The actor is temporarily unavailable: IOError", "node"),
-        ("Task was killed due to the node running low on memory.", "memory"),
-        ("its node has died, running low on memory", "memory"),
-        ("The actor died unexpectedly", "crash"),
-        ("", "crash"),
-    ],
-)
-def test_why_a_pack_was_lost_is_read_before_it_is_told(text: str, cause: str, tmp_path: Path) -> None:
-    assert cause_of(text) == cause
-    heard: list[tuple[str, str]] = []
-    (tmp_path / "error").write_text(text, encoding="utf-8")
-    reader = LossReader(lambda name, why: heard.append((name, why)))
-    reader.on_trial_error(None, SimpleNamespace(trial_id="p", error_file=str(tmp_path / "error")))
-    reader.on_trial_error(None, SimpleNamespace(trial_id="q", error_file=str(tmp_path / "none")))
-    reader.on_trial_error(None, SimpleNamespace(trial_id="r", error_file=None))
-    assert heard == [("p", cause), ("q", "crash"), ("r", "crash")]

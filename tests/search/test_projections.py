@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.packing import planned
 from tune_vfl import search
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.search import api, projections, watch
+from tune_vfl.search import api, projections, watchdogs
 from tune_vfl.search.live_page import LivePage
 from tune_vfl.search.part import TrialPack
 from tune_vfl.testing.studies import made_up_study
@@ -78,9 +78,9 @@ def test_a_driver_s_own_node_lives_whatever_becomes_of_the_others(monkeypatch: p
     for mine, other in ((True, False), (False, True)):
         nodes = [{"NodeID": "mine", "Alive": mine}, {"NodeID": "other", "Alive": other}]
         monkeypatch.setattr(ray, "nodes", lambda nodes=nodes: nodes)
-        assert watch.own_node_lives() == mine
+        assert watchdogs.own_node_lives() == mine
 
 
 def test_packs_of_trials_may_wait_for_each_other() -> None:
     pack = TrialPack(SimpleNamespace(seconds_allowed=lambda numbers: 60.0 * len(numbers)), [4, 7])  # type: ignore[arg-type]
-    assert (pack.gated, pack.trials, pack.seconds_allowed) == (True, 2, 120.0)
+    assert (pack.trials, pack.seconds_allowed) == (2, 120.0)

@@ -12,7 +12,7 @@ from tune_vfl.search.searcher import LedgerSearcher, RunSettings
 class Empty:
     """A study without a trial to ask for, which notes that it was asked."""
 
-    packs, taken = 8, 0
+    taken = 0
 
     def __init__(self):
         self.asked = 0
@@ -28,10 +28,10 @@ def searcher_of():
     study = Empty()
     errands = Errands(
         references=[Asking("references"), Asking("references")],
-        undefended=[Asking("undefended", gated=True), Asking("undefended", gated=True)],
+        undefended=[Asking("undefended"), Asking("undefended")],
         costs=[Asking("cost"), Asking("cost")],
     )
-    return LedgerSearcher([study], errands, RunSettings(8, lambda: 8)), study
+    return LedgerSearcher([study], errands, RunSettings(lambda: 8)), study
 
 
 def handed_out(searcher, name):
@@ -46,14 +46,12 @@ def test_references_are_asked_first_and_undefended_models_hold_up_no_trial():
     searcher, study = searcher_of()
     first = handed_out(searcher, "first")
     assert [pack["asks"] for pack in first.values()] == ["references", "references", "cost", "cost"]
-    assert [pack["gate"]["count"] for pack in first.values()] == [0] * 4, "they wait for nobody, but they are there"
     searcher.on_trial_complete("first0", {"outcomes": ["answer"]})
     assert handed_out(searcher, "none") == {}, "all else waits for both references"
     assert study.asked == 0
     searcher.on_trial_complete("first1", {"outcomes": ["answer"]})
     second = handed_out(searcher, "second")
     assert [pack["asks"] for pack in second.values()] == ["undefended", "undefended"]
-    assert all(pack["gate"]["count"] == 8 for pack in second.values())
     assert study.asked == 1, "trials wait neither for costs nor for undefended models"
     for one in ("first2", "first3", *second):
         searcher.on_trial_complete(one, {"outcomes": ["answer"]})
@@ -63,9 +61,9 @@ def test_references_are_asked_first_and_undefended_models_hold_up_no_trial():
 def test_the_study_with_the_fewest_trials_asks_next_while_it_owes_some():
     def part(name, taken, *, owes=True):
         told = {"ask": lambda _id: ([taken], [{}]), "pack": lambda _params: {"of": name}}
-        return SimpleNamespace(name=name, taken=taken, owes=owes, packs=1, **told)
+        return SimpleNamespace(name=name, taken=taken, owes=owes, seconds_allowed=lambda _: None, **told)
 
     nothing = Errands(references=[], undefended=[], costs=[])
     parts = [part("a", 3), part("b", 1), part("c", 0, owes=False)]
-    assert LedgerSearcher(parts, nothing, RunSettings(1, lambda: 1)).suggest("x")["of"] == "b"
-    assert LedgerSearcher(parts[2:], nothing, RunSettings(1, lambda: 1)).suggest("x") == str(Searcher.FINISHED)
+    assert LedgerSearcher(parts, nothing, RunSettings(lambda: 1)).suggest("x")["of"] == "b"
+    assert LedgerSearcher(parts[2:], nothing, RunSettings(lambda: 1)).suggest("x") == str(Searcher.FINISHED)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.search.losses import Cause
     from tune_vfl.search.searcher import LedgerSearcher
+    from tune_vfl.search.worker_failures import Cause
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -47,14 +47,14 @@ class Workers:
     Attributes:
         packs: all that were handed out.
         together: the largest number that ran at once.
-        fate: says of a pack why it is lost, ``hang`` for one that does not come back, or nothing.
+        fate: says of a pack why its worker fails, or nothing.
         after: is called when a pack was answered.
     """
 
     def __init__(self, room: int) -> None:
         self.room, self.together = room, 0
         self.packs: list[Mapping[str, Any]] = []
-        self.fate: Callable[[Mapping[str, Any]], Cause | str | None] = lambda _pack: None
+        self.fate: Callable[[Mapping[str, Any]], Cause | None] = lambda _pack: None
         self.after: Callable[[LedgerSearcher], None] = lambda _searcher: None
 
     def tuned(self, searcher: LedgerSearcher, trainable: Any, *_: Any) -> None:
@@ -75,14 +75,12 @@ class Workers:
 
     def _end(self, searcher: LedgerSearcher, trainable: Any, name: str, pack: Mapping[str, Any]) -> None:
         lost = self.fate(pack)
-        if lost == "hang":
-            searcher.give_up(name)
-        elif lost is not None:
-            searcher.lost_because(name, lost)  # type: ignore[arg-type]
+        if lost is not None:
             searcher.on_trial_complete(name, error=True)
+            searcher.fail(name, lost)
         else:
             worker = object.__new__(trainable)
-            worker._pack = {**pack, "gate": None}
+            worker._pack = {**pack, "seconds": None}
             searcher.on_trial_complete(name, worker.step())
         if searcher.failure is not None:
             raise searcher.failure
@@ -104,8 +102,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
         def packs(self) -> int:
             return found.room
 
-    monkeypatch.setattr(ray_session, "connect", lambda _trainable=None: None)
-    monkeypatch.setattr(ray_session, "begin", lambda _trainable: None)
+    monkeypatch.setattr(ray_session, "connect", lambda: None)
     monkeypatch.setattr(ray_session, "room_for", Room)
     monkeypatch.setattr(runner, "tuned", found.tuned)
     return found
@@ -225,7 +222,7 @@ def lose_one(workers: Workers, cause: str) -> list[int]:
     [
         ("crash", "error", [3, 1, 1], "its worker process died"),
         ("memory", "oom", [3, 2, 1, 1, 1], "its worker was ended because the machine ran out of memory"),
-        ("hang", "timeout", [3, 1], "and was killed, over trial_minutes = 3.0"),
+        ("timeout", "timeout", [3, 1], "and was killed, over trial_minutes = 3.0"),
     ],
 )
 def test_a_setting_that_takes_its_worker_with_it_ends_and_those_beside_it_do_not(
@@ -310,7 +307,7 @@ def test_references_whose_workers_die_end_the_search_and_nothing_was_asked(
     [
         ("crash", "error", "its worker process died 3 times"),
         ("memory", "oom", "because the machine ran out of memory, 3 times"),
-        ("hang", "timeout", "and was killed, over trial_minutes = None"),
+        ("timeout", "timeout", "and was killed, over trial_minutes = None"),
     ],
 )
 def test_an_undefended_model_that_cannot_be_measured_is_said_and_tried_by_the_next_run(

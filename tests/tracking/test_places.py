@@ -18,6 +18,8 @@ from tune_vfl.service.health import tracking
 from tune_vfl.tracking.mlflow import Recorder
 from tune_vfl.tracking.store import is_damaged, is_elsewhere, move_damaged_away
 
+pytestmark = pytest.mark.usefixtures("home")
+
 ODD = ["a#b", "a%20b", "a?b", "a b", "é", "100%", "a&b=c"]
 
 

@@ -30,8 +30,7 @@ from tune_vfl.cli import (
 )
 from tune_vfl.cli.output import complain, emit
 from tune_vfl.errors import SpecError, TuneVflError
-from tune_vfl.machine.runtime import collect_less_often
-from tune_vfl.machine.signals import Left, answered
+from tune_vfl.machine.signals import Interrupted, answered
 from tune_vfl.machine.streams import accept_all_text
 
 EPILOG = (
@@ -47,8 +46,8 @@ class _Answering(TyperGroup):
         try:
             with answered(lambda: "tune-vfl: interrupted"):
                 return super().invoke(ctx)
-        except Left as left:
-            raise typer.Exit(left.exit_code) from left
+        except Interrupted as interrupted:
+            raise typer.Exit(interrupted.exit_code) from interrupted
 
 
 app = typer.Typer(
@@ -108,7 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code of the interface: 0, 1, 2, 3 or 4; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    collect_less_often()
     accept_all_text()
     try:
         app(args=None if arguments is None else list(arguments), prog_name="tune-vfl")

@@ -34,9 +34,6 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
 
     Example: `tune-vfl quickstart`
     """
-    from tune_vfl.search.ray_session import expect
-
-    expect()
     from tune_vfl.cli.search import show_end
     from tune_vfl.search import search
     from tune_vfl.search.planning import plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -39,13 +38,10 @@ def report(
 
     Example: `tune-vfl report kdk-bank laplace-bank -o report/`
     """
-    from tune_vfl.machine.runtime import keeping_everything
+    from tune_vfl.service.reporting import report_studies
 
     names = list(dict.fromkeys(studies))
-    with nullcontext() if pictures else keeping_everything():  # a training throws much away
-        from tune_vfl.service.reporting import report_studies
-
-        page = report_studies(names, out, storage, pictures=pictures)
+    page = report_studies(names, out, storage, pictures=pictures)
     if json:
         emit_json({"schema": SCHEMA, "studies": names, "page": str(page)})
     else:

@@ -10,7 +10,6 @@ import typer
 from tune_vfl.cli.options import Json, Name, Settings, Storage, TakeOver
 from tune_vfl.cli.output import emit_json, say
 from tune_vfl.errors import UsageError
-from tune_vfl.machine.runtime import keeping_everything
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.reading import StoredStudy
@@ -46,18 +45,14 @@ def search(
 
     Example: `tune-vfl search study.yaml --trials 100 --set sampler.name=nsga2`
     """
-    from tune_vfl.search.ray_session import expect
+    from tune_vfl.cli.plan import plan_of
+    from tune_vfl.cli.plan_shown import left_out
     from tune_vfl.spec.raw import read_yaml
 
     raw = read_yaml(spec)
-    expect()
     named = [f"study={_quoted(name)}"] if name is not None else []
     wanted = [f"budget.trials={trials}"] if trials is not None else []
-    with keeping_everything():  # torch's import above all
-        from tune_vfl.cli.plan import plan_of
-        from tune_vfl.cli.plan_shown import left_out
-
-        plan = plan_of(raw, spec, [*(settings or ()), *named, *wanted])
+    plan = plan_of(raw, spec, [*(settings or ()), *named, *wanted])
     for line in left_out(plan.skipped):
         say(f"left out {line}")
     raise typer.Exit(run_plan(plan, storage=storage, take_over=take_over, json=json))
@@ -127,9 +122,6 @@ def resume(
     done = sum(len(record.counted) for record in campaign_record(name, storage).studies)
     if trials is not None and trials < done:
         raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
-    from tune_vfl.search.ray_session import expect
-
-    expect()
     from tune_vfl.search import resume as run
 
     ended = run(name, trials=trials, storage=storage, take_over=take_over)

@@ -68,14 +68,12 @@ def status(
     Example: `tune-vfl status kdk-bank`
     """
     from tune_vfl.ledger.reading import open_study
-    from tune_vfl.machine.runtime import keeping_everything
     from tune_vfl.service.studies import status_of
 
     found = open_study(name, storage)
     shown: dict[str, Any] | None = None
     while True:
-        with keeping_everything():
-            summary, owed = status_of(found)
+        summary, owed = status_of(found)
         if summary != shown:
             emit_json(summary) if json else emit_summary(summary)
         shown = summary
@@ -101,12 +99,10 @@ def frontier(
     Example: `tune-vfl frontier kdk-bank --format csv -o front.csv`
     """
     from tune_vfl.analysis import summary
-    from tune_vfl.machine.runtime import keeping_everything
     from tune_vfl.service.studies import campaign_record, known_attack
 
-    with keeping_everything():
-        campaign = campaign_record(name, storage)
-        front = summary.frontier(campaign, known_attack(campaign.studies, attack) if attack else None)
+    campaign = campaign_record(name, storage)
+    front = summary.frontier(campaign, known_attack(campaign.studies, attack) if attack else None)
     _write_front(front, "json" if json else form, out)
 
 

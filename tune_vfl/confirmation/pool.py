@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.search import watch
+from tune_vfl.search import watchdogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -76,7 +76,7 @@ class Pool(Generic[K]):
             if not flying:
                 return
             done, _ = ray.wait(list(flying), timeout=_LOOK_EVERY_SECONDS)
-            if not done and not watch.own_node_lives():
+            if not done and not watchdogs.own_node_lives():
                 raise UnreachableError(
                     "Ray on this machine died under the confirmation; what was finished is kept, and the same command "
                     "goes on with a new Ray (is the machine short of memory? run 'tune-vfl doctor')"
@@ -89,7 +89,7 @@ class Pool(Generic[K]):
 
 
 def _due(seconds: float | None) -> float:
-    return math.inf if seconds is None else time.monotonic() + seconds + watch.GRACE_SECONDS
+    return math.inf if seconds is None else time.monotonic() + seconds + watchdogs.GRACE_SECONDS
 
 
 def _answer(reference: Any) -> Any:

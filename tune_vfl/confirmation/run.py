@@ -172,7 +172,7 @@ class Run:
             return
         from trainables.base import tuned
 
-        cluster.connect(self._work.trainable)
+        cluster.connect()
         self._say(f"attackers are tuned against {len(settings)} settings, {self._adaptive:g} minutes each")
         work = self._work.trainable, self._work.options
         calls = [((s, n), call_of(self._campaign.study(s), n, self._adaptive, work)) for s, n in settings]

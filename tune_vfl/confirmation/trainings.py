@@ -62,7 +62,7 @@ class Trainings:
 
     def run(self, places: Sequence[Place]) -> None:
         """Run trainings, after the attack floors that they need."""
-        cluster.connect(self._work.trainable)
+        cluster.connect()
         workers = min(self._room.packs(), len(places))
         jobs = cut(self._campaign.studies, places, workers=workers, stacks=self._stack)
         self._measure_floors(jobs)

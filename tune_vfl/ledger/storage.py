@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy
 from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.ledger.database import LedgerStorage
@@ -29,6 +31,10 @@ _ONE_AT_A_TIME = int.from_bytes(b"tune-vfl", "big", signed=True)
 _CONNECTING = {"connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "tcp_user_timeout": 30_000}
 # Nor may what the server still holds of a driver that was cut off keep others waiting.
 _LIMITS = "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '30s'"
+
+
+# Python answers no signal while sqlite waits for a lock: one attempt is short, and a locked file is tried for a minute.
+_ATTEMPT_SECONDS, _LOCKED_SECONDS = 1.0, 60.0
 
 
 class SqliteFile(LedgerStorage):
@@ -70,12 +76,11 @@ class SqliteFile(LedgerStorage):
 
     def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
         # The driver begins no transaction by itself, so that one that will write can lock the file when it begins.
-        connecting = {"timeout": 60, "isolation_level": None}
+        connecting = {"timeout": _ATTEMPT_SECONDS, "isolation_level": None}
         engine = sqlalchemy.create_engine(self.url, poolclass=pool, connect_args=connecting)
         if writes:
             event.listen(engine, "connect", _log_ahead)
-        begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+        event.listen(engine, "begin", _begin_writing if writes else _begin_reading)
         return engine
 
 
@@ -140,6 +145,23 @@ def storage_at(given: str | None = None) -> LedgerStorage:
     if scheme.partition("+")[0] in {"postgresql", "postgres"}:
         return PostgresServer(named)
     raise UsageError(f"storage {hide_password(named)}: expected a path, sqlite:///PATH or postgresql://USER@HOST/NAME")
+
+
+def _begin_reading(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _begin_writing(connection: Connection) -> None:
+    """Lock the file, which one transaction at a time may write."""
+    until = time.monotonic() + _LOCKED_SECONDS
+    while True:
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            return
+        except OperationalError as error:
+            busy = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > until:
+                raise
 
 
 def _log_ahead(connection: Any, _record: Any) -> None:

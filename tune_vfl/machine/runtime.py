@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
-import gc
 import os
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 from tune_vfl.errors import SpecError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 
@@ -20,32 +14,6 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 def usable_cpus() -> int:
     """Return how many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def collect_less_often() -> None:
-    """Let Python's collector look for garbage a thirtieth as often: a sixth of what imports take is its work.
-
-    And not at all at the end of this process: to look once more through torch, Ray and MLflow takes it over a second.
-    """
-    gc.set_threshold(20_000, 20, 20)
-    atexit.register(gc.freeze)
-
-
-@contextmanager
-def keeping_everything() -> Iterator[None]:
-    """Let Python's collector rest for the block, which makes much and throws nothing away: reading a ledger."""
-    rests = not gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if not rests:
-            # What was made counts as old: the collector would look through all of it at once.
-            frozen = gc.get_freeze_count()
-            gc.freeze()
-            if not frozen:
-                gc.unfreeze()
-            gc.enable()
 
 
 def return_memory() -> None:

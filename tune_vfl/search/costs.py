@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.search.errands import Failure
     from tune_vfl.search.work import Work
+    from tune_vfl.search.worker_failures import Cause
 
 
 def owed_costs(ledgers: Sequence[Ledger], work: Work, say: Callable[[str], None]) -> list[Cost]:
@@ -85,8 +85,8 @@ class Cost(Errand):
         else:
             self._unknown(answer["reason"])
 
-    def _fail(self, why: Failure, /) -> None:
-        self._unknown({"crash": DIED, "memory": NO_MEMORY, "hang": HUNG}[why])
+    def _fail(self, why: Cause, /) -> None:
+        self._unknown({"memory": NO_MEMORY, "timeout": HUNG}.get(why, DIED))
 
     def _unknown(self, why: str) -> None:
         self._say(f"the cost of {self._ledger.cell.defense} was not measured: {why}")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.search.losses import Cause
-
-# How a worker can fail to answer, in the end.
-Failure = Literal["crash", "memory", "hang"]
+    from tune_vfl.search.worker_failures import Cause
 
 
 class Errand(ABC):
@@ -21,13 +18,11 @@ class Errand(ABC):
     Attributes:
         trials: how many trials its pack holds.
         tries: so many of its workers may die until it has failed.
-        gated: its worker may wait for others to start with it, see :mod:`trainables.gate`.
         over: it has come to an end, one way or the other.
     """
 
     trials: ClassVar[int] = 0
     tries: ClassVar[int] = 3
-    gated: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.over = False
@@ -59,19 +54,12 @@ class Errand(ABC):
         self._keep(answer)
 
     def lose(self, cause: Cause, /) -> None:
-        """Hear that it was lost with its worker. A machine that went away says nothing of it."""
+        """Hear that its worker has failed. A machine that went away says nothing of it, and a timeout says all."""
         self._running = False
-        if cause == "node":
-            return
-        self._deaths += 1
-        if self._deaths >= self.tries:
+        self._deaths += cause != "node"
+        if cause == "timeout" or self._deaths >= self.tries:
             self.over = True
             self._fail(cause)
-
-    def give_up(self) -> None:
-        """Hear that it does not come back."""
-        self.over = True
-        self._fail("hang")
 
     @property
     @abstractmethod
@@ -87,7 +75,7 @@ class Errand(ABC):
         """Keep a worker's answer."""
 
     @abstractmethod
-    def _fail(self, why: Failure, /) -> None:
+    def _fail(self, why: Cause, /) -> None:
         """Tell that there is no answer."""
 
 

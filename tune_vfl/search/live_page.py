@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from functools import cache
 from typing import TYPE_CHECKING
 
-from tune_vfl.machine.runtime import keeping_everything, return_memory
+from tune_vfl.machine.runtime import return_memory
 from tune_vfl.records.campaigns import CampaignRecord
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class LivePage:
         self._begun, self._took = now(), _FIRST_TAKES_SECONDS
         self._next = self._begun + FIRST_AFTER_SECONDS
         self._told = self._shown = False
-        self._weighed: set[str] = set()
         self._studies: dict[str, StudyRecord] = {}
         self._new: defaultdict[str, list[TrialRecord]] = defaultdict(list)  # trials that their study lacks
 
@@ -59,7 +57,6 @@ class LivePage:
         """Write the page, now and then."""
         self._told = True
         self._new[study] += records
-        self._import_ahead(study)
         if self._now() >= self._next and not self._nearly_over():
             self._write()
 
@@ -79,18 +76,6 @@ class LivePage:
     def left(self) -> str:
         """Nothing is left that another run would have to write."""
         return ""
-
-    def _import_ahead(self, study: str) -> None:
-        """Import what the last page needs: nobody waits for it while trials run."""
-        _prepare()
-        from reports.importances import FEWEST, enough
-
-        told = self._studies.get(study)
-        if study not in self._weighed and told and len(told.trials) + len(self._new[study]) >= FEWEST:
-            self._weighed.add(study)
-            if enough(told.with_trials(self._new[study])):
-                import optuna.importance
-                import optuna.visualization  # noqa: F401
 
     def _write(self) -> None:
         from reports.page import write_report
@@ -118,13 +103,3 @@ class LivePage:
         if not self._shown:
             sys.stderr.write(f"{self._name}: {page} shows how it {goes}\n")
         self._shown = True
-
-
-@cache
-def _prepare() -> None:
-    """Have ready what every page needs; once a process."""
-    with keeping_everything():
-        import reports.everything  # noqa: F401
-        from reports.page import prepare
-
-        prepare()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from tune_vfl.outcome import Outcome, read_outcome
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.ledger.ledger import Ledger, Lost
     from tune_vfl.records.studies import TrialRecord
-    from tune_vfl.search.losses import Cause
+    from tune_vfl.search.worker_failures import Cause
 
 DIED = "its worker process died"
 HUNG = "its worker did not come back, stuck in compiled code, and was killed"
@@ -43,12 +42,10 @@ class TrialPack(NamedTuple):
     Attributes:
         part: the study.
         numbers: of the trials.
-        gated: their worker may wait for others to start with it, see :mod:`trainables.gate`.
     """
 
     part: Part
     numbers: Sequence[int]
-    gated: bool = True
 
     @property
     def trials(self) -> int:
@@ -65,12 +62,8 @@ class TrialPack(NamedTuple):
         self.part.end(self.numbers, sent)
 
     def lose(self, cause: Cause, /) -> None:
-        """Tell that they were lost with their worker."""
+        """Tell that their worker has failed."""
         self.part.lose(self.numbers, cause)
-
-    def give_up(self) -> None:
-        """Tell that they do not come back."""
-        self.part.give_up(self.numbers)
 
 
 class Part:
@@ -96,12 +89,6 @@ class Part:
         self._ledger, self._pack, self._watchers = ledger, pack, watchers
         self._blind_pack = max(pack, blind_pack)
         self._proposals = Proposals(ledger)
-
-    @property
-    def packs(self) -> int:
-        """How many packs it still needs, at least."""
-        blind = self._blind
-        return math.ceil(blind / self._blind_pack) + math.ceil((self._owed - blind) / self._pack)
 
     @property
     def _blind(self) -> int:
@@ -152,8 +139,13 @@ class Part:
             self._told(record)
 
     def lose(self, numbers: Sequence[int], cause: Cause) -> None:
-        """Tell that a pack was lost."""
-        if cause == "memory" and len(numbers) > 1:
+        """Tell that the worker of a pack has failed: a trial alone may end by it, several are asked again."""
+        if cause == "timeout" and len(numbers) == 1:
+            timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
+            self._told(self._ledger.tell(numbers[0], timeout))
+        elif cause == "timeout":
+            self._lose(numbers, "worker", HUNG)
+        elif cause == "memory" and len(numbers) > 1:
             self._limit(-(-len(numbers) // 2))
             self._lose(numbers, "memory", NO_MEMORY)
         elif cause == "memory":
@@ -162,14 +154,6 @@ class Part:
             self._lose(numbers, "node", NODE_GONE)
         else:
             self._lose(numbers, "worker", DIED)
-
-    def give_up(self, numbers: Sequence[int]) -> None:
-        """Tell of a pack that does not come back: a trial alone is a timeout, several are asked again alone."""
-        if len(numbers) > 1:
-            self._lose(numbers, "worker", HUNG)
-            return
-        timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
-        self._told(self._ledger.tell(numbers[0], timeout))
 
     def _lose(self, numbers: Sequence[int], lost: Lost, why: str, ends_as: Literal["error", "oom"] = "error") -> None:
         for number in numbers:

@@ -11,8 +11,8 @@ from tune_vfl.spec.cell import References
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tune_vfl.search.errands import Failure
     from tune_vfl.search.undefended import Undefended
+    from tune_vfl.search.worker_failures import Cause
 
 
 class ReferencesErrand(Errand):
@@ -44,7 +44,7 @@ class ReferencesErrand(Errand):
         self._model.set_references(References.model_validate(answer["references"]), (answer["guess"], 1.0))
         self._then()
 
-    def _fail(self, why: Failure, /) -> None:
+    def _fail(self, why: Cause, /) -> None:
         if why == "memory":
             raise UnreachableError(
                 f"{self._name!r}: the machine ran out of memory while a worker measured what attacks are compared "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.errors import TuneVflError
 from tune_vfl.kernels.compiled import obstacle
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.ledger.reading import StoredStudy, study_names
+from tune_vfl.ledger.reading import StoredStudy
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
 from tune_vfl.records.campaigns import PlannedCampaign
@@ -20,7 +20,6 @@ from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.search import ray_session as cluster
 from tune_vfl.search.costs import Cost, owed_costs
 from tune_vfl.search.errands import Errands
-from tune_vfl.search.forking import named
 from tune_vfl.search.listeners import Dispatcher, Listener, Tee
 from tune_vfl.search.packs import BLIND_LANES, pack_size
 from tune_vfl.search.part import Part
@@ -29,7 +28,7 @@ from tune_vfl.search.references import ReferencesErrand
 from tune_vfl.search.room import room_of
 from tune_vfl.search.tuning import tuned
 from tune_vfl.search.undefended import shared
-from tune_vfl.search.work import REAL, Work
+from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,8 +80,6 @@ def run_campaign(
     with ExitStack() as held:
         held.enter_context(answered(lambda: f"{name}: left before anything was begun; the same command begins again"))
         held.enter_context(cluster.quiet_tune())
-        if not place.exists() or not {study.name for study in campaign.studies} & set(study_names(place.url)):
-            _begin(work)  # all of it is owed
         lease = held.enter_context(place.lease(name, take_over=take_over, room=room_of(spec.resources)))
         if lease.taken_from is not None:
             sys.stderr.write(f"{name!r} is taken over from {lease.taken_from}\n")
@@ -96,11 +93,6 @@ def run_campaign(
         finally:
             for ledger in ledgers:
                 ledger.close()
-
-
-def _begin(work: Work | None) -> None:
-    """Let Ray start beside what this process does until it needs it."""
-    cluster.begin(REAL if work is None else named(work.trainable))
 
 
 def kept_and_owed(name: str) -> str:
@@ -123,12 +115,11 @@ class _Run:
         """Run it and say whether it was stopped."""
         lost = sum(len(ledger.recover()) for ledger in self._ledgers)
         with Dispatcher(listeners) as dispatcher:
-            if self._waiting() or any(model.owed for model in self._models):
-                _begin(self._given)
-            elif not any(cost.owed and cost.wanted for cost in self._costs):
-                self._tell_all(dispatcher)
-                return False
-            return self._search(dispatcher, lost, progress=progress)
+            owed = self._waiting() or any(model.owed for model in self._models)
+            if owed or any(cost.owed and cost.wanted for cost in self._costs):
+                return self._search(dispatcher, lost, progress=progress)
+            self._tell_all(dispatcher)
+            return False
 
     @cached_property
     def _work(self) -> Work:
@@ -163,7 +154,7 @@ class _Run:
 
     def _search(self, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
-        cluster.connect(self._work.trainable)
+        cluster.connect()
         room = cluster.room_for(self._resources, self._lease)
         room.packs()  # says that there is none, before anything waits for it
         if progress:
@@ -219,7 +210,7 @@ class _Run:
             own = max(1, math.ceil(workers * waiting / max(1, everything)))
             pack, blind_pack = self._packs(ledger, waiting, own)
             parts.append(Part(ledger, pack, watchers, blind_pack))
-        settings = RunSettings(workers, room.packs, deadline, self._work.options)
+        settings = RunSettings(room.packs, deadline, self._work.options)
         return LedgerSearcher(parts, errands, settings)
 
     def _packs(self, ledger: Ledger, trials: int, workers: int) -> tuple[int, int]:
@@ -245,8 +236,9 @@ class _Run:
             if self._report:
                 self._report.say(self._report.progress.stopping())
 
-        with answered(lambda: f"{self._name}: left at once; {kept_and_owed(self._name)}", stop=stop):
-            tuned(searcher, self._work.trainable, self._resources, self._lease, self._say)
+        with answered(lambda: f"{self._name}: left at once; {kept_and_owed(self._name)}", stop=stop) as signals:
+            checks = (self._lease.check, signals.check)
+            tuned(searcher, self._work.trainable, self._resources, checks, self._say)
         if searcher.hopeless:
             raise TuneVflError(
                 f"{self._name!r}: workers die one after the other before they answer; "

@@ -1,6 +1,6 @@
-"""Ray Tune's searcher over the ledger: hands out packs, and tells the ledger what came back or who died.
+"""Ray Tune's searcher over the ledger: it hands out packs, and writes to the ledger what came back or was lost.
 
-It lives in the driver only. Ray pickles it once, to restore an experiment with it, which never happens here: a search
+It lives in the driver alone. Tune pickles it once, to restore an experiment with it, which never happens here: a search
 that is resumed makes a new searcher for the trials that the ledger still lacks.
 """
 
@@ -10,20 +10,19 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
-from uuid import uuid4
-from weakref import WeakValueDictionary
 
 from ray.tune.search.searcher import Searcher
 
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.search import watchdogs
 from tune_vfl.search.part import TrialPack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tune_vfl.search.errands import Errand, Errands
-    from tune_vfl.search.losses import Cause
     from tune_vfl.search.part import Part
+    from tune_vfl.search.worker_failures import Cause
 
 # After so many lost packs in a row, without one that answered, the search gives up: workers cannot run here.
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
@@ -34,13 +33,11 @@ class RunSettings:
     """How one run of a search is carried out.
 
     Attributes:
-        workers: packs at once, at the start.
         room: asked again and again how many packs may run at once.
         deadline: the moment (``time.monotonic``) after which nothing new is asked.
         options: the trainable's.
     """
 
-    workers: int
     room: Callable[[], int]
     deadline: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -54,10 +51,6 @@ class Flight(Protocol):
         """How many trials it holds."""
 
     @property
-    def gated(self) -> bool:
-        """Whether its worker may wait for others to start with it, see :mod:`trainables.gate`."""
-
-    @property
     def seconds_allowed(self) -> float | None:
         """How long it may take; None without a limit."""
 
@@ -65,10 +58,7 @@ class Flight(Protocol):
         """Tell what came back."""
 
     def lose(self, cause: Cause, /) -> None:
-        """Tell that it was lost with its worker."""
-
-    def give_up(self) -> None:
-        """Tell that it does not come back."""
+        """Tell that its worker has failed."""
 
 
 class LedgerSearcher(Searcher):  # type: ignore[misc]
@@ -85,18 +75,12 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
         self._parts, self._errands, self._settings = parts, errands, settings
         self._flying: dict[str, Flight] = {}
         self._losses_in_a_row = 0
-        self._causes: dict[str, Cause] = {}
-        self._session = uuid4().hex
-        # Of these so many start together; where trials wait for a measurement, nothing may wait for them.
-        packs = sum(part.packs for part in parts) + sum(model.owed for model in errands.undefended)
-        self._together = min(settings.workers, packs)
         self.stopped = False
         self.failure: Exception | None = None
-        _SEARCHERS[self._session] = self
 
-    def __reduce__(self) -> tuple[Callable[[str], LedgerSearcher], tuple[str]]:
-        """Travel as a name: database and lease stay in this process."""
-        return (_searcher_of, (self._session,))
+    def __reduce__(self) -> tuple[type[Searcher], tuple[()]]:
+        """Pickle as a searcher that does nothing: database and lease stay in this process."""
+        return (Searcher, ())
 
     def stop(self) -> None:
         """Hand out no more packs; the outcomes of those that are running are still written to the ledger."""
@@ -156,62 +140,55 @@ class LedgerSearcher(Searcher):  # type: ignore[misc]
     def _sent(self, trial_id: str, flight: Flight, pack: dict[str, Any]) -> dict[str, Any]:
         """Note that a pack is handed out, and return it as its worker gets it."""
         self._flying[trial_id] = flight
-        gate = {"key": f"gate/{self._session}", "count": self._together if flight.gated else 0}
-        return {**pack, "gate": gate, "options": dict(self._settings.options)}
+        return {**pack, "seconds": self.time_limit(trial_id), "options": dict(self._settings.options)}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Tell a pack's outcomes."""
         self.on_trial_complete(trial_id, result)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Tell a pack's outcomes, or that it was lost. A second call for the same pack changes nothing."""
-        flight = self._flying.pop(trial_id, None)
-        if flight is None or self.failure is not None:
-            return
+        """Tell a pack's outcomes. A second call for the same pack changes nothing.
+
+        Tune does not say here why a pack has failed: :meth:`fail` is told.
+        """
         sent = (result or {}).get("outcomes")
-        with self._noted():
-            if error or sent is None:
-                self._lost(flight, self._causes.pop(trial_id, "crash"))
-            else:
-                self._losses_in_a_row = 0
+        if error or sent is None or self.failure is not None:
+            return
+        flight = self._flying.pop(trial_id, None)
+        if flight is not None:
+            self._losses_in_a_row = 0
+            with self._noted():
                 flight.end(sent)
 
-    def lost_because(self, trial_id: str, cause: Cause) -> None:
-        """Hear why a pack is about to be told as lost."""
-        self._causes[trial_id] = cause
-
-    def seconds_allowed(self, trial_id: str) -> float | None:
-        """Return how long a pack that runs may take by its trials' limits; None without a limit."""
+    def time_limit(self, trial_id: str) -> float | None:
+        """Return how many seconds a running pack may take; None without a limit."""
         flight = self._flying.get(trial_id)
-        return None if flight is None else flight.seconds_allowed
+        if flight is None or flight.seconds_allowed is None:
+            return None
+        return flight.seconds_allowed + watchdogs.GRACE_SECONDS
 
-    def give_up(self, trial_id: str) -> int:
-        """Tell the ledger of a pack that does not come back.
+    def fail(self, trial_id: str, cause: Cause) -> int:
+        """Tell that the worker of a pack has failed.
 
         Returns:
-            How many trials it had; an errand counts as one.
+            How many trials the pack had; a measurement beside the trials counts as one.
         """
         flight = self._flying.pop(trial_id, None)
-        if flight is None:
+        if flight is None or self.failure is not None:
             return 0
+        # A node that went away says nothing about what ran on it, and a timeout was the pack's own.
+        self._losses_in_a_row += cause in ("crash", "memory")
         with self._noted():
-            flight.give_up()
+            flight.lose(cause)
         return max(1, flight.trials)
 
-    def _lost(self, flight: Flight, cause: Cause) -> None:
-        """Tell of a lost pack. Only a node that went away says nothing of what ran on it, and is not counted."""
-        self._losses_in_a_row += cause != "node"
-        flight.lose(cause)
+    def fail_all(self, cause: Cause) -> None:
+        """Tell that the workers of all running packs have failed."""
+        for trial_id in list(self._flying):
+            self.fail(trial_id, cause)
 
     def save(self, checkpoint_path: str) -> None:
         """Keep nothing: the ledger is the only record."""
 
     def restore(self, checkpoint_path: str) -> None:
         """Restore nothing."""
-
-
-_SEARCHERS: WeakValueDictionary[str, LedgerSearcher] = WeakValueDictionary()
-
-
-def _searcher_of(session: str) -> LedgerSearcher:
-    return _SEARCHERS[session]

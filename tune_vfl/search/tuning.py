@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from tune_vfl.search.lean_ray import inheriting, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +12,6 @@ if TYPE_CHECKING:
     from ray.tune import Callback, Tuner
 
     from trainables.base import PackTrainable
-    from tune_vfl.ledger.lease import Lease
     from tune_vfl.search.searcher import LedgerSearcher
     from tune_vfl.spec import Resources
 
@@ -24,7 +20,7 @@ def tuned(
     searcher: LedgerSearcher,
     trainable: type[PackTrainable],
     resources: Resources,
-    lease: Lease,
+    checks: Sequence[Callable[[], object]],
     say: Callable[[str], None],
 ) -> None:
     """Let Ray Tune run what a searcher hands out, until it has nothing more.
@@ -33,7 +29,7 @@ def tuned(
         searcher: hands out packs, and hears what came of them.
         trainable: runs a pack.
         resources: of one pack.
-        lease: that of what is searched, looked at from time to time.
+        checks: made at every step, each raises what ends the search.
         say: is told what a person should know.
 
     Raises:
@@ -42,45 +38,53 @@ def tuned(
     """
     import ray
 
-    from tune_vfl.search.losses import surviving
-    from tune_vfl.search.watch import LeaseWatch, NodeWatch, PackWatch, RayDiedError
+    from tune_vfl.search.watchdogs import NodeWatch, RayDiedError, StepChecks
+    from tune_vfl.search.worker_failures import WorkerFailures, out_of_memory
 
-    folder = tempfile.mkdtemp(prefix="tune-vfl-")
-    try:
-        watches = [NodeWatch(), LeaseWatch(lease), PackWatch(searcher, say)]
-        with inheriting(), uncounted(), surviving():
-            _tuner(searcher, trainable, resources, watches, folder).fit()
-    except RayDiedError:
-        ray.shutdown()  # the next study of this process starts a Ray of its own
-        raise
-    except Exception as error:
-        if searcher.failure is None:
+    callbacks = [NodeWatch(), StepChecks(checks), WorkerFailures(searcher, say)]
+    while True:
+        try:
+            _fit(searcher, trainable, resources, callbacks)
+        except RayDiedError:
+            ray.shutdown()  # the next study of this process starts a Ray of its own
             raise
-        raise searcher.failure from error  # Tune tells what its searcher raised as a text alone
-    else:
+        except Exception as error:
+            if searcher.failure is not None:
+                raise searcher.failure from error  # Tune tells what its searcher raised as a text alone
+            if not out_of_memory(error):
+                raise
+            # Tune does not say whose worker it was, and has ended them all.
+            searcher.fail_all("memory")
+            continue
         if searcher.failure is not None:  # met as the last packs of a stopped search were told
             raise searcher.failure
+        return
+
+
+def _fit(
+    searcher: LedgerSearcher, trainable: type[PackTrainable], resources: Resources, callbacks: Sequence[Callback]
+) -> None:
+    """Run Tune once, in a folder of its own: the ledger is the only record."""
+    folder = tempfile.mkdtemp(prefix="tune-vfl-")
+    try:
+        _tuner(searcher, trainable, resources, callbacks, folder).fit()
     finally:
-        shutil.rmtree(Path(folder), ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tuner(
     searcher: LedgerSearcher,
     trainable: type[PackTrainable],
     resources: Resources,
-    watches: Sequence[Callback],
+    callbacks: Sequence[Callback],
     folder: str,
 ) -> Tuner:
     from ray import tune
-
-    from tune_vfl.search.forgetting import Forgetting
-    from tune_vfl.search.losses import LossReader
 
     return tune.Tuner(
         tune.with_resources(trainable, {"cpu": resources.cpu, "gpu": resources.gpu}),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=LossReader(searcher.lost_because),
             num_samples=-1,
             reuse_actors=True,
             trial_dirname_creator=_trial_id,
@@ -90,7 +94,7 @@ def _tuner(
             name="search",
             storage_path=folder,
             verbose=0,
-            callbacks=[*watches, Forgetting()],
+            callbacks=list(callbacks),
             failure_config=tune.FailureConfig(max_failures=0),
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),

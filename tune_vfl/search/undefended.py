@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.search.errands import Failure
     from tune_vfl.search.part import Watcher
+    from tune_vfl.search.worker_failures import Cause
     from tune_vfl.spec.cell import Cell
 
 # An outcome of one of these says nothing about the model: the next run measures it again.
@@ -43,7 +43,6 @@ class Undefended(Errand):
     """
 
     tries = MAX_WORKER_LOSSES
-    gated = True
 
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
         super().__init__()
@@ -87,8 +86,8 @@ class Undefended(Errand):
     def _keep(self, answer: Any, /) -> None:
         self._tell(read_outcome(answer))
 
-    def _fail(self, why: Failure, /) -> None:
-        if why == "hang":
+    def _fail(self, why: Cause, /) -> None:
+        if why == "timeout":
             self._tell(Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self.cell.trial_minutes}"))
         elif why == "memory":
             self._tell(Outcome.failed("oom", f"{NO_MEMORY}, {self.tries} times"))

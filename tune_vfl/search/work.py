@@ -5,19 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.machine.runtime import keeping_everything
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trainables.base import PackTrainable
-
-REAL = "trainables.cell:CellTrainable"
-"""What :meth:`Work.real` runs, by its name: to import it takes a second."""
-IMPORTS = ("tune_vfl.evaluation.everything",)
-"""What its workers import."""
-SHARED = ("tune_vfl.evaluation.resolving", "tune_vfl.defenses.base", "scipy.special")
-"""What of it a search needs as well, to be planned."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +21,6 @@ class Work:
     @classmethod
     def real(cls) -> Work:
         """Return the real thing."""
-        with keeping_everything():  # Ray Tune's import
-            from trainables.cell import CellTrainable
+        from trainables.cell import CellTrainable  # imports Ray Tune, which takes a second
 
         return cls(CellTrainable, {})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 
 from tune_vfl.cluster.dashboard import ask, find_token
+from tune_vfl.machine.network import listens
 from tune_vfl.service.checks import Check
 from tune_vfl.service.open_doors import gcs_answers
 
@@ -60,16 +60,6 @@ def _port(address: str) -> Check:
             "cluster", "unreachable", f"nothing listens at {address}", "is the cluster up? (ray up cluster.yaml)"
         )
     return Check("cluster", "ok", f"something listens at {address}; its token cannot be checked through Ray Client")
-
-
-def listens(address: str, timeout: float = 3.0) -> bool:
-    """Return whether a server accepts connections at ``HOST:PORT``."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout):
-            return True
-    except (OSError, ValueError):
-        return False
 
 
 def _head(address: str) -> list[Check]:

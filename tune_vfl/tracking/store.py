@@ -15,7 +15,6 @@ from urllib.request import url2pathname
 from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.storage import DAMAGED
 from tune_vfl.machine.places import embedded_uri, home, sqlite_path, sqlite_uri
-from tune_vfl.machine.runtime import keeping_everything
 from tune_vfl.machine.secrets import hide_password
 
 if TYPE_CHECKING:
@@ -63,8 +62,7 @@ def client(uri: str) -> MlflowClient:
         UnreachableError: when it does not answer.
     """
     quiet()
-    with keeping_everything():
-        import mlflow
+    import mlflow
 
     try:
         _create_sqlite(uri)

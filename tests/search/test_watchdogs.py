@@ -1,10 +1,9 @@
-"""What must not wait for ever: a search whose Ray died under it, and a trial that is out of time."""
+"""What must not wait for ever: a search whose Ray died under it, a signal that was swallowed, a trial out of time."""
 
 import pickle
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,7 @@ from tune_vfl.evaluation.attempts import OutOfTimeError, time_limit
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.outcome import Outcome
 from tune_vfl.search import ray_session
-from tune_vfl.search.watch import GRACE_SECONDS, LeaseWatch, NodeWatch, PackWatch
+from tune_vfl.search.watchdogs import NodeWatch, StepChecks
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import References
 
@@ -34,53 +33,33 @@ CELL = resolve(
 )
 
 
-class Pack:
-    """What the watch sees of one of Tune's trials."""
-
-    def __init__(self, name):
-        self.trial_id = name
-        self.temporary_state = SimpleNamespace(ray_actor=f"worker of {name}")
-
-
-class Allowing:
-    """A searcher that allows its packs so many seconds and remembers which were given up."""
-
-    def __init__(self, **allowed):
-        self.allowed, self.events = allowed, []
-
-    def seconds_allowed(self, name):
-        return self.allowed[name]
-
-    def give_up(self, name):
-        self.events.append(("told", name))
-        return 2
+def test_every_step_makes_all_checks_and_the_callback_stays_in_the_driver():
+    made = []
+    checks = StepChecks([lambda: made.append("lease"), lambda: made.append("signals")])
+    checks.on_step_begin(1, [])
+    assert made == ["lease", "signals"]
+    assert checks.__reduce__() == (Callback, ())
+    assert pickle.dumps(checks)
 
 
-def test_a_pack_over_its_time_is_told_before_its_worker_is_killed():
-    searcher, clock, said = Allowing(short=3.0, long=500.0, free=None, done=3.0, died=3.0), [100.0], []
-    watch = PackWatch(searcher, said.append, lambda w: searcher.events.append(("killed", w)), lambda: clock[0])
-    packs = {name: Pack(name) for name in searcher.allowed}
-    for pack in packs.values():
-        watch.on_trial_start(0, [], pack)
-    watch.on_trial_complete(0, [], packs["done"])
-    watch.on_trial_error(0, [], packs["died"])
-    clock[0] += 3.0 + GRACE_SECONDS - 0.1
-    watch.on_step_begin(1, [])
-    assert searcher.events == []
-    clock[0] += 0.2
-    watch.on_step_begin(2, [])
-    watch.on_step_begin(3, [])
-    assert searcher.events == [("told", "short"), ("killed", "worker of short")]
-    assert len(said) == 1
-    clock[0] += 1e4
-    watch.on_step_begin(4, [])
-    assert [name for what, name in searcher.events if what == "told"] == ["short", "long"]
+HANGING = """
+import ctypes, sys
+from trainables.base import ended_after
+libc, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(128)
+with ended_after(0.2):
+    print("in time", flush=True)
+with ended_after(None):
+    pass
+with ended_after(0.5):
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+"""
 
 
-def test_what_watches_from_the_driver_stays_there():
-    for watch in (PackWatch(Allowing(), print), LeaseWatch(object())):
-        assert watch.__reduce__() == (Callback, ())
-        assert pickle.dumps(watch)
+def test_a_worker_that_hangs_in_compiled_code_with_pythons_lock_ends_itself():
+    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "in time\n")
+    assert "Timeout" in ended.stderr
 
 
 def ended(answers):
@@ -171,7 +150,7 @@ def test_a_worker_has_all_methods_at_hand_before_the_clock_starts():
 def test_ray_is_started_a_second_time_and_a_start_that_fails_is_told_in_words(monkeypatch, capsys):
     starts = []
 
-    def slow(_trainable):
+    def slow():
         starts.append(1)
         raise Exception("The current node timed out during startup.")  # as Ray raises it, a plain one
 
@@ -192,5 +171,6 @@ def test_a_cluster_that_cannot_be_joined_is_told_in_words(monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", broken)
+    monkeypatch.setattr(ray_session, "require_ray_head", lambda _: None)
     with pytest.raises(UnreachableError, match=r"RAY_ADDRESS=192.0.2.1:6379 cannot be reached: version mismatch"):
         ray_session.connect()

@@ -1,0 +1,91 @@
+"""The folder of a Ray that a search starts: short, of this user alone, and removed when the search ends.
+
+Ray keeps sockets in it, whose paths the system limits to 107 bytes, and logs. Its default, ``/tmp/ray``, belongs to the
+first user of a machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from tune_vfl.errors import UnreachableError
+
+LONGEST = 38
+"""Bytes of a folder in which the paths of Ray's sockets are not too long."""
+_PREFIX = "tune-vfl-"
+_DRAWN = 8  # letters that mkdtemp adds
+_LOCK = "in-use"
+
+
+class RayFolder:
+    """A folder that exists until :meth:`remove`, or until another search finds that its process has ended.
+
+    ``RAY_TMPDIR`` names another one, which is used as it is and not removed.
+
+    Attributes:
+        path: the folder.
+
+    Raises:
+        UnreachableError: when no folder that is short enough can be written.
+    """
+
+    def __init__(self) -> None:
+        named = os.environ.get("RAY_TMPDIR")
+        self._lock: int | None = None
+        if named:
+            _refuse_long(Path(named), "RAY_TMPDIR")
+            self.path = Path(named)
+            return
+        parent = _parent()
+        _remove_orphans(parent)
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))  # mkdtemp: mode 0700
+        # Locked before it has its name, by which other processes know that it may be tried.
+        draft = self.path / f"{_LOCK}.draft"
+        self._lock = os.open(draft, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        draft.rename(self.path / _LOCK)
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it, if it was made here."""
+        if self._lock is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = None
+
+
+def _parent() -> Path:
+    """Return the first temporary folder that is short enough and can be written."""
+    temporary = Path(tempfile.gettempdir())
+    for place in (temporary, Path("/tmp")):  # noqa: S108 - the folder in it has a name that nobody can foresee
+        if len(os.fsencode(place / _PREFIX)) + _DRAWN <= LONGEST and os.access(place, os.W_OK | os.X_OK):
+            return place
+    _refuse_long(temporary, "TMPDIR")
+    raise UnreachableError(f"no temporary folder can be written: neither {temporary} nor /tmp; set RAY_TMPDIR to one")
+
+
+def _refuse_long(place: Path, name: str) -> None:
+    length = len(os.fsencode(place))
+    if length > LONGEST:
+        raise UnreachableError(
+            f"{name} is {length} bytes long ({place}), and Ray's sockets have room for {LONGEST}: set RAY_TMPDIR to a "
+            "shorter folder of your own"
+        )
+
+
+def _remove_orphans(parent: Path) -> None:
+    """Remove folders of this user whose process has ended without doing it."""
+    for place in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if place.is_symlink() or place.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(place / _LOCK, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(place, ignore_errors=True)
+            finally:
+                os.close(lock)
