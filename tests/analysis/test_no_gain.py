@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of
+from tune_vfl.analysis.alternatives import rivals
 from tune_vfl.analysis.compromise import scale_of
+from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.reliability import local_baseline_of, reliability_of
 from tune_vfl.analysis.study_summary import study_frontier
+from tune_vfl.analysis.summary import frontier
+from tune_vfl.records.campaigns import CampaignRecord
 
 if TYPE_CHECKING:
     from tune_vfl.records.studies import StudyRecord
@@ -50,3 +55,23 @@ def test_the_check_of_the_gain_says_why_there_is_none(alone: float, says: str) -
 def test_a_front_is_listed_by_falling_utility() -> None:
     record = part_of("laplace", [(0.80, 0.1), (0.90, 0.4), (0.85, 0.2)])
     assert [point["number"] for point in study_frontier(record)] == [1, 2, 0]
+
+
+def test_the_frontier_of_a_campaign_of_one_study_is_that_study_s() -> None:
+    record = part_of("laplace", [(0.80, 0.1), (0.90, 0.4), (0.85, 0.2)])
+    for attack in (None, "pmc"):
+        assert frontier(CampaignRecord.of(record), attack) == study_frontier(record, attack)
+    assert study_frontier(record, "pmc") != study_frontier(record)
+
+
+def test_settings_of_the_front_come_before_better_balanced_ones_behind_it() -> None:
+    joint = joint_of(campaign_of(part_of("laplace", [(0.90, 0.30), (0.89, 0.31), (0.76, 0.28)])))
+    ranked = rivals(Describer(joint), np.ones(3, dtype=bool), by_utility=False)
+    assert [joint.points[place].number for place in ranked] == [0, 2, 1]
+
+
+def test_without_constraints_no_setting_misses_one() -> None:
+    campaign = campaign_of(part_of("laplace", [(0.90, 0.3), (0.85, 0.1)]), part_of("kdk", [(0.92, 0.5)]))
+    found = decide(campaign, joint_of(campaign))
+    assert found.setting is not None
+    assert not [change for change in found.changes if "would do by its means" in change]
