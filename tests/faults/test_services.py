@@ -121,7 +121,8 @@ def test_an_mlflow_that_is_away_or_slow_stops_nothing_and_misses_nothing_in_the_
 
 @pytest.mark.usefixtures("wiped")
 def test_kill_9_while_a_trial_is_recorded(server: Server, door: Door, tmp_path: Path) -> None:
-    fault = {"at": "record", "call": 2, "do": "kill"}
+    # Trials that wait are recorded together: on a busy machine there may be a single call.
+    fault = {"at": "record", "call": 1, "do": "kill"}
     with Driver(tmp_path, shared_ray(), spec={"tracking": door.uri}, mlflow=True, fault=fault) as driver:
         assert driver.ends()[0] == -signal.SIGKILL
         check_mlflow(server, driver.go_on())
