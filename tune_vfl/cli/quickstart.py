@@ -56,7 +56,7 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
 def _say_where(page: Path) -> None:
     say(
         f"report: {page} (open it in a browser)\n"
-        "MLflow: `tune-vfl ui`, then open http://127.0.0.1:5000 and filter runs by "
+        "MLflow: `tune-vfl ui`, then open the link that it prints and filter runs by "
         "tags.`tune_vfl.campaign_pareto` = 'true'\n"
         f"use it: `tune-vfl export {SPEC['study']} -o best.json`"
     )
