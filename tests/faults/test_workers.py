@@ -46,7 +46,7 @@ def test_each_trial_ends_as_what_it_did_and_harms_no_other(
     monkeypatch.setattr("tune_vfl.search.watchdogs.GRACE_SECONDS", 5.0)
     options = {name: above(point) for point, (name, _) in BAD.items()}
     shared_ray()
-    search(spec_of(resources={"pack": 4}, budget={"trial_minutes": 0.02}), options)
+    search(spec_of(resources={"pack": 4}, budget={"trial_minutes": 0.05}), options)
     record = check_study({SCALES[point]: ends for point, (_, ends) in BAD.items()})
     reasons = {t.params["scale"]: t.outcome.reason for t in record.counted}
     assert "stuck in compiled code" in reasons[SCALES[11]]
