@@ -268,7 +268,7 @@ def test_a_worker_that_dies_costs_a_retry_and_a_setting_that_kills_workers_is_le
 def test_a_setting_that_hangs_in_compiled_code_is_left_out_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tune_vfl.search.watchdogs.GRACE_SECONDS", 5.0)
     monkeypatch.setattr("tune_vfl.confirmation.pool._LOOK_EVERY_SECONDS", 1.0)
-    searched(budget={"trial_minutes": 0.02}).close()
+    searched(budget={"trial_minutes": 0.1}).close()
     ended = go(seeds=1, hang_above=0.95)
     assert ended.answer is not None
     assert set(ended.failed) == {("study", len(SCALES) - 1)}
