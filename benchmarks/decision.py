@@ -1,9 +1,9 @@
 """Time to a decision: from `tune-vfl search campaign.yaml` to its report.
 
-    python -m benchmarks.decision spambase breast_cancer [--trials 240] [--code CHECKOUT] [--turns 1]
+    python -m benchmarks.decision spambase breast_cancer [--trials 240] [--attacks default] [--code CHECKOUT]
 
-A campaign of twelve defenses, 20 trials and 3 seeds each, `attacks: default`, the random sampler with one seed, in a
-fresh home each; spambase needs TUNE_VFL_DATA. With the checkout of another version that one is run in turns with this
+A campaign of twelve defenses, 20 trials and 3 seeds each, `attacks: default` unless named, the random sampler with one
+seed, in a fresh home each; spambase needs TUNE_VFL_DATA. With the checkout of another version that one is run in turns with this
 one, and both must have found the same: settings are matched, and the largest differences of their numbers and of the
 front's are printed.
 
@@ -80,24 +80,24 @@ class Run(NamedTuple):
     front: Mapping[str, dict[str, Any]]
 
 
-def campaign(dataset: str, trials: int) -> dict[str, Any]:
+def campaign(dataset: str, trials: int, attacks: Sequence[str]) -> dict[str, Any]:
     """Return the spec, which is JSON and hence YAML."""
     return {
         "study": "decision",
         "dataset": dataset,
         "defense": list(DEFENSES),
-        "attacks": ["default"],
+        "attacks": list(attacks),
         "budget": {"trials": trials, "seeds": SEEDS},
         "sampler": {"name": "random", "seed": 0},
     }
 
 
-def run(dataset: str, trials: int, code: Path) -> Run:
+def run(dataset: str, trials: int, attacks: Sequence[str], code: Path) -> Run:
     """Search a campaign with one version of the code, report it, and read what was found."""
     with tempfile.TemporaryDirectory(prefix="decision-") as folder:
         home = Path(folder)
         (home / "stages").mkdir()
-        (home / "campaign.yaml").write_text(json.dumps(campaign(dataset, trials)))
+        (home / "campaign.yaml").write_text(json.dumps(campaign(dataset, trials, attacks)))
         places = {"TUNE_VFL_HOME": str(home / "home"), "PYTHONPATH": str(code)}
         counted = {**places, "PYTHONPATH": f"{PROBES}:{code}", "TUNE_VFL_STAGES": str(home / "stages")}
         with Watched() as watched:
@@ -276,6 +276,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="+", choices=DATASETS)
     parser.add_argument("--trials", type=int, default=TRIALS * len(DEFENSES), help="of the campaign, in all")
+    parser.add_argument(
+        "--attacks", nargs="+", default=["default"], help="name them where the versions' defaults differ"
+    )
     parser.add_argument("--code", type=Path, help="the checkout of another version")
     parser.add_argument("--turns", type=int, default=1)
     given = parser.parse_args()
@@ -285,7 +288,7 @@ def main() -> None:
     print("| data set | what | " + ("before | after | ratio |" if given.code else "this version |"))
     print("|---" * (2 + (3 if given.code else 1)) + "|", flush=True)
     for dataset in given.datasets:
-        turns = [[run(dataset, given.trials, code) for code in versions] for _ in range(given.turns)]
+        turns = [[run(dataset, given.trials, given.attacks, code) for code in versions] for _ in range(given.turns)]
         print("\n".join(table(dataset, list(zip(*turns, strict=True)))), flush=True)
         if given.code is not None:
             print("\n" + "\n".join(compared(*turns[0])) + "\n", flush=True)
