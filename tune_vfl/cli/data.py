@@ -103,7 +103,7 @@ def _examined(raw: Mapping[str, Any], place: str) -> list[Facts]:
 
 def _not_a_spec(table: Path) -> str:
     """Say how to check a table for which there is no spec yet."""
-    from tune_vfl.data.partition import shown
+    from tune_vfl.data.column_notes import shown
     from tune_vfl.data.reading.table import header
 
     columns = f"; its columns: {shown(header(table))}" if table.is_file() else ""
