@@ -21,7 +21,7 @@ MOSTLY = 0.95
 """A column looks like something when this share of its different values does."""
 _SAMPLE = 200
 _FEW = 32
-_MOST_CATEGORIES = 10_000
+_MOST_CATEGORIES = 2_000
 # An identifier of something else, such as a customer with several loans, repeats; but has more values than a category.
 _REPEATED = 0.02
 
