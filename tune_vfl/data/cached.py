@@ -165,8 +165,9 @@ def _source_said(source: Source) -> list[Any]:
 def _source(name: str, kind: ColumnKind, width: int, seen: Sequence[Any] | None) -> Source:
     if seen is None:
         return Source(name, kind, width)
-    spelt = tuple(tuple((text, rows) for text, rows in group) for group in seen[-1])
-    return Source(name, kind, width, Written(*seen[:-1], spelt))
+    distinct, common, looks, slips, groups = seen
+    spelt = tuple(tuple((text, rows) for text, rows in group) for group in groups)
+    return Source(name, kind, width, Written(distinct, common, looks, slips, spelt))
 
 
 def _dataset(said: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Dataset:

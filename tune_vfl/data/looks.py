@@ -101,8 +101,8 @@ def _looks(texts: list[str], rows: int, name: str) -> Looks:
     if _mostly(_DATE, sample) or (words & _TIME_WORDS and _mostly(_SECONDS, sample)):
         return "date"
     commas = [text for text in sample if "," in text]
-    if commas and _mostly(_COMMAS, sample):
-        # 1,200 may be twelve hundred.
+    if len(commas) > 1 and _mostly(_COMMAS, sample):
+        # A single one is a slip. And 1,200 may be twelve hundred.
         return "numbers as text" if all(map(_THOUSANDS.fullmatch, commas)) else "decimal commas"
     numbers = [_number(text) for text in sample]
     plain = sum(number is not None for number in numbers) / max(len(sample), 1)

@@ -32,6 +32,7 @@ _NAMES = frozenset({"study", "label", "id", "client", "column", "time", "group"}
 _HOLD_NAMES = frozenset({"study", "dataset", "federation"})
 # Where one reader takes a name for such a value, another may.
 _MISTAKEN = frozenset({_INT, _FLOAT, _BOOL, _NULL, _TAG + "timestamp"})
+_OLDER: Any = Resolver()
 _SHOWN = 3
 
 
@@ -133,7 +134,7 @@ class _NameReader:
 
 def _may_be_mistaken(node: yaml.ScalarNode, tag: str) -> bool:
     """Return whether an unquoted scalar is no text to a reader of YAML 1.2, which gives it ``tag``, or of YAML 1.1."""
-    older = Resolver().resolve(yaml.ScalarNode, node.value, (True, False))
+    older = _OLDER.resolve(yaml.ScalarNode, node.value, (True, False))
     return node.style is None and bool({tag, older} & _MISTAKEN)
 
 
