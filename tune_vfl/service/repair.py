@@ -64,7 +64,7 @@ def _repair_one(name: str, storage: str | None) -> Check:
     except StudyError as error:
         return Check(title, "ok", f"left alone: {error}")
     except UnreachableError as error:
-        return Check(title, "unreachable", str(error), "start the tracking server and repair again")
+        return Check(title, "unreachable", str(error), "mend what the message says and repair again")
     except TuneVflError as error:
         return Check(title, "finding", str(error), "look at the study by hand")
     waiting, trials = sum(r.waiting for r in shown.studies), sum(len(r.trials) for r in shown.studies)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.places import resolve_uri
-from tune_vfl.machine.secrets import hide_password
 from tune_vfl.tracking import payload, store
+from tune_vfl.tracking.refusals import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +54,7 @@ def remove_runs(experiment: str, study: str | None = None, uri: str | None = Non
             for run in ours:
                 client.delete_run(run.info.run_id)
     except Exception as error:
-        raise UnreachableError(
-            f"MLflow at {hide_password(uri)} failed while {experiment} was removed: {error}"
-        ) from error
+        raise UnreachableError(f"{experiment} was not removed to the end: {explained(error, uri)}") from error
     return len(ours)
 
 
