@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import time
 from contextlib import contextmanager
@@ -137,8 +138,8 @@ def translated(place: str) -> Iterator[None]:
     """
     try:
         yield
-    except DBAPIError as error:
-        trouble = trouble_of(error, broken=error.connection_invalidated)
+    except (DBAPIError, sqlite3.Error) as error:
+        trouble = trouble_of(error, broken=getattr(error, "connection_invalidated", False))
         if trouble is None:
             raise
         raise LedgerTroubleError(place, trouble) from error
