@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.errors import StudyError, TuneVflError, UsageError
+from tune_vfl.ledger.lease import holders
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import Outcome
@@ -33,7 +34,7 @@ def running(home: Path):
 
 def test_a_copy_is_whole_while_its_ledger_is_written(running, tmp_path: Path, run: Run) -> None:
     file = tmp_path / "copies" / "monday.db"
-    with storage_at().transaction():
+    with storage_at().lease("study"), storage_at().transaction():
         code, out, _ = run("study", "backup", file, "--json")
     assert code == 0
     assert f'"studies": 1, "bytes": {file.stat().st_size}' in out
@@ -42,6 +43,7 @@ def test_a_copy_is_whole_while_its_ledger_is_written(running, tmp_path: Path, ru
     running.tell(1, Outcome.failed("oom", "full"))
     held = open_study("study", str(file)).record().studies[0]
     assert (len(held.trials), held.running) == (1, 1), "it is the moment of the copy"
+    assert holders(storage_at(str(file))) == [], "nobody runs it there"
 
 
 def test_a_file_that_is_there_stays(running, tmp_path: Path) -> None:

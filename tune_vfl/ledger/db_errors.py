@@ -44,10 +44,14 @@ class LedgerTroubleError(UnreachableError):
         place: the database's URL without its password.
         trouble: the kind of error.
         waited: the seconds of retries.
+
+    Attributes:
+        damaged: whether a part of the file cannot be read; other parts may be.
     """
 
     def __init__(self, place: str, trouble: Trouble, waited: float = 0.0) -> None:
         self.place, self.trouble = place, trouble
+        self.damaged = trouble in (_SQLITE["SQLITE_CORRUPT"], _SQLITE["SQLITE_NOTADB"])
         tried = f" (tried again for {waited:.0f} s)" if waited else ""
         super().__init__(f"the ledger {place}: {trouble.what}{tried}; {trouble.advice}")
 
@@ -56,7 +60,10 @@ _ROOM = "make room there; what was finished is kept, and 'tune-vfl resume' goes 
 _RUNS = "check that the server runs and can be reached; what was finished is kept, and 'tune-vfl resume' goes on"
 _REFUSED = "check the URL, its user and password, and what that user may do there"
 _FOLDER = "check that the folder can be written (TUNE_VFL_HOME, --storage or the spec's storage names it)"
-_ANEW = "or move it away to start anew; nothing else holds the results"
+_ANEW = (
+    "or pack the studies that can still be read ('tune-vfl study pack') and move it away to start anew; nothing else "
+    "holds the results"
+)
 
 # By the start of the state that the server sends, see appendix A of PostgreSQL's manual; the longest start counts.
 _STATES = {

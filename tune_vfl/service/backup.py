@@ -6,8 +6,11 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from sqlalchemy import delete
+
 from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.ledger.db_errors import translated
+from tune_vfl.ledger.schema import leases
 from tune_vfl.ledger.storage import SqliteFile, storage_at
 from tune_vfl.machine.files import written_whole
 
@@ -44,7 +47,11 @@ def back_up(file: Path, storage: str | None = None) -> int:
         raise StudyError(f"there is no ledger at {place.shown} yet: nothing to back up")
     with written_whole(file, mode=0o600) as draft:
         _copy(place, draft)
-        return SqliteFile(draft).count()
+        copied = SqliteFile(draft)
+        # Who runs a study now runs it in the file that was copied.
+        copied.write(lambda connection: connection.execute(delete(leases)))
+        copied.close()
+        return copied.count()
 
 
 def _copy(place: SqliteFile, draft: Path) -> None:
