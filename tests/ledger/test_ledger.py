@@ -1,8 +1,8 @@
 """The ledger: what is written comes back, only finite results are results, and what was lost is asked again once."""
 
+import json
 import math
 import os
-import json
 import sqlite3
 import subprocess
 import sys

@@ -162,7 +162,8 @@ def rm(
     """Remove studies and campaigns for good: from the ledger, their runs in MLflow, their reports.
 
     It asks first. What somebody runs is refused. A part of a campaign, by its own name, is taken out of the campaign,
-    which goes on without it. MLflow keeps what is deleted until `mlflow gc`; packed files and exported settings stay.
+    which goes on without it. A tracking server keeps what is deleted until `mlflow gc` there. Packed files and exported
+    settings stay.
 
     Example: `tune-vfl study rm kdk-bank kdk-bank-2`
     """
