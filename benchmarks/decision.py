@@ -3,9 +3,9 @@
     python -m benchmarks.decision spambase breast_cancer [--trials 240] [--attacks default] [--code CHECKOUT]
 
 A campaign of twelve defenses, 20 trials and 3 seeds each, `attacks: default` unless named, the random sampler with one
-seed, in a fresh home each; spambase needs TUNE_VFL_DATA. With the checkout of another version that one is run in turns with this
-one, and both must have found the same: settings are matched, and the largest differences of their numbers and of the
-front's are printed.
+seed, in a fresh home each; spambase needs TUNE_VFL_DATA. With the checkout of another version that one is run in turns
+with this one, and both must have found the same: settings are matched, and the largest differences of their numbers and
+of the front's are printed.
 
 Wall seconds go from the start of `search` to the end of `report`. CPU seconds are those of all processes that the two
 verbs started, Ray's included, each as it was last seen in /proc, twice a second, for Ray does not wait for its workers;
@@ -276,9 +276,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="+", choices=DATASETS)
     parser.add_argument("--trials", type=int, default=TRIALS * len(DEFENSES), help="of the campaign, in all")
-    parser.add_argument(
-        "--attacks", nargs="+", default=["default"], help="name them where the versions' defaults differ"
-    )
+    parser.add_argument("--attacks", nargs="+", default=["default"], help="name them where defaults differ")
     parser.add_argument("--code", type=Path, help="the checkout of another version")
     parser.add_argument("--turns", type=int, default=1)
     given = parser.parse_args()

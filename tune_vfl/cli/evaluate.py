@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tune_vfl.cli.options import Json, Params, Settings, checked, merged_settings
-from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
+from tune_vfl.cli.output import cell, emit, emit_json, emit_table, note, plus_minus, say
 from tune_vfl.errors import SpecError, UsageError
 
 # A setting that diverges or cannot be carried out is an answer; a crash is not.
@@ -108,8 +108,8 @@ def _show(answer: dict[str, Any]) -> None:
         scalars = {key: head for key, head in _SCALARS.items() if any(_has(s, key) for s in answer["attacks"].values())}
         head = ("attack", "metric", "success", "floor", "advantage", *scalars.values(), "variant", "remarks")
         emit_table(head, _rows(answer["attacks"], list(scalars)))
-    for note in dict.fromkeys([*answer.get("data", {}).get("notes", ()), *answer.get("notes", ())]):
-        say(f"note: {note}")
+    for sentence in dict.fromkeys([*answer.get("data", {}).get("notes", ()), *answer.get("notes", ())]):
+        note(sentence)
 
 
 def _has(score: dict[str, Any], scalar: str) -> bool:

@@ -175,12 +175,16 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _source_said(source: Source) -> list[Any]:
     written = source.written
-    seen = None if written is None else [written.distinct, written.common, written.looks, written.slips]
+    seen = None if written is None else [written.distinct, written.common, written.looks, written.slips, written.spelt]
     return [source.name, source.kind, source.width, seen]
 
 
 def _source(name: str, kind: ColumnKind, width: int, seen: Sequence[Any] | None) -> Source:
-    return Source(name, kind, width, None if seen is None else Written(*seen))
+    if seen is None:
+        return Source(name, kind, width)
+    distinct, common, looks, slips, groups = seen
+    spelt = tuple(tuple((text, rows) for text, rows in group) for group in groups)
+    return Source(name, kind, width, Written(distinct, common, looks, slips, spelt))
 
 
 def _dataset(said: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Dataset:
