@@ -78,7 +78,7 @@ def _remove_runs(removed: Removed) -> None:
         ]
         if gone.staying:
             done.append(remove_runs(gone.campaign, gone.name, gone.tracking))
-        removed.runs += sum(of.count for of in done)
+        removed.runs += sum(of.number for of in done)
         removed.left += [f"MLflow: {of.left}" for of in done if of.left]
     except (UnreachableError, ImportError) as error:
         removed.left.append(f"MLflow: {error}; delete experiment {gone.campaign or gone.name!r} there by hand")

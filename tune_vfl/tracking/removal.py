@@ -27,11 +27,11 @@ class RemovedRuns(NamedTuple):
     """The result of removing the runs of a study or a campaign.
 
     Attributes:
-        count: the number of runs.
+        number: how many runs there were.
         left: a sentence where MLflow still holds them as deleted; empty where they are gone.
     """
 
-    count: int
+    number: int
     left: str
 
 
