@@ -11,6 +11,8 @@ import sys
 import pytest
 import yaml
 
+from tune_vfl.errors import DataError
+
 SPEC = {
     "study": "tiny",
     "dataset": "breast_cancer",
@@ -372,6 +374,40 @@ def test_home_that_is_a_file(run, spec, tmp_path, monkeypatch):
     assert out == ""
     assert "Traceback" not in err
     assert (tmp_path / "file").read_text() == "x"
+
+
+@pytest.fixture
+def gone(tmp_path, monkeypatch):
+    """Stand in a folder that is removed."""
+    monkeypatch.delenv("TUNE_VFL_HOME")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    return (tmp_path / "gone").rmdir
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "confirm", "study", "pull", "optuna"])
+def test_a_removed_working_folder_is_said_by_every_verb(run, gone, verb):
+    gone()
+    for arguments in ([verb], [verb, "x"]):
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, "")
+        assert err.startswith("tune-vfl: the working folder was removed: change to a folder that exists (cd)")
+    assert run("--version")[0] == 0
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), DataError("a.csv: no such file")])
+def test_a_working_folder_that_is_removed_under_a_command_is_said(run, gone, monkeypatch, error):
+    from tune_vfl.cli import catalog
+
+    def removed():
+        gone()
+        raise error
+
+    monkeypatch.setitem(catalog._KINDS, "models", removed)
+    code, out, err = run("list", "models")
+    assert (code, out) == (2, "")
+    assert "the working folder was removed" in err
+    assert "Traceback" not in err
 
 
 def test_unexpected_errors_are_short_unless_asked(run, monkeypatch):
