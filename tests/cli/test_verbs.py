@@ -376,6 +376,28 @@ def test_home_that_is_a_file(run, spec, tmp_path, monkeypatch):
     assert (tmp_path / "file").read_text() == "x"
 
 
+def test_validate_says_the_price_of_a_large_table_once_for_all_its_studies(run, spec, tmp_path, monkeypatch):
+    from tune_vfl.data import loading
+    from tune_vfl.service import estimates
+
+    rows = [f"{k % 7},{k % 5},{k % 2}" for k in range(400)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+    monkeypatch.setattr(loading, "LARGE", 400)
+    timed, pace = [], estimates.seconds_per_epoch
+    monkeypatch.setattr(estimates, "seconds_per_epoch", lambda *a: timed.append(a) or pace(*a))
+    dataset = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": "y"}
+    asked = {"defense": ["laplace", "iso"], "budget": {"trials": 8, "seeds": 1}}
+    code, out, _ = run("validate", spec(dataset=dataset, **asked), "--json")
+    (priced,) = {note for s in json.loads(out)["studies"] for note in s["data"]["notes"] if "400 rows: about" in note}
+    assert (code, len(timed)) == (0, 1)
+    assert "s an epoch on one core" in priced
+    assert "GiB or more in each worker" in priced
+    assert "dataset.rows" in priced
+    _, out, _ = run("validate", spec(dataset={**dataset, "rows": 100}, **asked), "--json")
+    assert not any("an epoch" in note for s in json.loads(out)["studies"] for note in s["data"]["notes"])
+    assert len(timed) == 1
+
+
 @pytest.fixture
 def gone(tmp_path, monkeypatch):
     """Stand in a folder that is removed."""
