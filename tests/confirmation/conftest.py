@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tune_vfl.confirmation import trainings
-from tune_vfl.search import ray_session
+from tune_vfl.execution import ray_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,5 +70,5 @@ def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
 
     monkeypatch.setattr(trainings, "Pool", Fresh)
     monkeypatch.setattr(ray_session, "connect", lambda: Fresh.given["connections"].append(True))
-    monkeypatch.setattr(ray_session, "room_for", Room)
+    monkeypatch.setattr(ray_session, "capacity_for", Room)
     return Fresh

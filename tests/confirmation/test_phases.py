@@ -15,9 +15,9 @@ from tune_vfl.confirmation import run as running
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.pool import Died
 from tune_vfl.errors import StudyError
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.confirmations import UNDEFENDED
-from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("home")
 
 SCALES = (1e-5, 1e-3, 1e-1)
-WORK = Work(SimulatedTrainable, {"noise": 0.02})
+WORK = TrainableSpec(SimulatedTrainable, {"noise": 0.02})
 
 
 def phases(capfd: Any) -> list[int]:
@@ -74,7 +74,7 @@ def test_the_real_thing_is_trained_where_nothing_else_is_said(
     here: type[Here], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched(scales=SCALES).close()
-    monkeypatch.setattr(Work, "real", classmethod(lambda _cls: WORK))
+    monkeypatch.setattr(TrainableSpec, "real", classmethod(lambda _cls: WORK))
     assert confirm("study", seeds=1).answer == confirm("study", seeds=1, work=WORK).answer
     assert here.asked
 
@@ -86,7 +86,7 @@ def test_what_does_not_stack_is_trained_alone(here: type[Here]) -> None:
             return 1 if cell.defense == "none" else 2
 
     searched(scales=SCALES).close()
-    confirm("study", seeds=3, work=Work(Halved, {"noise": 0.02}))
+    confirm("study", seeds=3, work=TrainableSpec(Halved, {"noise": 0.02}))
     jobs = [job for name, job in here.asked if name == "evaluated"]
     assert {len(job.cell.seeds) for job in jobs if job.numbers == (UNDEFENDED,)} == {1}
     assert max(len(job.cell.seeds) * len(job.numbers) for job in jobs) > 1
@@ -94,7 +94,7 @@ def test_what_does_not_stack_is_trained_alone(here: type[Here]) -> None:
 
 def test_a_setting_that_fails_takes_none_down_that_comes_after_it(here: type[Here]) -> None:
     searched(scales=SCALES[::-1]).close()
-    ended = confirm("study", seeds=3, work=Work(SimulatedTrainable, {"noise": 0.02, "raise_above": 0.8}))
+    ended = confirm("study", seeds=3, work=TrainableSpec(SimulatedTrainable, {"noise": 0.02, "raise_above": 0.8}))
     assert list(ended.failed) == [("study", 0)]
     assert {p.number for p in ended.answer.points if p.outcome == "ok"} == {1, 2}  # type: ignore[union-attr]
 

@@ -11,7 +11,7 @@ from ray.exceptions import RayTaskError, WorkerCrashedError
 from tune_vfl.confirmation import pool as module
 from tune_vfl.confirmation.pool import Died, Hung, Pool
 from tune_vfl.errors import UnreachableError
-from tune_vfl.search import watchdogs
+from tune_vfl.execution import watchdogs
 from tune_vfl.spec import Resources
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from tune_vfl.confirmation import confirm
 from tune_vfl.confirmation import run as running
 from tune_vfl.confirmation.pool import Died, Hung
 from tune_vfl.errors import StudyError, UsageError
+from tune_vfl.execution import ray_session
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.records.confirmations import UNDEFENDED
-from tune_vfl.search import ray_session
-from tune_vfl.search.work import Work
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ SCALES = (1e-5, 1e-3, 1e-1)
 
 
 def go(name: str = "study", seeds: int = 3, adaptive: float = 0.0, **options: Any) -> Any:
-    return confirm(name, seeds=seeds, adaptive=adaptive, work=Work(SimulatedTrainable, {"noise": 0.02, **options}))
+    return confirm(
+        name, seeds=seeds, adaptive=adaptive, work=TrainableSpec(SimulatedTrainable, {"noise": 0.02, **options})
+    )
 
 
 def kept(name: str = "study") -> dict[Any, Any]:
@@ -241,7 +243,7 @@ def test_parts_of_a_campaign_are_named_by_study_and_answered_together(here: type
 
 def test_ten_fresh_seeds_where_nobody_says_how_many_and_no_attacker_is_tuned(here: type[Here]) -> None:
     searched(scales=SCALES[:1]).close()
-    ended = confirm("study", work=Work(SimulatedTrainable, {"noise": 0.02}), progress=False)
+    ended = confirm("study", work=TrainableSpec(SimulatedTrainable, {"noise": 0.02}), progress=False)
     assert ended.answer is not None
     assert ended.answer.seeds == tuple(range(1000, 1010))
     assert not any(name == "tuned" for name, _ in here.asked)

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.search import watchdogs
+from tune_vfl.execution import watchdogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

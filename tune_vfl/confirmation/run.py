@@ -13,6 +13,9 @@ from tune_vfl.confirmation.pool import Died
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.trainings import Trainings
 from tune_vfl.confirmation.tuning import call_of, owed, with_attackers
+from tune_vfl.execution import ray_session as cluster
+from tune_vfl.execution.capacity import capacity_key
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
@@ -20,9 +23,6 @@ from tune_vfl.machine.signals import answered
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
 from tune_vfl.records.measure import refuse_another
-from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.room import room_of
-from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def confirm(
     adaptive: float = 0.0,
     storage: str | None = None,
     progress: bool = True,
-    work: Work | None = None,
+    work: TrainableSpec | None = None,
 ) -> Confirmed:
     """Measure a front and its likeliest neighbors again, with fresh seeds and on reserved rows.
 
@@ -79,7 +79,7 @@ def confirm(
     """
     stored = open_study(name, storage)  # a missing name must not get a lease
     parts = stored.parts()
-    place, room = storage_at(storage), room_of(parts[0].spec.resources)
+    place, room = storage_at(storage), capacity_key(parts[0].spec.resources)
     with answered(lambda: _left(name)), cluster.quiet_tune(), place.lease(name, room=room) as lease:
         ledgers = Ledger.open_all([part.study.name for part in parts], place, lease)
         try:
@@ -116,15 +116,15 @@ class Run:
         seeds: int,
         adaptive: float,
         progress: bool,
-        work: Work | None,
+        work: TrainableSpec | None,
     ) -> None:
         for study in campaign.studies:
             refuse_another(study.name, study.measure)
         self._campaign, self._ledgers = campaign, ledgers
-        self._work, self._adaptive, self._progress = work or Work.real(), adaptive, progress
+        self._work, self._adaptive, self._progress = work or TrainableSpec.real(), adaptive, progress
         self._contests = contests_of(campaign, seeds)
         self._kept, self._stopped = Kept(campaign, ledgers), False
-        room = cluster.room_for(campaign.studies[0].spec.resources, lease)
+        room = cluster.capacity_for(campaign.studies[0].spec.resources, lease)
         self._trainings = Trainings(
             campaign, self._kept, self._work, room, stopped=lambda: self._stopped, say=self._say
         )

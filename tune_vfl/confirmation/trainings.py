@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.confirmation.jobs import Floors, cut
 from tune_vfl.confirmation.pool import Died, Hung, Pool
+from tune_vfl.driver.study_run import HUNG
+from tune_vfl.driver.undefended import undefended
+from tune_vfl.execution import ray_session as cluster
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
 from tune_vfl.outcome import read_outcome
 from tune_vfl.records.confirmations import UNDEFENDED, records_of
-from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.part import HUNG
-from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tune_vfl.confirmation.jobs import Job, Place
     from tune_vfl.confirmation.kept import Kept
+    from tune_vfl.execution.capacity import Capacity
+    from tune_vfl.execution.trainable_spec import TrainableSpec
     from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.records.joint_confirmation import Setting
-    from tune_vfl.search.room import Room
-    from tune_vfl.search.work import Work
 
 # Outcomes that are no property of the setting. They are not stored, so that the next confirmation retries.
 _TRY_AGAIN = ("error", "oom", "timeout", "preempted")
@@ -47,8 +47,8 @@ class Trainings:
         self,
         campaign: CampaignRecord,
         kept: Kept,
-        work: Work,
-        room: Room,
+        work: TrainableSpec,
+        room: Capacity,
         *,
         stopped: Callable[[], bool],
         say: Callable[[str], None],
