@@ -99,7 +99,7 @@ def test_the_exception_of_a_worker_is_raised_in_the_driver(here: type[Here], mon
 
     searched(scales=SCALES).close()
     monkeypatch.setattr(SimulatedTrainable, "references", missing)
-    with pytest.raises(DataError, match="bank.csv"):
+    with pytest.raises(DataError, match=r"bank\.csv"):
         go()
     assert kept() == {}
 

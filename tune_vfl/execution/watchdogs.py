@@ -57,8 +57,9 @@ class NodeWatch(Callback):  # type: ignore[misc]
         self._dead = 0 if self._lives() else self._dead + 1
         if self._dead >= _LOOKS:
             raise RayDiedError(
-                "Ray on this machine died, so no worker can be started; what was finished is kept, and the same command "
-                "or 'tune-vfl resume' goes on with a new Ray (is the machine short of memory? run 'tune-vfl doctor')"
+                "Ray on this machine died, so no worker can be started; what was finished is kept, and the same "
+                "command or 'tune-vfl resume' goes on with a new Ray (is the machine short of memory? run "
+                "'tune-vfl doctor')"
             )
 
 
