@@ -18,6 +18,7 @@ from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.service.projecting import show_in_mlflow
 from tune_vfl.tracking import store
+from tune_vfl.tracking.deleted import deleted
 
 
 @pytest.fixture
@@ -113,8 +114,15 @@ def runs_of(experiment):
     return 0 if found is None else len(client.search_runs([found.experiment_id]))
 
 
+def files(home):
+    beside = (".lock", "-wal", "-shm")
+    return {p for p in home.rglob("*") if p.is_file() and not p.name.endswith(beside)}
+
+
 def test_rm_asks_and_removes_what_shows_it_too(campaign, run, home, monkeypatch):
+    before = files(home)
     show_in_mlflow(load_study("c"))
+    assert len(files(home)) > len(before) + 10
     for name in ("c", "c+other", "other"):
         (home / "reports" / name).mkdir(parents=True)
     code, _, err = run("study", "rm", "c")
@@ -130,6 +138,8 @@ def test_rm_asks_and_removes_what_shows_it_too(campaign, run, home, monkeypatch)
     assert f"not removed: report {home / 'reports' / 'c+other'}: shows other studies too" in err
     assert sorted(p.name for p in (home / "reports").iterdir()) == ["c+other", "other"]
     assert (run("status", "c")[0], runs_of("c")) == (2, 0)
+    assert files(home) == before, "no file is left"
+    assert deleted(store.client(places.embedded_uri())) == ({}, [], 0), "MLflow has forgotten it"
     run_trials(planned(), campaign)
     show_in_mlflow(load_study("c"))
     assert runs_of("c") == 5, "its name is free in MLflow too"
@@ -146,6 +156,7 @@ def test_rm_of_a_part_leaves_the_campaign_and_runs_of_others(campaign, run, home
     (told,) = json.loads(out)["removed"]
     assert (told["name"], told["trials"], told["runs"], told["left"]) == ("c-laplace", 2, 2, [])
     assert runs_of("c") == 4
+    assert deleted(client) == ({}, [], 0)
     assert run("frontier", "c", "--json")[0] == 0
     assert run("study", "rm", "c", "--yes")[0] == 0
     assert runs_of("c") == 1, "what others have put there stays"

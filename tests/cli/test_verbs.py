@@ -20,7 +20,7 @@ SPEC = {
     "budget": {"trials": 2, "seeds": 1},
 }
 VERBS = ["quickstart", "list", "evaluate", "validate", "search", "resume", "studies", "status", "frontier", "report"]
-VERBS += ["export", "submit", "jobs", "ui", "doctor", "data"]
+VERBS += ["export", "submit", "jobs", "ui", "doctor", "clean", "data"]
 EVALUATE = ["evaluate", "--dataset", "breast_cancer", "--attack", "norm"]
 
 

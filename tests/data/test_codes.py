@@ -191,11 +191,53 @@ def test_numbers_in_many_forms_are_numbers() -> None:
 
 
 def test_names_alike() -> None:
-    assert alike(["a", "A ", "b", "1", "01", "1.0", "TRUE", "e\u0301", "\u00e9", "1_0", "10"]) == [
-        ["a", "A "],
-        ["1", "01", "1.0", "TRUE"],
-        ["e\u0301", "\u00e9"],
-    ]
+    names = ["a", "A ", "b", "1", "01", "1.0", "TRUE", "e\u0301", "\u00e9", "1_0", "10"]
+    assert alike({name: k for k, name in enumerate(names)}) == (
+        (("A ", 1), ("a", 0)),
+        (("TRUE", 6), ("1.0", 5), ("01", 4), ("1", 3)),
+        (("\u00e9", 8), ("e\u0301", 7)),
+    )
+
+
+@pytest.mark.parametrize("codes", ["one_hot", "ordinal"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "joined"])
+def test_categories_that_differ_in_spelling_are_said_with_a_mapping_that_merges_them(
+    tmp_path: Path, kind: str, codes: str
+) -> None:
+    cells = ["Rome", "rome", "ROME", "Bonn", "x", "Rome", "Bonn ", "B onn"] * 20
+    table = pd.DataFrame({"a": range(160), "t": cells, "y": [k % 3 > 0 for k in range(160)]})
+    options = {**write(tmp_path, table, kind), "codes": codes}
+    facts = examine(read(options))
+    (finding,) = [f for f in facts.findings if f.column == "t"]
+    assert (finding.oddity, finding.exclude) == ("spellings", False)
+    assert "'Bonn' (40 rows), 'B onn' (20 rows), and 1 more groups" in finding.why
+    assert facts.categories == {"t": {"B onn": "Bonn", "ROME": "Rome", "rome": "Rome"}}
+    note = "column 't' ('Bonn' (40 rows), 'B onn' (20 rows), and 1 more)"
+    assert any("categories that differ in spelling only" in said and note in said for said in facts.notes)
+    merged = read({**options, "categories": facts.categories})
+    assert not examine(merged).categories
+    if codes == "one_hot":
+        assert merged.passive[0].names == ("t=Bonn", "t=Rome", "t=x")
+        assert merged.passive[0].x.sum(0).tolist() == [60.0, 80.0, 20.0]
+
+
+def test_what_categories_name_must_be_there(tmp_path: Path) -> None:
+    options = labeled_table(tmp_path)
+    with pytest.raises(DataError, match=r"names 'RRome' of column 't', which no row has.* Did you mean 'Rome'"):
+        read({**options, "categories": {"t": {"RRome": "Rome"}}})
+    with pytest.raises(DataError, match=r"column 'u', listed as categories, is no party's feature"):
+        read({**options, "categories": {"u": {"Rome": "rome"}}})
+
+
+def labeled_table(folder: Path) -> dict[str, object]:
+    cells = ["Rome", "rome"] * 20
+    return write(folder, pd.DataFrame({"a": range(40), "t": cells, "y": [k % 3 > 0 for k in range(40)]}), "csv")
+
+
+@pytest.mark.parametrize("values", [["A1", "A-1", "a2"], ["1_0", "10"], ["1E50", "1E51"], [str(k) for k in range(40)]])
+def test_categories_and_numbers_that_differ_are_not_said_to_be_alike(values: list[str]) -> None:
+    column = pd.Series([values[k % len(values)] for k in range(80)])
+    assert all(note.what != "spelt" for note in encode_column(column, "c", "f.csv", Encoding()).notes)
 
 
 def test_what_stands_out_of_codes_is_told(tmp_path: Path) -> None:

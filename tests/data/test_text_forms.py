@@ -6,10 +6,13 @@ import csv
 import gzip
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.data.test_precision import read
+from tests.data.test_precision import write as write_table
 from tune_vfl.data.base import Dataset
+from tune_vfl.data.check import examine
 from tune_vfl.errors import DataError
 
 ROWS = [("größe", "ort", "y"), *[(str(k), ("Łódź", "Köln")[k % 2], str(k // 6)) for k in range(12)]]
@@ -80,6 +83,59 @@ def test_each_party_s_file_has_its_own_form(tmp_path: Path) -> None:
     }
     data = read({"id": "i", "label": "y", "parties": parties, "encoding": "cp1250"})
     assert names(data) == ("ort=Köln", "ort=Łódź")
+
+
+def commas(values: list[str], kind: str, folder: Path) -> dict[str, object]:
+    n = 5 * len(values)
+    table = pd.DataFrame({"a": range(n), "t": values * 5, "y": [k // len(values) % 2 for k in range(n)]})
+    return write_table(folder, table, kind)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "joined"])
+@pytest.mark.parametrize("values", [["0,5", "1,25", "2", "-3,0", ",5", "7,"], [f"{k},{k}" for k in range(50)]])
+def test_decimal_commas_are_said_and_read_by_the_option(tmp_path: Path, values: list[str], kind: str) -> None:
+    options = commas(values, kind, tmp_path)
+    data = read(options)
+    facts = examine(data)
+    assert [f.oddity for f in facts.findings if f.column == "t"] == ["decimal commas"]
+    (note,) = [said for said in data.notes if said.startswith("numbers with decimal commas")]
+    assert 'decimal: ","' in note
+    assert f"of {5 * len(values)}, such as {values[0]!r}" in note
+    assert not any("no numbers among numbers" in said for said in data.notes)
+    read_right = read({**options, "decimal": ","})
+    assert read_right.passive[0].x.flatten().tolist() == pytest.approx([float(v.replace(",", ".")) for v in values * 5])
+    assert not any("comma" in said for said in read_right.notes)
+
+
+@pytest.mark.parametrize(
+    ("values", "oddity"),
+    [
+        (["1,200", "3,400", "12,000"], "numbers as text"),
+        (["1,2", "1,2,3", "2"], ""),
+        (["a,b", "1,5"], ""),
+        (["1,5"], ""),
+        (["0,5", "0.5"], ""),
+    ],
+)
+def test_what_else_has_commas_is_not_said_to_have_decimal_ones(tmp_path: Path, values: list[str], oddity: str) -> None:
+    facts = examine(read(commas([*values, *values], "csv", tmp_path)))
+    found = {f.oddity for f in facts.findings if f.column == "t"} & {"decimal commas", "numbers as text"}
+    assert found == ({oddity} if oddity else set())
+
+
+def test_the_decimal_sign_counts_for_labels_and_times_and_spares_texts(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {"a": [f"{k},5" for k in range(40)], "b": ["x,1", "a"] * 20, "y": [f"{k},25" for k in range(40)]}
+    )
+    table.to_csv(tmp_path / "t.csv", index=False, sep=";")
+    data = read({
+        "path": str(tmp_path / "t.csv"), "label": {"column": "y", "above": 9.5}, "decimal": ",",
+        "parties": {"p": ["a"], "active": ["b"]},
+    })  # fmt: skip
+    assert data.y.sum() == 30
+    assert data.passive[0].x.flatten().tolist() == [k + 0.5 for k in range(40)]
+    assert data.active is not None
+    assert data.active.names == ("b=a", "b=x,1")
 
 
 def test_a_long_text_is_a_field(tmp_path: Path) -> None:

@@ -112,6 +112,29 @@ def slip(folder: Path, text: str) -> str:
     return everywhere(folder, judge, [text if k == 33 else str(v / 7) for k, v in enumerate(STEPS)])
 
 
+def commas(folder: Path, form: Callable[[int], str]) -> str:
+    """Numbers with decimal commas are named, and numbers with the option that the note gives."""
+    cells = [form(int(v)) for v in STEPS]
+    found = []
+    for kind in TABLES:
+        (folder / kind).mkdir()
+        told = any("decimal commas" in note for note in table(folder / kind, kind, cells).notes)
+        right = table(folder / kind, kind, cells, decimal=",").passive[0].sources[0].kind == "number"
+        found.append(told and right)
+    return "told" if all(found) else "wrong"
+
+
+def spelt(folder: Path, first: str, second: str) -> str:
+    """Categories that differ in spelling only are named in a note."""
+    cells = [(first, second, "other", "another")[k % 4] for k in range(N)]
+    named = [f"{name!r} (100 rows)" for name in (first, second)]
+    return everywhere(
+        folder,
+        lambda data: "told" if any(all(name in note for name in named) for note in data.notes) else "wrong",
+        cells,
+    )
+
+
 def classes(folder: Path, names: list[str], kind: str) -> str:
     """The classes are those that stand in the file, and each row has its own."""
     labels = [names[k % len(names)] for k in range(N)]
@@ -234,6 +257,12 @@ CODES = {
     "texts of bytes": ["b'x'", "x"],
 }
 SLIPS = ["4,5", "1 234", "12abc", "O.5", "1.2.3", "$7", "7%", "~3", "1_000", "\u22125"]
+COMMAS: dict[str, Callable[[int], str]] = {
+    "a few": lambda v: f"{v % 9},5",
+    "many": lambda v: f"{v},{v % 7}",
+    "beside whole ones": lambda v: f"{v % 9},5" if v % 3 else str(v),
+    "signs and exponents": lambda v: f"-{v % 9},25e-3",
+}
 SPELT = [
     ("yes", "Yes"),
     ("yes", "ye s"),
@@ -292,6 +321,10 @@ def _odd_columns() -> Iterator[Odd]:
         yield Odd("a missing value", mark, partial(number, cells=cells, width=2))
     for name, codes in CODES.items():
         yield Odd("categories", name, partial(category, codes=codes))
+    for name, form in COMMAS.items():
+        yield Odd("decimal commas", name, partial(commas, form=form))
+    for first, second in SPELT:
+        yield Odd("categories of two spellings", f"{first} / {second}", partial(spelt, first=first, second=second))
     for text in SLIPS:
         yield Odd("a slip", text, partial(slip, text=text))
 

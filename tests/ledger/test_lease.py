@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import update
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
@@ -19,6 +20,7 @@ from tune_vfl.ledger import lease as module
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.lease import Holder, Lease, LeaseLostError, holders, lease_of
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.schema import leases
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import read_outcome
 from tune_vfl.records.confirmations import SeedRecord
@@ -140,6 +142,27 @@ def test_of_another_machine_the_time_is_waited_for(place: LedgerStorage, moved: 
     rewrite(left=-1.0)
     with place.lease("study") as lease:
         assert lease.taken_from is None
+
+
+def test_of_another_machine_on_the_same_file_nothing_runs_out(tmp_path: Any) -> None:
+    """A shared home: the other machine's times say nothing here, before or after it was started anew."""
+    place = storage_at(str(tmp_path / "ledger.db"))
+    with place.lease("study"):
+        pass
+    owner = {**module.this_owner("x"), "host": "elsewhere", "boot": "another"}
+    with place.transaction() as connection:
+        held = update(leases).values(holder=json.dumps(owner), since="then", clock="another", expires=5.0)
+        connection.execute(held)
+    assert [study for study, _ in holders(place)] == ["study"]
+    refused = r"held by another machine, which writes the same file: process \d+ on elsewhere .*--take-over.*PostgreSQL"
+    with pytest.raises(StudyError, match=refused):
+        place.lease("study").__enter__()
+    with place.lease("study", take_over=True):
+        pass
+    with place.transaction() as connection:
+        connection.execute(update(leases).values(holder=json.dumps(owner), clock="another", expires=0.0))
+    with place.lease("study"):
+        pass  # what it gave back is free
 
 
 def test_a_machine_that_was_started_anew_holds_no_file(tmp_path: Any) -> None:

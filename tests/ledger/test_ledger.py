@@ -1,5 +1,6 @@
 """The ledger: what is written comes back, only finite results are results, and what was lost is asked again once."""
 
+import json
 import math
 import os
 import sqlite3
@@ -153,7 +154,7 @@ def test_a_plain_select_has_utility_and_leakage(home):
     with closing(sqlite3.connect(home / "ledger.db")) as database:
         ((*objectives, params),) = database.execute("SELECT utility, leakage, params FROM trials WHERE outcome = 'ok'")
     assert objectives == pytest.approx([0.95, 1.0])
-    assert params == '{"scale": 1e-05}'
+    assert json.loads(params) == {"scale": 1e-05}
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Run
 from tune_vfl.errors import SpecError
+from tune_vfl.spec import parse
 from tune_vfl.spec.raw import apply_settings, read_yaml
 from tune_vfl.spec.yaml_text import load_yaml
 
@@ -107,6 +108,47 @@ def test_a_key_given_twice_is_refused_with_both_lines(text: str, said: list[str]
         assert words in problem
 
 
+def noted(text: str) -> list[str]:
+    notes: list[str] = []
+    load_yaml(text, "s.yaml", note=notes.append)
+    return [note.partition(": quote ")[2] for note in notes]
+
+
+@pytest.mark.parametrize("text", ["on", "no", "yes", "true", "2024", "1.10", "1e5", "1_0", "010", "1:30", "2024-01-02"])
+def test_a_name_that_may_be_mistaken_is_told_to_be_quoted_with_its_line(text: str) -> None:
+    assert noted(f"defense: none\nstudy: {text}\n") == [f'study: "{text}" in line 2']
+    assert noted(f"dataset:\n  name: csv\n  label: {text}\n") == [f'label: "{text}" in line 3']
+    assert noted(f"study: '{text}'\ndataset: {{label: \"{text}\"}}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dataset: {positive: no, exclude: [1.10, null]}", ['positive: "no"', '"1.10"', '"null"']),
+        ("dataset: {parties: {on: [a]}, classes: {yes: 1}}", ['key "on"', 'key "yes"']),
+        ("dataset: {exclude: [1, 2.5, 30, a], positive: 1, rows: 100, split: 0.5, classes: {1: a}}", []),
+        ("study: a\ntraining: {lr: 1e-3, epochs: 2}\nstorage: null\nsampler: {seed: 010}", []),
+        ("dataset: {label: y, drop_unlabeled: true, split: {time: on}}", ['time: "on"']),
+        ("matrix: {dataset: [{label: off}]}\nfederation: {client: 7}", ['label: "off"', 'client: "7"']),
+    ],
+)
+def test_what_is_told_to_be_quoted(text: str, said: list[str]) -> None:
+    found = noted(text)
+    assert len(found) == bool(said)
+    assert [part.rpartition(" in line ")[0] for note in found for part in note.split(", ")] == said
+
+
+def test_of_many_names_to_be_quoted_three_are_shown() -> None:
+    (said,) = noted("study: 1\ndataset: {exclude: [no, on, off, yes]}")
+    assert said == 'study: "1" in line 1, "no" in line 2, "on" in line 2 ... and 2 more'
+
+
+@pytest.mark.parametrize("text", ["null", "~", ""])
+def test_a_name_that_is_nothing_is_refused_with_the_way_to_write_it(text: str) -> None:
+    with pytest.raises(SpecError, match='study: has no value; where null is a name, quote it: "null"'):
+        parse({**load(f"study: {text}"), "dataset": {"name": "digits"}, "defense": "none"})
+
+
 def test_anchors_and_merges_still_work() -> None:
     assert load("a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3}\ne: *x\n") == {
         "a": {"b": 1, "c": 2},
@@ -140,7 +182,9 @@ def test_columns_and_classes_reach_the_data_as_they_are_written(
         "dataset: {name: csv, path: a.csv, label: y, positive: no, parties: {on: [1.10], active: [010, no]}}\n"
         "defense: {name: laplace, space: default}\nattacks: [norm]\n"
     )
-    code, out, _ = run("data", "check", "s.yaml", "--json")
+    code, out, err = run("data", "check", "s.yaml", "--json")
+    quote = 'quote study: "2024" in line 1, positive: "no" in line 2, key "on" in line 2 ... and 3 more'
+    assert quote in err
     (facts,) = json.loads(out)["datasets"]
     assert code == 0
     assert {p["name"]: [c["name"] for c in p["columns"]] for p in facts["parties"]} == {
@@ -148,8 +192,8 @@ def test_columns_and_classes_reach_the_data_as_they_are_written(
         "active": ["010", "no"],
     }
     assert [c["name"] for c in facts["classes"]] == ["on", "no"]
-    code, out, _ = run("validate", "s.yaml")
-    assert code == 0
+    code, out, err = run("validate", "s.yaml")
+    assert (code, err.count(quote)) == (0, 1)
     resolved = load(out)["dataset"]
     assert (resolved["positive"], resolved["parties"]) == ("no", {"on": ["1.10"], "active": ["010", "no"]})
     assert json.loads(run("validate", "s.yaml", "--json")[1])["studies"][0]["study"] == "2024"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tune_vfl.cli.options import Json, Name, Storage
-from tune_vfl.cli.output import cell, emit, emit_json, emit_table, say
+from tune_vfl.cli.output import cell, emit, emit_json, emit_table, note, say
 from tune_vfl.cli.search import STOPPED
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _show(answer: Confirmation | JointConfirmation) -> None:
         _show_block(block, len(answer.seeds))
     for check in answer.checks:
         if not check.ok:
-            say(f"note: {check.says}")
+            note(check.says)
     say(f"the page with it: `tune-vfl report {answer.name}`")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_vfl.cli.options import Json, Settings, checked
-from tune_vfl.cli.output import emit, emit_json, say
+from tune_vfl.cli.output import emit, emit_json, note, say
 from tune_vfl.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def fetch(
 def _raw(spec: Path | None, dataset: str | None) -> Mapping[str, Any]:
     from tune_vfl.spec.raw import read_yaml
 
-    return {"dataset": {"name": dataset}} if spec is None else read_yaml(spec)
+    return {"dataset": {"name": dataset}} if spec is None else read_yaml(spec, note)
 
 
 def _examined(raw: Mapping[str, Any], place: str) -> list[Facts]:
@@ -103,7 +103,7 @@ def _examined(raw: Mapping[str, Any], place: str) -> list[Facts]:
 
 def _not_a_spec(table: Path) -> str:
     """Say how to check a table for which there is no spec yet."""
-    from tune_vfl.data.partition import shown
+    from tune_vfl.data.column_notes import shown
     from tune_vfl.data.reading.table import header
 
     columns = f"; its columns: {shown(header(table))}" if table.is_file() else ""

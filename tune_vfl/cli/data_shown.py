@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from tune_vfl.cli.output import emit, emit_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tune_vfl.data.check import Facts, PartyFacts
     from tune_vfl.data.findings import ColumnFacts, Finding, Oddity
 
@@ -20,6 +22,7 @@ LEAST_COLUMNS = 5
 _FRAME = 4  # lines of a table beside its rows
 _CLASSES = 4
 _ASKED = 6
+_MERGED = 12
 _CLASS, _PARTY = 22, 10
 _ALONE = {"auc": "AUC alone", "balanced_accuracy": "bal. acc."}
 
@@ -110,7 +113,7 @@ def _to_paste(facts: Facts) -> list[str]:
     """Return the lines that go into the spec, and the columns that only a person can judge."""
     import yaml
 
-    from tune_vfl.data.partition import shown
+    from tune_vfl.data.column_notes import shown
 
     lines = []
     if facts.exclude:
@@ -118,6 +121,8 @@ def _to_paste(facts: Facts) -> list[str]:
             {"exclude": list(facts.exclude)}, default_flow_style=None, width=WIDTH - 6, allow_unicode=True
         )
         lines += ["to leave out what is no feature, paste this into `dataset`:", textwrap.indent(listed.rstrip(), "  ")]
+    if facts.categories:
+        lines += _to_merge(facts.categories)
     asked = [f"{f.column} ({f.score:.3f})" for f in _of(facts, "known before?")]
     if asked:
         lines.append(_wrapped(f"known before the label? if not, leave out, too: {shown(asked, _ASKED)}"))
@@ -125,6 +130,24 @@ def _to_paste(facts: Facts) -> list[str]:
     if texts:
         lines.append(_wrapped(f"numbers with texts in them are categories; write 1234.5 in: {shown(texts, _ASKED)}"))
     return lines
+
+
+def _to_merge(categories: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return the lines that merge spellings: of many the first that fit a screen."""
+    import yaml
+
+    pairs = [(column, name, to) for column, names in categories.items() for name, to in names.items()]
+    shown: dict[str, dict[str, str]] = {}
+    for column, name, to in pairs[:_MERGED]:
+        shown.setdefault(column, {})[name] = to
+    listed = yaml.safe_dump(
+        {"categories": shown}, default_flow_style=None, width=WIDTH - 6, allow_unicode=True, sort_keys=False
+    )
+    more = f" (the first {_MERGED} of {len(pairs)}; --json has all)" if pairs[_MERGED:] else ""
+    return [
+        f"where these are one category, paste this into `dataset`{more}:",
+        textwrap.indent(listed.rstrip(), "  "),
+    ]
 
 
 def _of(facts: Facts, oddity: Oddity) -> list[Finding]:

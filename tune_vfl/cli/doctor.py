@@ -24,7 +24,8 @@ def doctor(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="First free trials that died with their search, and rebuild MLflow from the ledger."
+            "--repair",
+            help="First free damaged rows and trials that died with their search, say what is lost, rebuild MLflow.",
         ),
     ] = False,
     migrate: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_vfl.cli.options import Json, Name, Settings, Storage, checked
-from tune_vfl.cli.output import emit, emit_json, emit_table, say
+from tune_vfl.cli.output import emit, emit_json, emit_table, note, say
 from tune_vfl.cli.study import NewName, put_here
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _progress(line: str) -> None:
 def _read(path: Path) -> dict[str, Any]:
     from tune_vfl.spec.raw import read_yaml
 
-    return read_yaml(path)
+    return read_yaml(path, note)
 
 
 def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:

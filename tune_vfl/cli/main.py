@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from tune_vfl.cli import (
     catalog,
+    clean,
     confirm,
     data,
     doctor,
@@ -94,6 +95,7 @@ for _family in (
     jobs,
     ui,
     doctor,
+    clean,
 ):
     _family.add_to(app)
 

@@ -75,6 +75,11 @@ def say(message: str) -> None:
     typer.echo(message, err=True)
 
 
+def note(message: str) -> None:
+    """Print a note on stderr: nothing is wrong, but a reader should know."""
+    say(f"note: {message}")
+
+
 def complain(problems: Sequence[str]) -> None:
     """Print problems on stderr: one sentence, or a list."""
     if len(problems) == 1:

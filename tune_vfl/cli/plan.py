@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.cli.options import checked
+from tune_vfl.cli.output import note
 from tune_vfl.driver.planning import plan
 from tune_vfl.errors import SpecError
 from tune_vfl.spec.raw import read_yaml
@@ -23,7 +24,7 @@ def read_plan(path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:
     Raises:
         SpecError: with every problem and the file; see :func:`tune_vfl.driver.planning.plan`.
     """
-    return plan_of(read_yaml(path), path, settings)
+    return plan_of(read_yaml(path, note), path, settings)
 
 
 def plan_of(raw: dict[str, Any], path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:

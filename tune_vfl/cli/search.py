@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_vfl.cli.options import Json, Name, Settings, Storage, TakeOver
-from tune_vfl.cli.output import emit_json, say
+from tune_vfl.cli.output import emit_json, note, say
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def search(
     from tune_vfl.cli.plan_shown import left_out
     from tune_vfl.spec.raw import read_yaml
 
-    raw = read_yaml(spec)
+    raw = read_yaml(spec, note)
     named = [f"study={_quoted(name)}"] if name is not None else []
     wanted = [f"budget.trials={trials}"] if trials is not None else []
     plan = plan_of(raw, spec, [*(settings or ()), *named, *wanted])
@@ -75,8 +75,8 @@ def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bo
     from tune_vfl.service.studies import finished
 
     nothing_left = finished(plan, storage or plan.studies[0].spec.storage)
-    for note in dict.fromkeys(note for study in plan.studies for note in load(study.cell.dataset).notes):
-        say(f"note: {note}")
+    for sentence in dict.fromkeys(said for study in plan.studies for said in load(study.cell.dataset).notes):
+        note(sentence)
     ended = run(plan, storage=storage, take_over=take_over)
     if nothing_left:
         say(f"{plan.name!r} was finished already, nothing was run; --trials N asks for more")

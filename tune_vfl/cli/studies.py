@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tune_vfl.cli.options import Json, Name, Storage
-from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
+from tune_vfl.cli.output import cell, complain, emit, emit_json, emit_table, plus_minus, say
 from tune_vfl.errors import UsageError
 
 SCHEMA = "tune-vfl/studies/1"
@@ -27,21 +27,21 @@ def add_to(app: typer.Typer) -> None:
 
 
 def studies(storage: Storage = None, json: Json = False) -> None:
-    """List the studies in the ledger, with the campaigns that they are parts of.
+    """List the studies in the ledger, with the campaigns that they are parts of. Exits 1 when one is damaged.
 
     Example: `tune-vfl studies --json`
     """
     from tune_vfl.analysis.study_summary import study_summary
-    from tune_vfl.service.studies import all_studies
+    from tune_vfl.service.studies import all_records
 
     rows = []
-    for study in all_studies(storage):
-        (record,) = study.record().studies
+    records, damaged = all_records(storage)
+    for record, campaign in records:
         summary = study_summary(record)
         rows.append(
             {
                 "study": record.name,
-                "campaign": study.campaign,
+                "campaign": campaign,
                 "dataset": record.cell.dataset.name,
                 "defense": record.cell.defense,
                 "trials": summary["trials"],
@@ -53,8 +53,11 @@ def studies(storage: Storage = None, json: Json = False) -> None:
         emit_json({"schema": SCHEMA, "studies": rows})
     elif rows:
         emit_table(list(rows[0]), [[_counts(v) if k == "trials" else v for k, v in row.items()] for row in rows])
-    else:
+    elif not damaged:
         say("no studies yet: `tune-vfl quickstart` makes one")
+    if damaged:
+        complain(damaged)
+        raise typer.Exit(1)
 
 
 def status(

@@ -1,4 +1,4 @@
-"""``tune-vfl study``: pack a study or a campaign into a file, unpack it, and delete it from the ledger."""
+"""``tune-vfl study``: pack a study or a campaign into a file, unpack it, delete it; back up the ledger."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "tune-vfl/parcel/1"
 REMOVED_SCHEMA = "tune-vfl/removed/1"
+BACKUP_SCHEMA = "tune-vfl/backup/1"
 STDOUT = Path("-")
 DONE = {
     "new": "is in the ledger now",
@@ -27,7 +28,9 @@ DONE = {
 
 NewName = Annotated[str | None, typer.Option("--name", help="Call the study or campaign this here.")]
 
-app = typer.Typer(help="A study or a campaign: pack into one file, unpack, rm.", no_args_is_help=True)
+app = typer.Typer(
+    help="A study or a campaign: pack into one file, unpack, rm; back up all of them.", no_args_is_help=True
+)
 
 
 def add_to(parent: typer.Typer) -> None:
@@ -69,6 +72,28 @@ def pack(
         emit_json({"schema": SCHEMA, **_named(packed), "did": "packed", "trials": trials, "file": str(path)})
     else:
         emit(f"{path}: {_called(packed)}, {trials} trials, {len(content)} bytes")
+
+
+@app.command("backup")
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    storage: Storage = None,
+    json: Json = False,
+) -> None:
+    """Copy the whole ledger into a file that only you can read, also while searches run.
+
+    The copy is a ledger: `--storage FILE` reads it, and put in the place of a lost one it replaces that. For a ledger
+    on a PostgreSQL server the answer is the command of pg_dump.
+
+    Example: `tune-vfl study backup monday.db`
+    """
+    from tune_vfl.service.backup import back_up
+
+    studies = back_up(file, storage)
+    if json:
+        emit_json({"schema": BACKUP_SCHEMA, "file": str(file), "studies": studies, "bytes": file.stat().st_size})
+    else:
+        emit(f"{file}: {studies} studies, {file.stat().st_size} bytes")
 
 
 @app.command("unpack")
@@ -137,7 +162,8 @@ def rm(
     """Remove studies and campaigns for good: from the ledger, their runs in MLflow, their reports.
 
     It asks first. What somebody runs is refused. A part of a campaign, by its own name, is taken out of the campaign,
-    which goes on without it. MLflow keeps what is deleted until `mlflow gc`; packed files and exported settings stay.
+    which goes on without it. A tracking server keeps what is deleted until `mlflow gc` there. Packed files and exported
+    settings stay.
 
     Example: `tune-vfl study rm kdk-bank kdk-bank-2`
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from tune_vfl.data.base import Columns, Dataset, Recipe, Source
 from tune_vfl.data.looks import Written
 from tune_vfl.errors import UnwritableError
 from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.places import user_cache
 from tune_vfl.spec import Named, Training
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Stamps = dict[Path, tuple[int, int]]
 
 def folder() -> Path:
     """Return the cache folder of prepared data sets: ``tune-vfl/prepared`` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tune-vfl" / "prepared"
+    return user_cache() / "prepared"
 
 
 def stamp(path: Path) -> tuple[int, int]:
@@ -105,6 +105,23 @@ def keep(key: str, dataset: Dataset, stamps: Stamps) -> None:
         _log.info("%s: prepared data cannot be kept (%s); they will be read again next time", path, error)
 
 
+def stale() -> list[Path]:
+    """Return the entries that are not used any more: made by other code, of files that changed, or broken."""
+    return [path for path in sorted(folder().glob("*.safetensors")) if not _is_current(path)]
+
+
+def _is_current(path: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            said = json.loads(file.metadata()["prepared"])
+        stamps = {Path(p): (int(t), int(n)) for p, t, n in said["files"]}
+        return (said["schema"], said["code"]) == (SCHEMA, code_digest()) and unchanged(stamps)
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def loading_code() -> list[Path]:
     """Return the source files that load data: this room, its data sets and its readers."""
     return sorted(Path(__file__).parent.rglob("*.py"))
@@ -158,12 +175,16 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _source_said(source: Source) -> list[Any]:
     written = source.written
-    seen = None if written is None else [written.distinct, written.common, written.looks, written.slips]
+    seen = None if written is None else [written.distinct, written.common, written.looks, written.slips, written.spelt]
     return [source.name, source.kind, source.width, seen]
 
 
 def _source(name: str, kind: ColumnKind, width: int, seen: Sequence[Any] | None) -> Source:
-    return Source(name, kind, width, None if seen is None else Written(*seen))
+    if seen is None:
+        return Source(name, kind, width)
+    distinct, common, looks, slips, groups = seen
+    spelt = tuple(tuple((text, rows) for text, rows in group) for group in groups)
+    return Source(name, kind, width, Written(distinct, common, looks, slips, spelt))
 
 
 def _dataset(said: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Dataset:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from tune_vfl.data.column_notes import shown
 from tune_vfl.data.findings import ColumnFacts, Finding, findings
-from tune_vfl.data.partition import ACTIVE, shown
+from tune_vfl.data.partition import ACTIVE
 from tune_vfl.data.predictive_columns import THRESHOLD, file_columns, measure, noise, scores_alone, values_of
+from tune_vfl.data.spellings import merging
 from tune_vfl.data.split import split
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Facts:
         findings: what is odd about columns, the worst first.
         exclude: the columns to leave out, those that the spec leaves out already among them; empty where nothing new is
             found, or the data set has no such option.
+        categories: by column, the mapping that merges categories which differ in spelling only.
         notes: what was dropped, filled in or merged.
         warnings: what looks wrong.
     """
@@ -79,6 +82,7 @@ class Facts:
     alone_measure: str
     findings: tuple[Finding, ...]
     exclude: tuple[str, ...]
+    categories: dict[str, dict[str, str]]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -116,6 +120,7 @@ def examine(dataset: Dataset, seed: int = 0, excluded: Sequence[str] | None = No
         alone_measure=measure(dataset.num_classes),
         findings=found,
         exclude=(*excluded, *suggested) if excluded is not None and suggested else (),
+        categories={c.name: merging(c.spelt) for p in parties for c in p.columns if c.spelt},
         notes=dataset.notes,
         warnings=tuple(f"{dataset.name}: {w}" for party in parties for w in _warnings(party, dataset.num_classes)),
     )

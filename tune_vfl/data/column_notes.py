@@ -9,22 +9,30 @@ if TYPE_CHECKING:
 
 
 class Note(NamedTuple):
-    """A note on one column: ``marks``, ``missing``, ``many``, ``mixed`` or ``merged`` values, and how many."""
+    """A note on one column: the kind of its values, such as ``missing``, and how many or which."""
 
-    what: Literal["marks", "missing", "many", "mixed", "merged"]
+    what: Literal["commas", "marks", "missing", "many", "mixed", "merged", "spelt"]
     column: str
     detail: str
 
 
 _SAID = {
+    "commas": 'numbers with decimal commas, read as categories unless `dataset` has decimal: ","',
     "mixed": "no numbers among numbers, so that all values are categories",
     "marks": "marks of a missing value among numbers",
     "missing": "missing numbers, set to the training mean and marked",
     "many": "many categories, of which the rarer ones share 'other'",
+    "spelt": "categories that differ in spelling only, for which `data check` has a mapping",
     "merged": "different numbers that are equal in 32 bits, also after the column was centered",
 }
 NAMED = 3
 """So many columns or values are named in a sentence; of more their number is given."""
+
+
+def shown(names: Sequence[str], most: int = 20) -> str:
+    """Return the first names, and how many more there are."""
+    more = f", ... and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def grouped(notes: Sequence[Note]) -> list[str]:

@@ -18,6 +18,7 @@ from tune_vfl.data.partition import ACTIVE, Partition
 from tune_vfl.data.precision import distinct, fitted, merges, too_large
 from tune_vfl.data.reading.marks import is_mark, is_missing
 from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
+from tune_vfl.data.spellings import spellings
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -99,12 +100,27 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
         missing[~missing] = marks
         known, numbers = known[~marks], numbers[~marks]
     encoded = _encoded(values, _Known(known, numbers), missing, name, where=where, encoding=encoding)
-    written = as_written(values, missing, name)
+    written = as_written(values, missing, name, categories=encoded.kind != "number")
+    notes = (*notes, *encoded.notes)
     if encoded.kind == "number":
         written = _as_numbers(encoded.x[:, 0], written)
-    elif name not in encoding.categorical:
-        written = replace(written, slips=_slips(known, np.isnan(numbers)))
-    return replace(encoded, notes=(*notes, *encoded.notes), written=written)
+    elif name not in encoding.categorical and written.looks == "decimal commas":
+        notes = (*_commas(known, name), *(note for note in notes if note.what != "mixed"))
+    else:
+        notes = (*notes, *_spelt(written, name))
+        if name not in encoding.categorical:
+            written = replace(written, slips=_slips(known, np.isnan(numbers)))
+    return replace(encoded, notes=notes, written=written)
+
+
+def _commas(known: pd.Series[Any], name: str) -> tuple[Note, ...]:
+    with_comma = known[known.str.contains(",", regex=False).to_numpy(dtype=bool)]
+    return (Note("commas", name, f"{len(with_comma):,} of {len(known):,}, such as {with_comma.iloc[0]!r}"),)
+
+
+def _spelt(written: Written, name: str) -> tuple[Note, ...]:
+    more = f", and {len(written.spelt) - 1} more" if written.spelt[1:] else ""
+    return (Note("spelt", name, f"{spellings(written.spelt[0])}{more}"),) if written.spelt else ()
 
 
 class _Known(NamedTuple):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from tune_vfl.data.predictive_columns import THRESHOLD, chance
+from tune_vfl.data.spellings import Spelt, spellings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,9 @@ Oddity = Literal[
     "known before?",
     "identifier",
     "date",
+    "decimal commas",
     "numbers as text",
+    "spellings",
     "constant",
     "near-constant",
     "many values",
@@ -53,6 +56,7 @@ class ColumnFacts:
         common: the share of rows with the most frequent value; missing counts as one.
         looks: what its values look like in the file.
         slips: the values that make categories of a column of numbers, with their rows.
+        spelt: groups of categories that differ in spelling only, with their rows.
     """
 
     name: str
@@ -64,10 +68,24 @@ class ColumnFacts:
     common: float
     looks: Looks = ""
     slips: str = ""
+    spelt: tuple[Spelt, ...] = ()
+
+    @property
+    def spellings(self) -> str:
+        """The first of these groups, and the number of the others."""
+        more = f", and {len(self.spelt) - 1} more groups" if self.spelt[1:] else ""
+        return f"{spellings(self.spelt[0])}{more}" if self.spelt else ""
 
     def seen_as(self, written: Written) -> ColumnFacts:
         """Return the facts with properties of the column in the file that its encoding hides."""
-        return replace(self, distinct=written.distinct, common=written.common, looks=written.looks, slips=written.slips)
+        return replace(
+            self,
+            distinct=written.distinct,
+            common=written.common,
+            looks=written.looks,
+            slips=written.slips,
+            spelt=written.spelt,
+        )
 
 
 @dataclass(frozen=True)
@@ -77,8 +95,8 @@ class Finding:
     Attributes:
         column, party: which one.
         oddity: ``slips`` (texts that make categories of numbers), ``tells the label`` (a score above .98), ``known
-            before?`` (above an AUC of .75), ``identifier``, ``date``, ``numbers as text``, ``constant``,
-            ``near-constant``, ``many values``.
+            before?`` (above an AUC of .75), ``identifier``, ``date``, ``decimal commas``, ``numbers as text``,
+            ``spellings`` (categories that differ in spelling only), ``constant``, ``near-constant``, ``many values``.
         score: its score alone.
         why: what was found and what to do, in words.
         exclude: whether it belongs on the list of columns to leave out, without a further look.
@@ -120,6 +138,8 @@ def _oddities(c: ColumnFacts, num_classes: int, error: float) -> list[Oddity]:
         found.append("known before?")
     if c.looks:
         found.append(c.looks)
+    if c.spelt:
+        found.append("spellings")
     if c.distinct <= 1 and c.common == 1.0:
         found.append("constant")
     elif c.common >= NEARLY:
@@ -135,7 +155,9 @@ _WHY: dict[Oddity, str] = {
     "known before?": "predicts the label well by itself ({c.alone:.3f}): leave it out if known only after the label",
     "identifier": "{c.distinct} different values: an identifier, which a model can only learn by heart",
     "date": "dates, which are read as numbers or categories: leave it out, or put days since a date in its place",
+    "decimal commas": 'numbers with decimal commas, read as categories: set `decimal: ","`',
     "numbers as text": "numbers that are written as text, and read as categories: write them plainly, as 1234.5",
+    "spellings": "categories that differ in spelling only: {c.spellings}; `categories` makes them one",
     "constant": "one value in all rows",
     "near-constant": "one value in {c.common:.1%} of the rows",
     "many values": "{c.distinct} categories, of which the rarer ones share 'other': group them, or leave it out",

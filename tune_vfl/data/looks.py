@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tune_vfl.data.spellings import Spelt, alike
+
 if TYPE_CHECKING:
     import pandas as pd
 
-Looks = Literal["", "identifier", "date", "numbers as text"]
+Looks = Literal["", "identifier", "date", "decimal commas", "numbers as text"]
 
 LEAST_ROWS = 20
 """With fewer known values, that all differ says little."""
@@ -19,6 +21,7 @@ MOSTLY = 0.95
 """A column looks like something when this share of its different values does."""
 _SAMPLE = 200
 _FEW = 32
+_MOST_CATEGORIES = 2_000
 # An identifier of something else, such as a customer with several loans, repeats; but has more values than a category.
 _REPEATED = 0.02
 
@@ -42,6 +45,8 @@ _DATE = re.compile(
 )
 _SECONDS = re.compile(r"[01]\d{9}(?:\d{3}){0,3}(?:\.\d+)?")
 _DECORATED = re.compile(r"[^\w\s.,+-]{0,2}\s*[+-]?\s*(?:\d{1,3}(?:[.,' ]\d{3})+|\d+)(?:[.,]\d+)?\s*[^\W\d_]{0,4}\W?")
+_COMMAS = re.compile(r"[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ID_WORDS = frozenset({"id", "ids", "uuid", "guid", "iban", "ssn", "email", "mail", "phone", "imei", "pan"})
 _COUNT_WORDS = frozenset({"no", "nr", "num", "number", "key", "index", "idx", "row", "ref", "code", "account"})
@@ -57,6 +62,7 @@ class Written:
         common: the share of the rows that have the most frequent value; missing ones count as one value.
         looks: what its values look like; empty for plain numbers and categories.
         slips: the values that make categories of a column that is mostly numbers, with their rows; empty for others.
+        spelt: groups of categories that differ in spelling only, with their rows, the most frequent spelling first.
     """
 
     distinct: int
@@ -64,15 +70,19 @@ class Written:
     looks: Looks = ""
     # Equal columns in another order of the rows are equal.
     slips: str = field(default="", compare=False)
+    spelt: tuple[Spelt, ...] = ()
 
 
-def as_written(values: pd.Series[Any], missing: np.ndarray[Any, np.dtype[np.bool_]], name: str) -> Written:
+def as_written(
+    values: pd.Series[Any], missing: np.ndarray[Any, np.dtype[np.bool_]], name: str, *, categories: bool = False
+) -> Written:
     """Look at a column of text.
 
     Args:
         values: ``(N,)`` texts, N at least 1.
         missing: ``(N,)`` where there is no value.
         name: the column's name, which decides where the values leave it open: numbers that count, seconds since 1970.
+        categories: whether its values are categories, whose spellings are compared unless there are thousands.
     """
     import pandas as pd
 
@@ -80,7 +90,9 @@ def as_written(values: pd.Series[Any], missing: np.ndarray[Any, np.dtype[np.bool
     counts = np.bincount(codes, minlength=1)
     most = max(int(counts.max()), int(missing.sum()))
     texts = [str(text) for text in found]
-    return Written(len(texts), most / len(values), _looks(texts, int((~missing).sum()), name))
+    compared = texts if categories and len(texts) <= _MOST_CATEGORIES else []
+    spelt = alike(dict(zip(compared, counts.tolist(), strict=False)))
+    return Written(len(texts), most / len(values), _looks(texts, int((~missing).sum()), name), spelt=spelt)
 
 
 def _looks(texts: list[str], rows: int, name: str) -> Looks:
@@ -88,6 +100,10 @@ def _looks(texts: list[str], rows: int, name: str) -> Looks:
     sample = texts[:_SAMPLE]
     if _mostly(_DATE, sample) or (words & _TIME_WORDS and _mostly(_SECONDS, sample)):
         return "date"
+    commas = [text for text in sample if "," in text]
+    if len(commas) > 1 and _mostly(_COMMAS, sample):
+        # A single one is a slip. And 1,200 may be twelve hundred.
+        return "numbers as text" if all(map(_THOUSANDS.fullmatch, commas)) else "decimal commas"
     numbers = [_number(text) for text in sample]
     plain = sum(number is not None for number in numbers) / max(len(sample), 1)
     if plain < 1 and len(texts) > _FEW and _mostly(_DECORATED, sample):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.codes import sorted_codes
-from tune_vfl.data.partition import shown
+from tune_vfl.data.column_notes import shown
 from tune_vfl.data.reading.labels import check_labeled, encode_labels, is_unlabeled, renamed
 from tune_vfl.data.reading.numbers import declared_numbers, whole
 from tune_vfl.data.sample import training_sample

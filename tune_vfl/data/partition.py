@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.base import Columns
+from tune_vfl.data.column_notes import shown
 from tune_vfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -158,12 +159,6 @@ def without(columns: Sequence[str], exclude: Sequence[str], party: str, where: s
             "leave the party out"
         )
     return left
-
-
-def shown(names: Sequence[str], most: int = 20) -> str:
-    """Return the first names, and how many more there are."""
-    more = f", ... and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def matrix_parties(

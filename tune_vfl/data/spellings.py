@@ -7,11 +7,13 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from tune_vfl.data.partition import shown
+from tune_vfl.data.column_notes import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
+Spelt = tuple[tuple[str, int], ...]
+"""Spellings of one name, each with its rows, the most frequent first."""
 _INVISIBLE = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,3})?")
 _WORDS = {"true": "1", "false": "0"}
@@ -26,12 +28,27 @@ def key(name: str) -> str:
     return (digits.rstrip("0").rstrip(".") if "." in digits else digits) or "0"
 
 
-def alike(names: Sequence[str]) -> list[list[str]]:
-    """Return groups of names that differ in spelling only."""
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(key(name), []).append(name)
-    return [group for group in groups.values() if len(group) > 1]
+def alike(counts: Mapping[str, int]) -> tuple[Spelt, ...]:
+    """Return groups of names that differ in spelling only.
+
+    Args:
+        counts: rows by name.
+    """
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for name, count in counts.items():
+        groups.setdefault(key(name), []).append((name, count))
+    found = [tuple(sorted(group, key=lambda one: (-one[1], one[0]))) for group in groups.values() if len(group) > 1]
+    return tuple(sorted(found))
+
+
+def spellings(group: Spelt) -> str:
+    """Return the spellings of one name, with their rows, as a sentence shows them."""
+    return shown([f"{name!r} ({count:,} rows)" for name, count in group])
+
+
+def merging(groups: tuple[Spelt, ...]) -> dict[str, str]:
+    """Return the mapping that makes each group one: its most frequent spelling by every other one."""
+    return {name: group[0][0] for group in groups for name, _ in group[1:]}
 
 
 def spelling_note(counts: Mapping[str, int]) -> str:
@@ -40,12 +57,11 @@ def spelling_note(counts: Mapping[str, int]) -> str:
     Args:
         counts: rows by class.
     """
-    groups = [sorted(group, key=lambda name: -counts[name]) for group in alike(list(counts))]
+    groups = alike(counts)
     if not groups:
         return ""
-    said = "; ".join(shown([f"{name!r} ({counts[name]:,} rows)" for name in group]) for group in groups)
-    pairs = {name: group[0] for group in groups for name in group[1:]}
-    paste = json.dumps(pairs, ensure_ascii=False)
+    said = "; ".join(map(spellings, groups))
+    paste = json.dumps(merging(groups), ensure_ascii=False)
     return (
         f"classes that differ in spelling only: {said}; where they are one class, paste this into `dataset`: "
         f"classes: {paste}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
@@ -52,10 +52,11 @@ TextEncoding = Annotated[str, AfterValidator(_known_encoding)]
 
 
 class TextOptions(Strict):
-    """How a text file is written; Parquet needs none of it."""
+    """How a table is written; Parquet needs nothing of it but the decimal sign of texts."""
 
     separator: Separator | None = Field(None, description="the character between fields; none: comma, semicolon or tab")
     encoding: TextEncoding | None = Field(None, description="the encoding of the text, such as cp1252; none: UTF-8")
+    decimal: Literal[".", ","] | None = Field(None, description="the decimal sign: ',' reads 4,5 as 4.5; none: a point")
 
 
 class PartyFile(TextOptions):
@@ -84,6 +85,9 @@ class CsvOptions(Encoding, LabelOptions, TextOptions):
         None, description="the column that says whose a row is, for a horizontal federation; never a feature"
     )
     exclude: ColumnList = Field((), description="columns that no party has, wherever they are listed")
+    categories: dict[Column, dict[Column, Column]] | None = Field(
+        None, description="values of columns that count as another: {COLUMN: {value in the file: category}}"
+    )
     parties: dict[str, Party] | None = Field(None, description="columns by party, or a file by party")
     split: Split | None = Field(
         None,

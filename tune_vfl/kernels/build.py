@@ -78,6 +78,15 @@ def examined() -> Path:
     return made
 
 
+def stale() -> list[Path]:
+    """Return files of libraries for other sources, compilers, interpreters or processors; none without a compiler."""
+    try:
+        mine = _key(_compiler())
+    except NotBuiltError:
+        return []
+    return [path for path in sorted(folder().glob("[0-9a-f]*.*")) if not path.name.startswith(mine)]
+
+
 def remember(made: Path, why: str) -> NotBuiltError:
     """Keep why a library is of no use, so that no process tries it for an hour; return the error that says so."""
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import NullPool, func, select
 
 from tune_vfl.errors import StudyError
+from tune_vfl.ledger.damage import damage_named
 from tune_vfl.ledger.db_errors import retry, translated
 from tune_vfl.ledger.lease import Lease
 from tune_vfl.ledger.schema import make_tables, studies, version_of
@@ -88,11 +89,13 @@ class LedgerStorage(ABC):
 
         Raises:
             StudyError: for tables of an earlier or a later program, and where there are none.
+            DamagedError: for a value that is not what was written.
             UnreachableError: when the database does not answer.
         """
         with translated(self.shown), self._reader.begin() as connection:
             self._check(connection)
-            yield connection
+            with damage_named(connection, self.shown):
+                yield connection
 
     def write(self, change: Callable[[Connection], T], lease: Lease | None = None) -> T:
         """Run a change in one transaction, with retries while the database does not answer.
@@ -120,7 +123,8 @@ class LedgerStorage(ABC):
             self._check(connection)
             if lease is not None:
                 lease.require(connection)
-            yield connection
+            with damage_named(connection, self.shown):
+                yield connection
 
     def make(self) -> None:
         """Create the tables if the database has none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import time
 from contextlib import contextmanager
@@ -43,10 +44,14 @@ class LedgerTroubleError(UnreachableError):
         place: the database's URL without its password.
         trouble: the kind of error.
         waited: the seconds of retries.
+
+    Attributes:
+        damaged: whether a part of the file cannot be read; other parts may be.
     """
 
     def __init__(self, place: str, trouble: Trouble, waited: float = 0.0) -> None:
         self.place, self.trouble = place, trouble
+        self.damaged = trouble in (_SQLITE["SQLITE_CORRUPT"], _SQLITE["SQLITE_NOTADB"])
         tried = f" (tried again for {waited:.0f} s)" if waited else ""
         super().__init__(f"the ledger {place}: {trouble.what}{tried}; {trouble.advice}")
 
@@ -55,7 +60,10 @@ _ROOM = "make room there; what was finished is kept, and 'tune-vfl resume' goes 
 _RUNS = "check that the server runs and can be reached; what was finished is kept, and 'tune-vfl resume' goes on"
 _REFUSED = "check the URL, its user and password, and what that user may do there"
 _FOLDER = "check that the folder can be written (TUNE_VFL_HOME, --storage or the spec's storage names it)"
-_ANEW = "or move it away to start anew; nothing else holds the results"
+_ANEW = (
+    "or pack the studies that can still be read ('tune-vfl study pack') and move it away to start anew; nothing else "
+    "holds the results"
+)
 
 # By the start of the state that the server sends, see appendix A of PostgreSQL's manual; the longest start counts.
 _STATES = {
@@ -137,8 +145,8 @@ def translated(place: str) -> Iterator[None]:
     """
     try:
         yield
-    except DBAPIError as error:
-        trouble = trouble_of(error, broken=error.connection_invalidated)
+    except (DBAPIError, sqlite3.Error) as error:
+        trouble = trouble_of(error, broken=getattr(error, "connection_invalidated", False))
         if trouble is None:
             raise
         raise LedgerTroubleError(place, trouble) from error

@@ -2,7 +2,8 @@
 
 One row a study: the holder, an epoch that grows whenever the lease changes hands, and the moment at which it runs out
 unless it is renewed, by a clock that all who look at the row share: the server's, or for a file the time since this
-machine was started. A holder that ended on this machine holds nothing; of any other one the time is waited for.
+machine was started. A holder that ended on this machine holds nothing; of any other one the time is waited for. A file
+that another machine writes too has no such clock: its holder is taken over by hand.
 
 The holder selects its row, by holder and epoch, at the start of every transaction that writes, and keeps it locked
 until the transaction ends. So a driver that was stopped, cut off or taken over cannot write, whatever it believes.
@@ -11,6 +12,8 @@ until the transaction ends. So a driver that was stopped, cut off or taken over 
 from __future__ import annotations
 
 import json
+import math
+import platform
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -93,8 +96,18 @@ class Holder:
         return bool(self.text) and self.left(clock) > 0 and not has_ended(self.owner)
 
     def left(self, clock: Clock) -> float:
-        """Return the seconds until it expires; 0 by a clock that has restarted since."""
-        return self.clock.now - clock.now if self.clock.name == clock.name else 0.0
+        """Return the seconds until it expires; 0 by a clock that has restarted since.
+
+        Of a file that another machine has leased, by a clock of its own, nothing is known: infinite.
+        """
+        if self.clock.name == clock.name:
+            return self.clock.now - clock.now
+        return math.inf if self.elsewhere and not self.gave_back else 0.0
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the holder runs, or ran, on another machine."""
+        return bool(self.text) and self.owner.get("host") != platform.node()
 
     def __str__(self) -> str:
         if not self.text:
@@ -266,9 +279,16 @@ def _until(clock: Clock) -> dict[str, Any]:
 
 
 def _in_use(study: str, held: Holder, clock: Clock) -> StudyError:
+    take_over = f"'tune-vfl resume {study} --take-over' takes the study from it at once"
+    if math.isinf(held.left(clock)):
+        return StudyError(
+            f"study {study!r} is held by another machine, which writes the same file: {held}. Whether it still runs "
+            f"cannot be known from here: stop it there, or if it is gone, {take_over}. A file serves one machine: "
+            "for drivers on several the ledger is a PostgreSQL server"
+        )
     silent = LEASE_SECONDS - held.left(clock)
     return StudyError(
         f"study {study!r} is being run by another process: {held}, last heard of {max(0.0, silent):.0f} s ago. Wait "
         f"for it, or stop it and resume. If it was cut off, its lease runs out {held.left(clock):.0f} s from now; "
-        f"'tune-vfl resume {study} --take-over' takes the study from it at once"
+        f"{take_over}"
     )

@@ -17,7 +17,7 @@ from tune_vfl.ledger.making import make_or_find
 from tune_vfl.ledger.reading import StudyReader, find
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trials import Trial, not_repeated, repeats, trials_of
+from tune_vfl.ledger.trials import Trial, ending_of, not_repeated, repeats, trials_of
 from tune_vfl.machine.process_identity import end_session, new_session
 from tune_vfl.outcome import Outcome, drop_non_finite
 from tune_vfl.records.campaigns import PlannedCampaign
@@ -243,13 +243,10 @@ class Ledger(StudyReader):
         return [self._records[number] for number in tried]
 
     def _ending(self, number: int, outcome: Outcome, lost: Lost | None, moment: float) -> dict[str, Any]:
-        utility, leakage = outcome.objectives if outcome.outcome == "ok" else (None, None)
         return {
             "of_study": self.study.name,
             "of_number": number,
-            "outcome": outcome.outcome,
-            "utility": utility,
-            "leakage": leakage,
+            **ending_of(outcome),
             "result": outcome.model_dump(mode="json"),
             "lost": lost,
             "finished": moment,

@@ -39,6 +39,12 @@ def names_in(connection: Connection) -> list[str]:
     return sorted(connection.execute(select(studies.c.name)).scalars())
 
 
+def wholes_in(connection: Connection) -> list[str]:
+    """Return the names of all campaigns and single studies, sorted."""
+    rows = connection.execute(select(studies.c.name, studies.c.campaign))
+    return sorted({str(row.campaign or row.name) for row in rows})
+
+
 def campaign_names(connection: Connection) -> list[str]:
     """Return the names of all campaigns, sorted."""
     return sorted(connection.execute(select(campaigns.c.name)).scalars())

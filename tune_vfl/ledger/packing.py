@@ -10,12 +10,12 @@ from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, confirmations, studies, trials
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.trials import ending_of
 from tune_vfl.records.packed import Packed
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table
 
-    from tune_vfl.outcome import Outcome
 
 Unpacked = Literal["new", "same"]
 
@@ -133,12 +133,7 @@ def _rows(connection: Connection, table: Table, of: ColumnElement[bool]) -> list
 def _insert(connection: Connection, packed: Packed) -> None:
     rows = packed.model_dump(mode="json", by_alias=True)
     for trial, given in zip(rows["trials"], packed.trials, strict=True):
-        trial |= {"session": "", **_ending(given.result)}
+        trial |= {"session": "", **ending_of(given.result)}
     for table in (campaigns, studies, trials, confirmations):
         if rows[table.name]:
             connection.execute(insert(table), rows[table.name])
-
-
-def _ending(result: Outcome | None) -> dict[str, Any]:
-    utility, leakage = result.objectives if result is not None and result.outcome == "ok" else (None, None)
-    return {"outcome": None if result is None else result.outcome, "utility": utility, "leakage": leakage}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import Text, delete, func, select, type_coerce, update
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, trials
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.machine.checked_json import DamagedValueError, load
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sqlalchemy import Connection
 
 
@@ -101,8 +105,9 @@ def _removal(name: str, connection: Connection, shown: str, storage: str | None)
     if campaign in there and row is not None and not staying:
         raise StudyError(f"{name!r} is the last study of campaign {campaign!r}: remove the campaign")
     count = select(func.count()).select_from(trials).where(trials.c.study.in_(going))
-    answer = select(campaigns.c.confirmation).where(campaigns.c.name == campaign)
-    specs = connection.execute(select(studies.c.spec).where(studies.c.name.in_(going))).scalars()
+    answer = select(campaigns.c.name).where(campaigns.c.name == campaign, campaigns.c.confirmation.is_not(None))
+    # As texts: what is damaged can be removed.
+    specs = connection.execute(select(type_coerce(studies.c.spec, Text)).where(studies.c.name.in_(going))).scalars()
     return Removal(
         name=name,
         studies=going,
@@ -110,9 +115,17 @@ def _removal(name: str, connection: Connection, shown: str, storage: str | None)
         campaign=campaign,
         staying=staying,
         confirmed=connection.execute(answer).scalar_one_or_none() is not None,
-        tracking=next((spec.get("tracking") for spec in specs), None),
+        tracking=_tracking(specs),
         storage=storage,
     )
+
+
+def _tracking(specs: Iterable[str]) -> str | None:
+    for spec in specs:
+        with suppress(DamagedValueError):
+            tracking: str | None = load(spec).get("tracking")
+            return tracking
+    return None
 
 
 def _delete(connection: Connection, gone: Removal) -> None:

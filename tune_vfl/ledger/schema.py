@@ -6,12 +6,12 @@ used in conditions have columns of their own. Times are seconds since 1970.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Double, Integer, MetaData, Table, Text, TypeDecorator, insert, inspect, select
 
 from tune_vfl.errors import StudyError
+from tune_vfl.machine import checked_json
 from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
@@ -24,17 +24,27 @@ _METADATA = MetaData()
 
 
 class Json(TypeDecorator[Any]):
-    """JSON as text, the same in both databases."""
+    """JSON as text with a checksum, the same in both databases; reading a damaged one raises DamagedValueError."""
 
     impl, cache_ok = Text, True
 
     def process_bind_param(self, value: Any, _dialect: Dialect) -> str | None:
         """Serialize a value."""
-        return None if value is None else json.dumps(value)
+        return None if value is None else checked_json.dump(value)
 
     def process_result_value(self, value: Any, _dialect: Dialect) -> Any:
         """Parse a value."""
-        return None if value is None else json.loads(value)
+        return None if value is None else checked_json.load(value)
+
+
+class JsonText(TypeDecorator[str]):
+    """A value of a :class:`Json` column as its text, which is compared with its checksum and not parsed."""
+
+    impl, cache_ok = Text, True
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> str | None:
+        """Verify a value."""
+        return None if value is None else checked_json.verified(value)
 
 
 version_table = Table(

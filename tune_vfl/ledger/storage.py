@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.db_errors import retry, translated
 from tune_vfl.ledger.lease import Clock
+from tune_vfl.machine.filesystems import network_file_system
 from tune_vfl.machine.places import home, sqlite_path, sqlite_uri
 from tune_vfl.machine.process_identity import boot_id
 from tune_vfl.machine.secrets import from_environment, hide_password
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
 # How sqlite says that a file is no database, or not a whole one.
 DAMAGED = ("file is not a database", "disk image is malformed")
+ONE_MACHINE = (
+    "sqlite's write-ahead log works among the processes of one machine only; while no other machine writes it, all is "
+    "well; else name a local folder (TUNE_VFL_HOME) or a PostgreSQL server (TUNE_VFL_STORAGE)"
+)
 # Any number that no other program is likely to lock: "tune-vfl" in eight bytes.
 _ONE_AT_A_TIME = int.from_bytes(b"tune-vfl", "big", signed=True)
 # A server that is cut off must not hold a search for the hours that TCP would wait.
@@ -58,7 +65,14 @@ class SqliteFile(LedgerStorage):
     def serialize(self, connection: Connection) -> None:
         """Do nothing: a transaction that writes has the file to itself."""
 
+    @property
+    def network(self) -> str | None:
+        """The network file system that the file lies on, where a write-ahead log is not safe; None on a local one."""
+        return network_file_system(self.path)
+
     def _prepare(self) -> None:
+        if kind := self.network:
+            _say_once(f"tune-vfl: the ledger {self.shown} lies on {kind}: {ONE_MACHINE}\n")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # for its user alone, whatever the umask
@@ -145,6 +159,11 @@ def storage_at(given: str | None = None) -> LedgerStorage:
     if scheme.partition("+")[0] in {"postgresql", "postgres"}:
         return PostgresServer(named)
     raise UsageError(f"storage {hide_password(named)}: expected a path, sqlite:///PATH or postgresql://USER@HOST/NAME")
+
+
+@cache
+def _say_once(text: str) -> None:
+    sys.stderr.write(text)
 
 
 def _begin_reading(connection: Connection) -> None:

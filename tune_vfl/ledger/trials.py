@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Text, select, type_coerce
+from sqlalchemy import select, type_coerce
 
-from tune_vfl.ledger.schema import trials
+from tune_vfl.ledger.schema import JsonText, trials
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.studies import TrialRecord
 from tune_vfl.spec.cell import from_text
@@ -84,7 +84,7 @@ class Trial:
 
 # Outcomes are read from their text at once: a thousand of them are most of what a ledger holds.
 _COLUMNS = [
-    type_coerce(column, Text).label(column.name) if column is trials.c.result else column
+    type_coerce(column, JsonText).label(column.name) if column is trials.c.result else column
     for column in trials.c
     if column not in {trials.c.study, trials.c.tuned}
 ]
@@ -94,6 +94,12 @@ def trials_of(study: str, connection: Connection, *conditions: ColumnElement[boo
     """Query trials of a study by conditions, by number."""
     wanted = select(*_COLUMNS).where(trials.c.study == study, *conditions).order_by(trials.c.number)
     return [Trial(**row) for row in connection.execute(wanted).mappings()]
+
+
+def ending_of(outcome: Outcome | None) -> dict[str, Any]:
+    """Return the columns of a trial that conditions read, from its whole outcome."""
+    utility, leakage = outcome.objectives if outcome is not None and outcome.outcome == "ok" else (None, None)
+    return {"outcome": None if outcome is None else outcome.outcome, "utility": utility, "leakage": leakage}
 
 
 def overdue(running: Sequence[Trial], minutes: float | None, now: datetime | None = None) -> list[int]:

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, mode: int = 0o644) -> Iterator[Path]:
     """Yield a draft beside ``path`` to write to; it replaces ``path`` when the block ends without an error.
+
+    Args:
+        path: the file.
+        mode: its permissions; while it is written, its owner alone can read it.
 
     Raises:
         UnwritableError: when the place cannot be written; nothing is left behind then.
@@ -32,7 +36,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     draft = Path(name)
     try:
         yield draft
-        draft.chmod(0o644)  # a temporary file is readable by its owner only; others should read what is written here
+        draft.chmod(mode)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

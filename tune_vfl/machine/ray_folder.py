@@ -17,9 +17,9 @@ from tune_vfl.errors import UnreachableError
 
 LONGEST = 38
 """Bytes of a folder in which the paths of Ray's sockets are not too long."""
-_PREFIX = "tune-vfl-"
+PREFIX = "tune-vfl-"
 _DRAWN = 8  # letters that mkdtemp adds
-_LOCK = "in-use"
+LOCK = "in-use"
 
 
 class RayFolder:
@@ -43,12 +43,12 @@ class RayFolder:
             return
         parent = _parent()
         _remove_orphans(parent)
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))  # mkdtemp: mode 0700
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))  # mkdtemp: mode 0700
         # Locked before it has its name, by which other processes know that it may be tried.
-        draft = self.path / f"{_LOCK}.draft"
+        draft = self.path / f"{LOCK}.draft"
         self._lock = os.open(draft, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        draft.rename(self.path / _LOCK)
+        draft.rename(self.path / LOCK)
 
     def remove(self) -> None:
         """Remove the folder with all that is in it, if it was made here."""
@@ -62,7 +62,7 @@ def _parent() -> Path:
     """Return the first temporary folder that is short enough and can be written."""
     temporary = Path(tempfile.gettempdir())
     for place in (temporary, Path("/tmp")):  # noqa: S108 - the folder in it has a name that nobody can foresee
-        if len(os.fsencode(place / _PREFIX)) + _DRAWN <= LONGEST and os.access(place, os.W_OK | os.X_OK):
+        if len(os.fsencode(place / PREFIX)) + _DRAWN <= LONGEST and os.access(place, os.W_OK | os.X_OK):
             return place
     _refuse_long(temporary, "TMPDIR")
     raise UnreachableError(f"no temporary folder can be written: neither {temporary} nor /tmp; set RAY_TMPDIR to one")
@@ -79,13 +79,23 @@ def _refuse_long(place: Path, name: str) -> None:
 
 def _remove_orphans(parent: Path) -> None:
     """Remove folders of this user whose process has ended without doing it."""
-    for place in parent.glob(f"{_PREFIX}*"):
+    for place in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            if place.is_symlink() or place.stat().st_uid != os.getuid():
-                continue
-            lock = os.open(place / _LOCK, os.O_RDWR)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not place.is_symlink() and place.stat().st_uid == os.getuid() and not is_in_use(place):
                 shutil.rmtree(place, ignore_errors=True)
-            finally:
-                os.close(lock)
+
+
+def is_in_use(place: Path) -> bool:
+    """Return whether the process that made a folder still holds its lock.
+
+    Raises:
+        OSError: for a folder without a lock.
+    """
+    lock = os.open(place / LOCK, os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -6,9 +6,10 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import TuneVflError, UnreachableError
+from tune_vfl.ledger.damage import find_damage, listed
 from tune_vfl.ledger.lease import holders
 from tune_vfl.ledger.schema import SCHEMA
-from tune_vfl.ledger.storage import SqliteFile, storage_at
+from tune_vfl.ledger.storage import ONE_MACHINE, SqliteFile, storage_at
 from tune_vfl.service.checks import Check
 
 if TYPE_CHECKING:
@@ -48,18 +49,21 @@ def migrate(storage: str | None = None) -> Check:
 
 
 def _broken_file(path: Path) -> Check | None:
-    advice = f"restore {path} from a backup, or move it away to start anew; nothing else holds the results"
+    advice = (
+        f"restore {path} from a backup, or pack the studies that can still be read and move it away to start anew; "
+        "nothing else holds the results"
+    )
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=10)
         try:
             mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
-            state = str(connection.execute("PRAGMA quick_check").fetchone()[0])
+            states = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)")]
         finally:
             connection.close()
     except sqlite3.Error as error:
         return Check("ledger", "finding", f"{path}: {error}", advice)
-    if state != "ok":
-        return Check("ledger", "finding", f"{path}: {state}", advice)
+    if states != ["ok"]:
+        return Check("ledger", "finding", f"{path}: {'; '.join(states)}", advice)
     if mode != "wal":
         return Check(
             "ledger", "finding", f"{path}: journal mode {mode}, not wal", "any search turns write-ahead logging on"
@@ -72,9 +76,17 @@ def _of_answer(place: LedgerStorage) -> Check:
     if not version:
         return Check("ledger", "ok", f"{place.shown}: answers, no ledger in it yet; the first search makes it")
     studies = place.count()
+    damaged = place.read(find_damage)
+    if damaged:
+        detail = f"{place.shown}: {studies} studies, {len(damaged)} damaged values: {listed(damaged)}"
+        return Check(
+            "ledger", "finding", detail, "restore a backup; or doctor --repair says what is lost, and frees it"
+        )
     running = [f"{study} by {holder}" for study, holder in holders(place)]
     kind = "write-ahead log on" if isinstance(place, SqliteFile) else "answers"
     detail = f"{place.shown}: {studies} studies, {kind}, schema {version}"
     if running:
         detail += f"; running: {', '.join(running)}"
+    if isinstance(place, SqliteFile) and (network := place.network):
+        return Check("ledger", "finding", f"{detail}; it lies on {network}", ONE_MACHINE)
     return Check("ledger", "ok", detail)

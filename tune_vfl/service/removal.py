@@ -24,7 +24,7 @@ class Removed:
 
     Attributes:
         of: the records removed from the ledger.
-        runs: the number of MLflow runs marked as deleted.
+        runs: the number of removed MLflow runs.
         reports: the deleted folders.
         left: sentences on the items that remain.
     """
@@ -71,11 +71,15 @@ def _remove_runs(removed: Removed) -> None:
     try:
         from tune_vfl.tracking.removal import remove_runs
 
-        for name in {gone.campaign: None, **dict.fromkeys(gone.studies)}:
-            if name and (name != gone.campaign or gone.whole):  # a part may have been a single study before
-                removed.runs += remove_runs(name, uri=gone.tracking)
+        done = [
+            remove_runs(name, uri=gone.tracking)
+            for name in {gone.campaign: None, **dict.fromkeys(gone.studies)}
+            if name and (name != gone.campaign or gone.whole)  # a part may have been a single study before
+        ]
         if gone.staying:
-            removed.runs += remove_runs(gone.campaign, gone.name, gone.tracking)
+            done.append(remove_runs(gone.campaign, gone.name, gone.tracking))
+        removed.runs += sum(of.number for of in done)
+        removed.left += [f"MLflow: {of.left}" for of in done if of.left]
     except (UnreachableError, ImportError) as error:
         removed.left.append(f"MLflow: {error}; delete experiment {gone.campaign or gone.name!r} there by hand")
     else:

@@ -5,13 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
+from tune_vfl.ledger.damage import DamagedError, find_damage, mend
+from tune_vfl.ledger.db_errors import LedgerTroubleError
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.names import parts_of
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.checks import Check
 from tune_vfl.service.studies import campaign_record, everything, ledger_exists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
+
+    from tune_vfl.ledger.database import LedgerStorage
+    from tune_vfl.ledger.lease import Lease
+
+_SHOWN = 20
+_NOWHERE = "what is lost is nowhere else, but in a backup"
 
 
 def repair(say: Callable[[str], None], storage: str | None = None) -> list[Check]:
@@ -49,10 +60,11 @@ def _repair_one(name: str, storage: str | None) -> Check:
     """Repair a single study, or a campaign with all of its studies."""
     from tune_vfl.tracking.mlflow import Recorder
 
-    title = f"repair {name}"
+    title, lost = f"repair {name}", list[str]()
     try:
         place = storage_at(storage)
         with place.lease(name) as lease:
+            lost = _mended(place, name, lease)
             ledgers = Ledger.open_all([study.name for study in campaign_record(name, storage).studies], place, lease)
             try:
                 recovered = sum(len(ledger.recover()) for ledger in ledgers.values())
@@ -61,12 +73,36 @@ def _repair_one(name: str, storage: str | None) -> Check:
             finally:
                 for ledger in ledgers.values():
                     ledger.close()
-    except StudyError as error:
-        return Check(title, "ok", f"left alone: {error}")
-    except UnreachableError as error:
-        return Check(title, "unreachable", str(error), "start the tracking server and repair again")
     except TuneVflError as error:
-        return Check(title, "finding", str(error), "look at the study by hand")
+        return _failed(title, error, lost)
     waiting, trials = sum(r.waiting for r in shown.studies), sum(len(r.trials) for r in shown.studies)
-    owed = f"; {waiting} trials are owed: tune-vfl resume {name}" if recovered and waiting else ""
-    return Check(title, "ok", f"{recovered} orphaned trials recovered, MLflow holds {trials} trials{owed}")
+    owed = f"; {waiting} trials are owed: tune-vfl resume {name}" if (recovered or lost) and waiting else ""
+    done = f"{recovered} orphaned trials recovered, MLflow holds {trials} trials{owed}"
+    if lost:
+        return Check(title, "finding", f"{_said(lost)}; {done}", _NOWHERE)
+    return Check(title, "ok", done)
+
+
+def _failed(title: str, error: TuneVflError, lost: Sequence[str]) -> Check:
+    if isinstance(error, StudyError):
+        return Check(title, "ok", f"left alone: {error}")
+    if isinstance(error, DamagedError):
+        return Check(title, "finding", _said(lost) or str(error), _NOWHERE)
+    if isinstance(error, LedgerTroubleError) and error.damaged:
+        return Check(title, "finding", f"cannot be read: {error}", _NOWHERE)
+    if isinstance(error, UnreachableError):
+        return Check(title, "unreachable", str(error), "mend what the message says and repair again")
+    return Check(title, "finding", str(error), "look at the study by hand")
+
+
+def _mended(place: LedgerStorage, name: str, lease: Lease) -> list[str]:
+    """Free the damaged rows of a study or a campaign, and return sentences on them."""
+
+    def change(connection: Connection) -> list[str]:
+        return mend(connection, find_damage(connection, [name, *parts_of(connection, name)]))
+
+    return place.write(change, lease)
+
+
+def _said(lost: Sequence[str]) -> str:
+    return "; ".join(lost[:_SHOWN]) + (f"; and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else "")

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.analysis.summary import summary
 from tune_vfl.errors import UnknownNameError
+from tune_vfl.ledger.damage import DamagedError
+from tune_vfl.ledger.db_errors import LedgerTroubleError
+from tune_vfl.ledger.names import wholes_in
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.storage import storage_at
 
@@ -31,15 +34,24 @@ def campaign_record(name: str, storage: str | None = None) -> CampaignRecord:
     return open_study(name, storage).record()
 
 
-def all_studies(storage: str | None = None) -> list[StoredStudy]:
-    """Return every study of a ledger, by name; none where there is no ledger."""
-    return [open_study(name, storage) for name in study_names(storage)] if ledger_exists(storage) else []
+def all_records(storage: str | None = None) -> tuple[list[tuple[StudyRecord, str]], list[str]]:
+    """Return every readable study of a ledger with its campaign, by name, and a sentence on each damaged one."""
+    records, damaged = [], []
+    for name in study_names(storage):
+        try:
+            study = open_study(name, storage)
+            records.append((study.record().studies[0], study.campaign))
+        except (DamagedError, LedgerTroubleError) as error:
+            if isinstance(error, LedgerTroubleError) and not error.damaged:
+                raise
+            damaged.append(f"study {name!r} cannot be read: {error}")
+    return records, damaged
 
 
 def everything(storage: str | None = None) -> list[str]:
     """Return the names of all campaigns and single studies of a ledger, sorted."""
-    found = {study.campaign or study.name for study in all_studies(storage)}
-    return sorted(found)
+    place = storage_at(storage)
+    return place.read(wholes_in) if place.exists() else []
 
 
 def known_attack(records: Sequence[StudyRecord], attack: str) -> str:

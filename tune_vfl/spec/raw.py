@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,12 @@ from tune_vfl.spec.listed import as_list
 from tune_vfl.spec.yaml_text import load_yaml
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, note: Callable[[str], None] | None = None) -> dict[str, Any]:
     """Read a spec file.
+
+    Args:
+        path: the file.
+        note: gets a sentence on names that should be quoted, see :func:`tune_vfl.spec.yaml_text.load_yaml`.
 
     Raises:
         SpecError: when the file is missing, is not YAML, gives a key twice, or does not hold a mapping.
@@ -22,7 +26,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: cannot be read ({error}); give the path of a YAML spec") from error
-    raw = load_yaml(text, str(path))
+    raw = load_yaml(text, str(path), note=note)
     if not isinstance(raw, dict):
         raise SpecError(
             f"{path}: expected a mapping with study, dataset, defense and attacks, got {type(raw).__name__}"

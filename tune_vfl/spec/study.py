@@ -239,6 +239,8 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> lis
             problems.append(f"{place}: no such field.{hint}" + (f" Known: {', '.join(known)}." if known else ""))
         elif item["type"] == "missing":
             problems.append(f"{place}: is required and missing")
+        elif item["type"] == "string_type" and item["input"] is None:
+            problems.append(f'{place}: has no value; where null is a name, quote it: "null"')
         else:
             message = item["msg"].removeprefix("Value error, ")
             problems.append(f"{place}: {message[0].lower()}{message[1:]}, got {item['input']!r}")

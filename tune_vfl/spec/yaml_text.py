@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from yaml.resolver import Resolver
 
 from tune_vfl.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _TAG = "tag:yaml.org,2002:"
 _STR, _INT, _FLOAT, _BOOL, _NULL = (_TAG + kind for kind in ("str", "int", "float", "bool", "null"))
@@ -28,6 +30,10 @@ _CORE = {
 # Fields whose value is one name, whatever it looks like.
 _NAMES = frozenset({"study", "label", "id", "client", "column", "time", "group"})
 _HOLD_NAMES = frozenset({"study", "dataset", "federation"})
+# Where one reader takes a name for such a value, another may.
+_MISTAKEN = frozenset({_INT, _FLOAT, _BOOL, _NULL, _TAG + "timestamp"})
+_OLDER: Any = Resolver()
+_SHOWN = 3
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,7 +52,7 @@ for _tag, (_pattern, _first) in _CORE.items():
 _Loader.add_constructor(_INT, _whole)
 
 
-def load_yaml(text: str, where: str, place: Sequence[str] = ()) -> Any:
+def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[str], None] | None = None) -> Any:
     """Parse a document.
 
     Keys are text. Under ``dataset``, and where a study or a column is named, so is a number that is not in its shortest
@@ -56,6 +62,7 @@ def load_yaml(text: str, where: str, place: Sequence[str] = ()) -> Any:
         text: the document.
         where: names it, for messages.
         place: the keys that lead to it in a spec.
+        note: gets a sentence on names that other readers of YAML, also those of version 1.1, take for other values.
 
     Raises:
         SpecError: when it is no YAML, or gives a key twice.
@@ -65,10 +72,16 @@ def load_yaml(text: str, where: str, place: Sequence[str] = ()) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        twice: list[str] = []
-        _settle(node, tuple(place), twice, set())
-        if twice:
-            raise SpecError([f"{where}: {problem}" for problem in twice])
+        names = _NameReader()
+        names.settle(node, tuple(place))
+        if names.twice:
+            raise SpecError([f"{where}: {problem}" for problem in names.twice])
+        if names.unquoted and note is not None:
+            more = f" ... and {len(names.unquoted) - _SHOWN} more" if names.unquoted[_SHOWN:] else ""
+            note(
+                f"{where}: read as text, where other readers of YAML may see a number, a date, true or false: quote "
+                f"{', '.join(names.unquoted[:_SHOWN])}{more}"
+            )
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         raise SpecError(f"{where}: is not valid YAML: {error}") from error
@@ -76,37 +89,68 @@ def load_yaml(text: str, where: str, place: Sequence[str] = ()) -> Any:
         loader.dispose()
 
 
-def _settle(node: yaml.Node, place: tuple[str, ...], twice: list[str], seen: set[int]) -> None:
-    """Make names text, and collect keys that are given twice."""
-    if id(node) in seen:  # an alias
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.ScalarNode):
-        if place and _is_name(node, place):
-            node.tag = _STR
-    elif isinstance(node, yaml.SequenceNode):
-        for entry in node.value:
-            _settle(entry, (*place, ""), twice, seen)
-    elif isinstance(node, yaml.MappingNode):
+class _NameReader:
+    """Makes names of a document text, and collects keys that are given twice and names that should be quoted."""
+
+    def __init__(self) -> None:
+        self.twice: list[str] = []
+        self.unquoted: list[str] = []
+        self._seen: set[int] = set()
+
+    def settle(self, node: yaml.Node, place: tuple[str, ...]) -> None:
+        if id(node) in self._seen:  # an alias
+            return
+        self._seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            tag = node.tag
+            if place and _is_name(node, place):
+                node.tag = _STR
+            if node.tag == _STR and _holds_name(place) and _may_be_mistaken(node, tag):
+                self._quote(node, f"{place[-1]}: " if place[-1] else "")
+        elif isinstance(node, yaml.SequenceNode):
+            for entry in node.value:
+                self.settle(entry, (*place, ""))
+        elif isinstance(node, yaml.MappingNode):
+            self._settle_mapping(node, place)
+
+    def _settle_mapping(self, node: yaml.MappingNode, place: tuple[str, ...]) -> None:
         lines: dict[str, int] = {}
         for key, value in node.value:
             name, line = str(key.value), key.start_mark.line + 1
             if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"):
-                key.tag = _STR
+                tag, key.tag = key.tag, _STR
+                plain_number = tag in (_INT, _FLOAT) and _shortest(name, whole=tag == _INT)
+                if _holds_name((*place, "")) and _may_be_mistaken(key, tag) and not plain_number:
+                    self._quote(key, "key ")
             if name in lines:
-                twice.append(f"key {name!r} is given twice, in line {lines[name]} and in line {line}; remove one")
+                self.twice.append(f"key {name!r} is given twice, in line {lines[name]} and in line {line}; remove one")
             lines[name] = line
-            _settle(value, (*place, name), twice, seen)
+            self.settle(value, (*place, name))
+
+    def _quote(self, node: yaml.ScalarNode, before: str) -> None:
+        name = json.dumps(str(node.value), ensure_ascii=False)
+        self.unquoted.append(f"{before}{name} in line {node.start_mark.line + 1}")
+
+
+def _may_be_mistaken(node: yaml.ScalarNode, tag: str) -> bool:
+    """Return whether an unquoted scalar is no text to a reader of YAML 1.2, which gives it ``tag``, or of YAML 1.1."""
+    older = _OLDER.resolve(yaml.ScalarNode, node.value, (True, False))
+    return node.style is None and bool({tag, older} & _MISTAKEN)
+
+
+def _holds_name(place: tuple[str, ...]) -> bool:
+    """Return whether a name stands at a place: anywhere under ``dataset``, or where a study or a column is named."""
+    inside = place[1:] if place[:1] == ("matrix",) else place
+    return bool(inside) and inside[0] in _HOLD_NAMES and (inside[0] == "dataset" or inside[-1] in _NAMES)
 
 
 def _is_name(node: yaml.ScalarNode, place: tuple[str, ...]) -> bool:
-    inside = place[1:] if place[0] == "matrix" else place
-    if not inside or inside[0] not in _HOLD_NAMES or (inside[0] != "dataset" and inside[-1] not in _NAMES):
+    if not _holds_name(place):
         return False
     if node.tag in (_BOOL, _NULL):
-        return (inside[-1] in _NAMES and node.tag == _BOOL) or (not inside[-1] and bool(node.value))
+        return (place[-1] in _NAMES and node.tag == _BOOL) or (not place[-1] and bool(node.value))
     if node.tag in (_INT, _FLOAT):
-        return inside[-1] in _NAMES or not _shortest(str(node.value), whole=node.tag == _INT)
+        return place[-1] in _NAMES or not _shortest(str(node.value), whole=node.tag == _INT)
     return False
 
 

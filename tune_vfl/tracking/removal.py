@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.errors import UnreachableError
-from tune_vfl.machine.places import resolve_uri
+from tune_vfl.machine.places import embedded_uri, resolve_uri
 from tune_vfl.machine.secrets import hide_password
 from tune_vfl.tracking import payload, store
+from tune_vfl.tracking.deleted import deleted, is_ours, local_path, remove_for_good
+from tune_vfl.tracking.refusals import explained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mlflow import MlflowClient
 
 _OURS = "tune_vfl."
 _PAGE = 1000
+MOST_AT_ONCE = 500
+"""MLflow takes some hundredths of a second to forget a run; more than so many are left to ``tune-vfl clean``."""
 
 
-def remove_runs(experiment: str, study: str | None = None, uri: str | None = None) -> int:
-    """Mark the runs of an experiment as deleted; MLflow keeps them until ``mlflow gc``. Runs of others stay.
+class RemovedRuns(NamedTuple):
+    """The result of removing the runs of a study or a campaign.
 
-    An experiment without other runs is renamed and deleted too, so that a new study may use the name.
+    Attributes:
+        number: how many runs there were.
+        left: a sentence where MLflow still holds them as deleted; empty where they are gone.
+    """
+
+    number: int
+    left: str
+
+
+def remove_runs(experiment: str, study: str | None = None, uri: str | None = None) -> RemovedRuns:
+    """Remove the runs of an experiment; runs of others stay.
+
+    An experiment without other runs is removed too, so that a new study may use the name. A tracking server keeps what
+    is removed until ``mlflow gc``; the embedded MLflow forgets it, with its artifacts.
 
     Args:
         experiment: that of a campaign or of a single study.
-        study: delete the runs of this study alone; the experiment stays.
+        study: remove the runs of this study alone; the experiment stays.
         uri: the spec's ``tracking``; None for ``MLFLOW_TRACKING_URI`` or the embedded MLflow.
-
-    Returns:
-        The number of marked runs.
 
     Raises:
         UnreachableError: when MLflow does not answer, or stops answering halfway.
     """
     uri = resolve_uri(uri)
     if not store.is_begun(uri):
-        return 0
+        return RemovedRuns(0, "")
     client = store.client(uri)
     try:
         found = client.get_experiment_by_name(experiment)
         if found is None or found.lifecycle_stage != "active":
-            return 0
+            return RemovedRuns(0, "")
         runs = list(_runs(client, found.experiment_id))
         ours = [run for run in runs if _is_ours(run, study)]
-        if study is None and len(ours) == len(runs):
+        whole = study is None and len(ours) == len(runs)
+        if whole:
             client.rename_experiment(
                 found.experiment_id, f"{experiment} (removed {datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f})"
             )
@@ -54,10 +70,28 @@ def remove_runs(experiment: str, study: str | None = None, uri: str | None = Non
             for run in ours:
                 client.delete_run(run.info.run_id)
     except Exception as error:
-        raise UnreachableError(
-            f"MLflow at {hide_password(uri)} failed while {experiment} was removed: {error}"
-        ) from error
-    return len(ours)
+        raise UnreachableError(f"{experiment} was not removed to the end: {explained(error, uri)}") from error
+    if uri != embedded_uri():
+        return RemovedRuns(len(ours), f"{hide_password(uri)} keeps them as deleted until 'mlflow gc' there")
+    return RemovedRuns(len(ours), _forget(client, found, ours, whole=whole))
+
+
+def _forget(client: MlflowClient, experiment: Any, runs: Sequence[Any], *, whole: bool) -> str:
+    """Remove deleted runs of the embedded MLflow for good; return a sentence where that is left to ``clean``."""
+    folders = [run.info.artifact_uri for run in runs] + ([experiment.artifact_location] if whole else [])
+    for folder in filter(is_ours, folders):
+        shutil.rmtree(local_path(folder), ignore_errors=True)
+    if not runs:
+        return ""
+    # Told of runs alone, MLflow takes all deleted experiments.
+    others = deleted(client)
+    if len(runs) > MOST_AT_ONCE or (not whole and (others.experiments or others.elsewhere)):
+        return f"{len(runs)} runs are marked as deleted: 'tune-vfl clean' removes them for good"
+    try:
+        remove_for_good([run.info.run_id for run in runs], [experiment.experiment_id] if whole else [])
+    except UnreachableError as error:
+        return str(error)
+    return ""
 
 
 def _is_ours(run: Any, study: str | None) -> bool:

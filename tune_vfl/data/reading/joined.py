@@ -6,7 +6,8 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tune_vfl.data.partition import ACTIVE, check_excluded, check_listed, shown, without
+from tune_vfl.data.column_notes import shown
+from tune_vfl.data.partition import ACTIVE, check_excluded, check_listed, without
 from tune_vfl.data.reading.marks import is_missing
 from tune_vfl.data.reading.table import TextForm, left_out, read_table
 from tune_vfl.data.spellings import differing_ids

@@ -23,11 +23,15 @@ _LONGEST_FIELD = 2**31 - 1
 _USUAL = "utf-8-sig"
 
 
+_WITH_COMMA = r"^([+-]?[0-9]*),([0-9]*(?:[eE][+-]?[0-9]{1,3})?)$"
+
+
 class TextForm(NamedTuple):
-    """How a text file is written: the character between fields, and the encoding; None where the usual ones are."""
+    """How a table is written: character between fields, encoding, decimal sign; None where the usual ones are."""
 
     separator: str | None = None
     encoding: str | None = None
+    decimal: str | None = None
 
 
 def read_table(path: Path, names: Sequence[str] | None = None, form: TextForm = TextForm()) -> pd.DataFrame:  # noqa: B008
@@ -36,7 +40,7 @@ def read_table(path: Path, names: Sequence[str] | None = None, form: TextForm = 
     Args:
         path: the file; text is in UTF-8 unless ``form`` says otherwise.
         names: the columns of a text file without a header; by default its first line names them.
-        form: how a text file is written; a Parquet file needs none.
+        form: how the table is written; of a Parquet file only the decimal sign of texts counts.
 
     Returns:
         A frame of strings, stripped of surrounding blanks; a missing value keeps its text, such as ``NA``. A nameless
@@ -46,13 +50,22 @@ def read_table(path: Path, names: Sequence[str] | None = None, form: TextForm = 
         DataError: naming the file, and the line and the column where there is one.
     """
     if names is None and is_parquet(path):
-        return read_parquet(path)
+        return _with_points(read_parquet(path), form)
     with readable(path):
         delimiter, header = _head(path, names, form)
         rows = _check_rows(path, delimiter, header, form, skip=0 if names else 1)
     if not rows:
         raise DataError(f"{path}: holds a header and no rows; a data set needs rows")
-    return _without_count(_parse(path, delimiter, header, form, has_header=names is None), path)
+    return _with_points(_without_count(_parse(path, delimiter, header, form, has_header=names is None), path), form)
+
+
+def _with_points(frame: pd.DataFrame, form: TextForm) -> pd.DataFrame:
+    """Write ``4,5`` as ``4.5`` where the decimal sign is a comma; other texts stay."""
+    if form.decimal != ",":
+        return frame
+    for name in frame.columns:
+        frame[name] = frame[name].str.replace(_WITH_COMMA, r"\1.\2", regex=True)
+    return frame
 
 
 def header(path: Path) -> list[str]:

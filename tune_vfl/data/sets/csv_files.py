@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Holders, Loader, Recipe, dataset
-from tune_vfl.data.column_notes import Note, grouped
+from tune_vfl.data.column_notes import Note, grouped, shown
 from tune_vfl.data.encode import encode_parties, encode_party
+from tune_vfl.data.merging import merge_categories
 from tune_vfl.data.options import share_in_order
 from tune_vfl.data.own_labels import OwnLabels, own_labels
-from tune_vfl.data.partition import by_list, by_share, check_excluded, shown, without
+from tune_vfl.data.partition import by_list, by_share, check_excluded, without
 from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.data.reading.holders import read_holders
 from tune_vfl.data.reading.joined import join, require
@@ -59,7 +60,7 @@ class CsvFiles(Loader[CsvOptions]):
 
 def _load_single(options: CsvOptions, root: Path) -> Dataset:
     path = locate(options.path or "", root)
-    frame = read_table(path, form=TextForm(options.separator, options.encoding))
+    frame = read_table(path, form=TextForm(options.separator, options.encoding, options.decimal))
     skipped = left_out(frame)
     reserved = options.reserved
     for column, role in reserved.items():
@@ -77,6 +78,7 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
         partition = by_share(features, share, options.passive_parties, str(path))
     used = {*partition.active, *(c for columns in partition.passive.values() for c in columns)}
     _check_declared(options, used, str(path))
+    frame = merge_categories(frame, options.categories or {}, str(path))
     labels = _labels(frame, path, options)
     frame = _taken(frame, labels)
     passive, active, notes = encode_parties(frame, partition, str(path), options)
@@ -100,8 +102,8 @@ def _holders(frame: pd.DataFrame, options: CsvOptions) -> Holders | None:
 
 
 def _check_declared(options: CsvOptions, features: Collection[str], where: str) -> None:
-    for kind in ("numeric", "categorical"):
-        for column in getattr(options, kind):
+    for kind in ("numeric", "categorical", "categories"):
+        for column in getattr(options, kind) or ():
             if column not in features and column not in options.exclude:
                 near = did_you_mean(column, features)
                 raise DataError(
@@ -113,7 +115,7 @@ def _check_declared(options: CsvOptions, features: Collection[str], where: str) 
 def _load_joined(options: CsvOptions, root: Path) -> Dataset:
     files = {name: (locate(f.path, root), f.columns) for name, f in options.files.items()}
     forms = {
-        name: TextForm(f.separator or options.separator, f.encoding or options.encoding)
+        name: TextForm(f.separator or options.separator, f.encoding or options.encoding, f.decimal or options.decimal)
         for name, f in options.files.items()
     }
     joined = join(
@@ -136,8 +138,9 @@ def _load_joined(options: CsvOptions, root: Path) -> Dataset:
     held: dict[str, Columns] = {}
     for name, table in joined.tables.items():
         if table.columns:
+            frame = merge_categories(table.frame, options.categories or {}, str(table.path))
             held[name], found = encode_party(
-                _taken(table.frame, labels), name, table.columns, where=str(table.path), encoding=options
+                _taken(frame, labels), name, table.columns, where=str(table.path), encoding=options
             )
             columns.extend(found)
     passive = tuple(held[name] for name in joined.tables if name != joined.label_party)

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 
 from tune_vfl.data.base import Dataset, Loader, dataset
-from tune_vfl.data.partition import shown
+from tune_vfl.data.column_notes import shown
 from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.data.reading.pictures import SUFFIXES, read_picture, visible
 from tune_vfl.data.sets.npz_images import Array, ImageOptions, own_images

@@ -12,10 +12,11 @@ from pydantic import Field, model_validator
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.column_notes import shown
 from tune_vfl.data.label_options import LabelOptions
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.own_labels import own_labels
-from tune_vfl.data.partition import image_parties, shown
+from tune_vfl.data.partition import image_parties
 from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named, Training

@@ -1,0 +1,68 @@
+"""``tune-vfl study backup``: a copy of the whole ledger, also while searches write it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete
+
+from tune_vfl.errors import StudyError, UsageError
+from tune_vfl.ledger.db_errors import translated
+from tune_vfl.ledger.schema import leases
+from tune_vfl.ledger.storage import SqliteFile, storage_at
+from tune_vfl.machine.files import written_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def back_up(file: Path, storage: str | None = None) -> int:
+    """Copy a ledger's sqlite file into a new file, readable by this user alone.
+
+    The copy is the state at one moment: no transaction is half in it, and nobody waits for it.
+
+    Args:
+        file: the path of the new file.
+        storage: the ledger's database; None is the one that the environment names.
+
+    Returns:
+        The number of studies in the copy.
+
+    Raises:
+        UsageError: when the file exists, or the ledger is on a server.
+        StudyError: when there is no ledger.
+        UnreachableError: when the ledger cannot be read, or is damaged.
+    """
+    place = storage_at(storage)
+    if not isinstance(place, SqliteFile):
+        raise UsageError(
+            f"the ledger {place.shown} is on a server, which backs up its own databases: "
+            f"pg_dump --format=custom --file={file} '{place.shown}', and pg_restore brings it back"
+        )
+    if file.exists():
+        raise UsageError(f"{file} is there already: name a file that is not")
+    if not place.exists():
+        raise StudyError(f"there is no ledger at {place.shown} yet: nothing to back up")
+    with written_whole(file, mode=0o600) as draft:
+        _copy(place, draft)
+        copied = SqliteFile(draft)
+        # Who runs a study now runs it in the file that was copied.
+        copied.write(lambda connection: connection.execute(delete(leases)))
+        copied.close()
+        return copied.count()
+
+
+def _copy(place: SqliteFile, draft: Path) -> None:
+    with (
+        translated(place.shown),
+        closing(sqlite3.connect(f"{place.path.absolute().as_uri()}?mode=rw", uri=True)) as source,
+        closing(sqlite3.connect(draft)) as target,
+    ):
+        source.backup(target)
+        (state,) = target.execute("PRAGMA integrity_check").fetchone()
+    if state != "ok":
+        raise StudyError(
+            f"the ledger {place.shown} is damaged ({state}): nothing was written; 'tune-vfl doctor' says more"
+        )
