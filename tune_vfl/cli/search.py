@@ -71,7 +71,7 @@ def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bo
         The exit code, see :func:`show_end`.
     """
     from tune_vfl.data import load
-    from tune_vfl.search import search as run
+    from tune_vfl.driver.api import search as run
     from tune_vfl.service.studies import finished
 
     nothing_left = finished(plan, storage or plan.studies[0].spec.storage)
@@ -122,7 +122,7 @@ def resume(
     done = sum(len(record.counted) for record in campaign_record(name, storage).studies)
     if trials is not None and trials < done:
         raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
-    from tune_vfl.search import resume as run
+    from tune_vfl.driver.api import resume as run
 
     ended = run(name, trials=trials, storage=storage, take_over=take_over)
     raise typer.Exit(show_end(ended, json=json))
