@@ -214,6 +214,6 @@ def table_files(frames: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     files: dict[str, str] = {}
     for name, frame in frames.items():
         texts = table_texts(frame)
-        kinds = {"csv": frame.to_csv(index=False), "md": to_markdown(frame, texts), "tex": to_latex(frame, texts)}
+        kinds = {"csv": to_csv(frame), "md": to_markdown(frame, texts), "tex": to_latex(frame, texts)}
         files |= {f"{name}.{kind}": text for kind, text in kinds.items()}
     return files

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.analysis.front_statistics import HypervolumeHistory, in_order
 from tune_vfl.errors import UnreachableError
+from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import resolve_uri
-from tune_vfl.machine.secrets import hide_password
 from tune_vfl.tracking import attached, payload, summary
 from tune_vfl.tracking.parts import Part, Whole, is_lone, reference_of
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs

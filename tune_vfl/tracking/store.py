@@ -14,8 +14,8 @@ from urllib.request import url2pathname
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.storage import DAMAGED
+from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import embedded_uri, home, sqlite_path, sqlite_uri
-from tune_vfl.machine.secrets import hide_password
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
