@@ -9,6 +9,7 @@ from reports.confirmed import confirmed_frame
 from reports.frames import frame_of
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.machine.csv_text import to_csv
 from tune_vfl.metrics.published import cap_by_attack, scalars
 from tune_vfl.outcome import OUTCOMES, Outcome
 from tune_vfl.spec.cell import qualified
