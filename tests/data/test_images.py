@@ -167,3 +167,18 @@ def test_the_real_files_have_their_rows(name: str, train: list[int], test: list[
     assert torch.bincount(cut.y_train).tolist() == train
     assert torch.bincount(cut.y_test).tolist() == test
     assert 0 <= float(data.passive[0].x.min()) < float(data.passive[0].x.max()) <= 1
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_test_part_that_lacks_a_class_is_said_before_any_training(tmp_path: Path, classes: int) -> None:
+    y = np.arange(60) % classes
+    test = (np.arange(20) % (classes - 1)).astype(int)
+    np.savez(tmp_path / "a.npz", x_train=images(60, 4, 4), y_train=y, x_test=images(20, 4, 4), y_test=test)
+    if classes == 2:
+        with pytest.raises(
+            DataError, match=r"a\.npz.*: the test part has no row of class '1' \(20 of '0'\), and scores"
+        ):
+            read(tmp_path, "npz", path=str(tmp_path / "a.npz"))
+        return
+    said = "the test part has no row of class '2' (10 of '0', 10 of '1'): no score says anything about that class"
+    assert said in read(tmp_path, "npz", path=str(tmp_path / "a.npz")).notes

@@ -81,6 +81,7 @@ def test_groups_are_never_parted(tmp_path: Path, kind: str) -> None:
 def test_small_data_have_no_reserve_and_all_late_rows_are_test_rows(tmp_path: Path) -> None:
     data, _ = data_of(tmp_path, [str(k) for k in range(100)], "csv", {"time": "w"})
     assert len(reserve_rows(data)) == 0
+    assert not any("reserve" in note for note in data.notes)
     assert sorted(data.passive[0].x[split(data, 0, "selection").test_rows, 0].tolist()) == list(range(70, 100))
 
 
@@ -116,8 +117,27 @@ def test_columns_that_cannot_split_are_refused(
 def test_a_part_that_lacks_a_class_is_refused_before_any_training(tmp_path: Path) -> None:
     table = pd.DataFrame({"a": range(100), "w": range(100), "y": ["old"] * 50 + ["mid"] * 30 + ["new"] * 20})
     table.to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(DataError, match="training rows would have no row of class 'new'"):
+    with pytest.raises(DataError, match=r"training rows would have no row of class 'new' \(20 of 'mid', 50 of 'old'\)"):
         read({"path": str(tmp_path / "t.csv"), "label": "y", "split": {"time": "w"}, "parties": {"p": ["a"]}})
+    table.iloc[:70].assign(y=["old", "mid"] * 22 + ["old"] * 26).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(DataError, match=r"test rows would have no row of class 'mid' \(2\d of 'old'\)"):
+        read({"path": str(tmp_path / "t.csv"), "label": "y", "split": {"time": "w"}, "parties": {"p": ["a"]}})
+
+
+@pytest.mark.parametrize("kind", ["time", "group"])
+def test_a_reserve_that_lacks_a_class_is_said_and_none_is_set_aside(tmp_path: Path, kind: str) -> None:
+    when = np.arange(2000) // 100
+    y = np.where((np.arange(2000) % 2 == 0) & (when < 17), "yes", "no")
+    pd.DataFrame({"a": range(2000), "w": when, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    data = read({"path": str(tmp_path / "t.csv"), "label": "y", "split": {kind: "w"}, "parties": {"p": ["a"]}})
+    (note,) = [said for said in data.notes if "test rows" in said]
+    if kind == "time":
+        assert note.endswith("; no reserve: it would have 0 of its 300 rows of class 'yes', and 50 are needed")
+        assert len(reserve_rows(data)) == 0
+        assert len(split(data, 0, "selection").test_rows) == 600
+    else:
+        assert note.endswith(", about half of them the reserve")
+        assert len(reserve_rows(data)) > 0
 
 
 def test_the_column_may_not_be_a_feature(tmp_path: Path) -> None:

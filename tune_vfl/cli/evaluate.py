@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from tune_vfl.cli.options import Json, Params, Settings, checked, merged_settings
 from tune_vfl.cli.output import cell, emit, emit_json, emit_table, note, plus_minus, say
-from tune_vfl.errors import SpecError, UsageError
+from tune_vfl.errors import SpecError, TuneVflError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 # A setting that diverges or cannot be carried out is an answer; a crash is not.
 FAILED = frozenset({"error", "oom", "timeout", "preempted"})
@@ -56,11 +60,12 @@ def evaluate(
     Example: `tune-vfl evaluate --dataset breast_cancer --defense laplace -p scale=0.01 --attack norm --seeds 3`
     """
     raw = _raw(dataset, defense, attack or ["default"], model)
-    answer = checked(raw, merged_settings(settings, param), lambda spec: _run(spec, seeds, rows))
+    said: list[str] = []
+    answer = checked(raw, merged_settings(settings, param), lambda spec: _run(spec, seeds, rows, said))
     if json:
         emit_json(answer)
     else:
-        _show(answer)
+        _show(answer, said)
     if answer["outcome"] != "ok":
         say(f"tune-vfl: outcome {answer['outcome']}: {answer.get('reason') or 'no reason given'}")
     if answer["outcome"] in FAILED:
@@ -77,7 +82,8 @@ def _raw(dataset: str, defense: str, attacks: list[str], model: str | None) -> d
     return {**raw, "attacks": list(attacks)}
 
 
-def _run(raw: dict[str, Any], seeds: int, rows: Literal["all", "selection"]) -> dict[str, Any]:
+def _run(raw: dict[str, Any], seeds: int, rows: Literal["all", "selection"], said: list[str]) -> dict[str, Any]:
+    from tune_vfl.data import load
     from tune_vfl.evaluation import evaluate_spec
     from tune_vfl.samplers.base import unknown_sampler
     from tune_vfl.search.planning import read_study
@@ -87,10 +93,14 @@ def _run(raw: dict[str, Any], seeds: int, rows: Literal["all", "selection"]) -> 
     spec = read_study(raw)
     if problems := unknown_sampler(spec.sampler.name):
         raise SpecError(problems)
+    with suppress(TuneVflError):  # which is reported below, with all other problems
+        said += load(spec.dataset).notes
+    for sentence in said:  # before the training, which may take long
+        note(sentence)
     return evaluate_spec(spec, rows=rows)
 
 
-def _show(answer: dict[str, Any]) -> None:
+def _show(answer: dict[str, Any], said: Collection[str]) -> None:
     defense = answer["defense"]
     params = f" ({cell(defense['params'])})" if defense["params"] else ""
     clients = answer["federation"].get("clients")
@@ -109,7 +119,8 @@ def _show(answer: dict[str, Any]) -> None:
         head = ("attack", "metric", "success", "floor", "advantage", *scalars.values(), "variant", "remarks")
         emit_table(head, _rows(answer["attacks"], list(scalars)))
     for sentence in dict.fromkeys([*answer.get("data", {}).get("notes", ()), *answer.get("notes", ())]):
-        note(sentence)
+        if sentence not in said:
+            note(sentence)
 
 
 def _has(score: dict[str, Any], scalar: str) -> bool:

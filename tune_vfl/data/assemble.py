@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.base import Columns, Dataset, Holders, Recipe
+from tune_vfl.data.column_notes import shown
 from tune_vfl.data.options import MetricChoice, choose_metric
 from tune_vfl.data.partition import ACTIVE
 from tune_vfl.errors import DataError
@@ -16,6 +17,7 @@ from tune_vfl.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_NAMED = 5
 # Where the rarer of two classes has a smaller share than this, a note says so.
 _IMBALANCED = 0.2
 
@@ -59,6 +61,7 @@ def assemble(
     """
     passive, active = parties
     _check_classes(where or name, y, class_names, test_rows, hint)
+    lacking = _lacking_in_test(where or name, y, class_names, test_rows)
     return Dataset(
         name=name,
         passive=passive,
@@ -70,7 +73,7 @@ def assemble(
         fingerprint=fingerprint(parties, y, class_names, test_rows, test_share, holders=holders, reserved=reserved),
         test_rows=test_rows,
         test_share=test_share,
-        notes=(*notes, *_imbalance(y, class_names)),
+        notes=(*notes, *_imbalance(y, class_names), *lacking),
         holders=holders,
         reserved=reserved,
     )
@@ -86,6 +89,28 @@ def _imbalance(y: Tensor, class_names: Sequence[str]) -> tuple[str, ...]:
         return ()
     fact = f"imbalanced: class {class_names[rarer]!r} is {share:.1%} of {len(y)} rows"
     return (f"{fact}; AUC does not depend on that share, for F1 set dataset.metric to f1",)
+
+
+def lacking_class(y: Tensor, class_names: Sequence[str]) -> str:
+    """Return the first class of which no row is among some, with the rows of the others; empty if there is none."""
+    counts = torch.bincount(y, minlength=len(class_names)).tolist()
+    if all(counts):
+        return ""
+    others = [f"{count:,} of {name!r}" for name, count in zip(class_names, counts, strict=True) if count]
+    return f"no row of class {class_names[counts.index(0)]!r} ({shown(others, _NAMED) or 'no row at all'})"
+
+
+def _lacking_in_test(where: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None) -> tuple[str, ...]:
+    """Return a note on official test rows that lack a class; of two classes both are needed."""
+    lacking = "" if test_rows is None else lacking_class(y[test_rows], class_names)
+    if not lacking:
+        return ()
+    if len(class_names) == 2:
+        raise DataError(
+            f"{where}: the test part has {lacking}, and scores need both classes; put rows of it there, or join the "
+            "test part to the training part, from which every seed then holds out rows of its own"
+        )
+    return (f"the test part has {lacking}: no score says anything about that class",)
 
 
 def _check_classes(where: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None, hint: str) -> None:

@@ -9,11 +9,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from tune_vfl.data.assemble import lacking_class
 from tune_vfl.data.codes import sorted_codes
 from tune_vfl.data.options import Column
 from tune_vfl.data.reading.marks import is_missing
 from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
-from tune_vfl.data.reserve import LEAST_ROWS
+from tune_vfl.data.reserve import LEAST_OF_A_CLASS, LEAST_ROWS
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import numpy_rng
 from tune_vfl.spec import Strict
@@ -46,6 +47,9 @@ class ByGroup(Strict):
     """Rows of one group are all training rows, all test rows, or all of the reserve."""
 
     group: Column = Field(description="a column that names the group of each row; never a feature")
+
+
+_HALF: dict[type[Strict], str] = {ByTime: "the later half", ByGroup: "about half"}
 
 
 class HeldOut(NamedTuple):
@@ -92,18 +96,17 @@ def held_out(
         found, note = _latest(_times(values, place), column, place)
     else:
         found, note = _whole_groups(values, y.numpy(), column, place)
-    _check_classes(found, y, class_names, place)
+    said = _without_reserve(found[1], y, class_names)
+    _check_classes((found[0], found[1] & (said is None)), y, class_names, place)
     test, reserved = (torch.from_numpy(np.flatnonzero(rows)) for rows in found)
-    return HeldOut(test, reserved, note)
+    return HeldOut(test, reserved, note + (f", {_HALF[type(by)]} of them the reserve" if said is None else said))
 
 
 def _latest(times: Floats, column: str, place: str) -> tuple[tuple[Any, Any], str]:
     """Mark the latest rows; rows of one time are never parted."""
     first, middle = (_bound(times, share, place) for share in (SHARE, SHARE / 2))
     test = times >= first
-    note = (
-        f"the latest {test.mean():.0%} of the rows by {column!r} are the test rows, the later half of them the reserve"
-    )
+    note = f"the latest {test.mean():.0%} of the rows by {column!r} are the test rows"
     return (test, times >= max(middle, first)), note
 
 
@@ -178,13 +181,20 @@ def _drawn(sizes: Floats, order: Ints) -> Floats:
 
 def _check_classes(found: tuple[Any, Any], y: Tensor, class_names: Sequence[str], place: str) -> None:
     test, reserved = found
-    # Small data have no reserve: there all test rows are.
-    parts = {"training": ~test, "test": test & ~reserved if len(y) >= LEAST_ROWS else test}
-    for part, rows in parts.items():
-        counts = np.bincount(y.numpy()[rows], minlength=len(class_names))
-        if not counts.all():
-            lacking = class_names[int(np.argmin(counts))]
-            raise DataError(
-                f"{place}: the {part} rows would have no row of class {lacking!r}; take another column, or leave out "
-                "split"
-            )
+    for part, rows in {"training": ~test, "test": test & ~reserved}.items():
+        if lacking := lacking_class(y[torch.from_numpy(rows)], class_names):
+            raise DataError(f"{place}: the {part} rows would have {lacking}; take another column, or leave out split")
+
+
+def _without_reserve(reserved: Any, y: Tensor, class_names: Sequence[str]) -> str | None:
+    """Return what is said of data whose reserve is too small to be one, where all test rows are; None for others."""
+    if len(y) < LEAST_ROWS:
+        return ""
+    counts = np.bincount(y.numpy()[reserved], minlength=len(class_names))
+    rarest = int(counts.argmin())
+    if counts[rarest] >= LEAST_OF_A_CLASS:
+        return None
+    return (
+        f"; no reserve: it would have {counts[rarest]:,} of its {counts.sum():,} rows of class "
+        f"{class_names[rarest]!r}, and {LEAST_OF_A_CLASS} are needed"
+    )

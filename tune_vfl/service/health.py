@@ -210,7 +210,7 @@ def tracking() -> Check:
     try:
         experiments = len(client(uri).search_experiments(max_results=1000))
     except UnreachableError as error:
-        return Check("mlflow", "unreachable", str(error), "start the server, or unset MLFLOW_TRACKING_URI")
+        return Check("mlflow", "unreachable", str(error), "do what the message says")
     except TuneVflError as error:
         return Check("mlflow", "finding", str(error), "tune-vfl doctor --repair rebuilds it from the ledger")
     return Check("mlflow", "ok", f"{hide_password(uri)}: {experiments} experiments")

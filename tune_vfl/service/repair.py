@@ -91,7 +91,7 @@ def _failed(title: str, error: TuneVflError, lost: Sequence[str]) -> Check:
     if isinstance(error, LedgerTroubleError) and error.damaged:
         return Check(title, "finding", f"cannot be read: {error}", _NOWHERE)
     if isinstance(error, UnreachableError):
-        return Check(title, "unreachable", str(error), "start the tracking server and repair again")
+        return Check(title, "unreachable", str(error), "mend what the message says and repair again")
     return Check(title, "finding", str(error), "look at the study by hand")
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.analysis.front_statistics import HypervolumeHistory, in_order
 from tune_vfl.errors import UnreachableError
-from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import resolve_uri
 from tune_vfl.tracking import attached, payload, summary
 from tune_vfl.tracking.parts import Part, Whole, is_lone, reference_of
+from tune_vfl.tracking.refusals import explained
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Recorder:
         except Exception as error:
             self._runs = None
             raise UnreachableError(
-                f"MLflow at {hide_password(self.uri)} failed while {self.experiment} was written: {error}"
+                f"{self.experiment} was not written to the end: {explained(error, self.uri)}"
             ) from error
 
     def _learn(self, record: StudyRecord) -> None:
@@ -158,7 +158,8 @@ class Recorder:
             self._runs = None
             self._retry_at = time.monotonic() + _RETRY_EVERY
             again = "'tune-vfl doctor --repair' writes what is missing" if ended else "it is tried again"
-            _log.warning("MLflow at %s could not be written; %s: %s", hide_password(self.uri), again, error)
+            why = str(error) if isinstance(error, UnreachableError) else explained(error, self.uri)
+            _log.warning("MLflow could not be written; %s: %s", again, why)
 
     def _finish(self, runs: Runs) -> None:
         self._write(runs)

@@ -11,6 +11,7 @@ from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import embedded_uri, resolve_uri
 from tune_vfl.tracking import payload, store
 from tune_vfl.tracking.deleted import deleted, is_ours, local_path, remove_for_good
+from tune_vfl.tracking.refusals import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,9 +70,7 @@ def remove_runs(experiment: str, study: str | None = None, uri: str | None = Non
             for run in ours:
                 client.delete_run(run.info.run_id)
     except Exception as error:
-        raise UnreachableError(
-            f"MLflow at {hide_password(uri)} failed while {experiment} was removed: {error}"
-        ) from error
+        raise UnreachableError(f"{experiment} was not removed to the end: {explained(error, uri)}") from error
     if uri != embedded_uri():
         return RemovedRuns(len(ours), f"{hide_password(uri)} keeps them as deleted until 'mlflow gc' there")
     return RemovedRuns(len(ours), _forget(client, found, ours, whole=whole))

@@ -14,8 +14,8 @@ from urllib.request import url2pathname
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.storage import DAMAGED
-from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import embedded_uri, home, sqlite_path, sqlite_uri
+from tune_vfl.tracking.refusals import explained
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -59,7 +59,7 @@ def client(uri: str) -> MlflowClient:
     """Return a client of a tracking server that answers; the embedded database is created when it is missing.
 
     Raises:
-        UnreachableError: when it does not answer.
+        UnreachableError: when it does not answer, or refuses.
     """
     quiet()
     import mlflow
@@ -69,16 +69,8 @@ def client(uri: str) -> MlflowClient:
         found = mlflow.MlflowClient(tracking_uri=uri)
         found.search_experiments(max_results=1)
     except Exception as error:
-        raise UnreachableError(
-            f"MLflow at {hide_password(uri)} does not answer ({_first_line(error)}); {_advice(uri)}"
-        ) from error
+        raise UnreachableError(explained(error, uri)) from error
     return found
-
-
-def _advice(uri: str) -> str:
-    if uri == embedded_uri():
-        return "'tune-vfl doctor --repair' rebuilds it from the ledger"
-    return "start it, or unset MLFLOW_TRACKING_URI and the spec's tracking to use the embedded one"
 
 
 def is_begun(uri: str) -> bool:
@@ -144,7 +136,3 @@ def _make_tables(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
