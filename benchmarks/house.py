@@ -42,7 +42,7 @@ def module_of(path: Path, root: Path = ROOT) -> str:
 
 
 def room_of(module: str) -> str | None:
-    """Return a module's room: ``search`` for tune_vfl.search.runner; None for the door ``tune_vfl``."""
+    """Return a module's room: ``search`` for tune_vfl.driver.campaign_run; None for the door ``tune_vfl``."""
     package, _, rest = module.partition(".")
     return (rest.partition(".")[0] or None) if package == "tune_vfl" else package
 

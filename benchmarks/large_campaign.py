@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.driver.campaign_run import run_campaign
+from tune_vfl.driver.planning import shared_out
 from tune_vfl.evaluation.coverage import coverage_of
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search.planning import shared_out
-from tune_vfl.search.runner import run_campaign
-from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import load_space, space_files, space_of
 from tune_vfl.spec import Named
 
@@ -63,7 +63,7 @@ def search(case: str, trials: int) -> None:
         covers = coverage_of(spec, cell)
         studies.append(PlannedStudy(spec, cell, space_of(spec, cell), coverage=covers))
     planned = PlannedCampaign(case, {"study": case}, shared_out(studies, trials, case), trials=trials)
-    work = Work(SimulatedTrainable, {"noise": NOISE, "by_defense": simulated})
+    work = TrainableSpec(SimulatedTrainable, {"noise": NOISE, "by_defense": simulated})
     run_campaign(planned, progress=False, work=work)
 
 

@@ -25,7 +25,6 @@ REPORTS = (
     "compared", "confirmed", "describe", "frames", "frontier", "gathered", "importances", "naming", "rows", "sections",
     "story", "tables",
 )  # fmt: skip
-SEARCH = ("listeners", "live_page", "searcher", "turns")
 
 ROOMS = {
     "leakage": Room(
@@ -92,10 +91,9 @@ ROOMS = {
     "records": Room(
         ("tune_vfl/records/*.py", "tune_vfl/outcome.py"), {"records/test_*.py": "", "ledger/test_*.py": ""}
     ),
-    # Not tuning: how Tune runs. Tests with a real Ray see what is wrong there; they are too slow here.
-    "search": Room(
-        ("tune_vfl/search/[!flst]*.py", *(f"tune_vfl/search/{name}.py" for name in SEARCH)), {"search/test_*.py": ""}
-    ),
+    "driver": Room(("tune_vfl/driver/*.py",), {"driver/test_*.py": ""}),
+    # Not tune_run: tests with a real Ray see what is wrong there; they are too slow here.
+    "execution": Room(("tune_vfl/execution/[!t]*.py",), {"execution/test_*.py": "", "driver/test_*.py": ""}),
     "reports": Room(  # numbers and sentences; the others draw, lay out and keep
         tuple(f"reports/{name}.py" for name in REPORTS), {"reports/test_[!b]*.py": ""}
     ),

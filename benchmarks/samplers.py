@@ -4,7 +4,7 @@
     python -m benchmarks.samplers table --out replays.jsonl --against tpe+published
     python -m benchmarks.samplers real --arms tpe+published random+published --seeds 6 --defenses laplace
 
-A replay is a search as it is run, without the ledger: :class:`tune_vfl.search.proposals.Proposals` asks for packs of 6,
+A replay is a search as it is run, without the ledger: :class:`tune_vfl.driver.proposals.Proposals` asks for packs of 6,
 ``--flying`` of them at once, and is told what a surrogate of the defense's table shows (``benchmarks/surrogates.py``).
 An arm is a sampler and what is asked before it: ``published`` settings, ``warm`` ones (those on the front that
 the defense has in the other data set's table), both, or nothing. ``replay`` goes on where the file stops.
@@ -33,10 +33,10 @@ import optuna
 
 from benchmarks.surrogates import GUESSES, Surrogate, best_together, front_settings, surrogates
 from benchmarks.trial_tables import DATASETS, PACK, SEEDS, Row, opened, part
+from tune_vfl.driver.proposals import Proposals
 from tune_vfl.ledger.ledger import NewTrial
 from tune_vfl.metrics.pareto import front, hypervolume
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search.proposals import Proposals
 from tune_vfl.spaces.space import Published, Space, point_key
 from tune_vfl.spec import StudySpec, parse
 
@@ -169,9 +169,9 @@ def really(arms: Sequence[str], seeds: int, flying: int, defense: str) -> Iterat
     A study's seeds are fixed, so a setting has one answer, and what is scored is what was seen, as a share of what all
     these searches saw together. Standard errors are over sampler seeds.
     """
+    from tune_vfl.driver.planning import plan_study
     from tune_vfl.evaluation.packs import evaluate_task
     from tune_vfl.evaluation.task import Task
-    from tune_vfl.search.planning import plan_study
 
     raw = {"study": "real", "dataset": "breast_cancer", "defense": defense, "attacks": ["norm", "direction"]}
     study = plan_study(parse({**raw, "budget": {"seeds": SEEDS}, "training": {"epochs": EPOCHS}}))

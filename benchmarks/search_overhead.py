@@ -35,12 +35,12 @@ import psutil
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.driver.api import default_sinks
+from tune_vfl.driver.campaign_run import run_study
 from tune_vfl.evaluation.coverage import coverage_of
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search.projections import projections
-from tune_vfl.search.runner import run_study
-from tune_vfl.search.work import Work
 from tune_vfl.service.studies import campaign_record
 from tune_vfl.spaces.named import space_of
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tune_vfl.records.studies import StudyRecord
 
 SPACE = {"name": "sgsub", "space": {"tau": {"float": [0.1, 2.0]}, "w_cos": {"float": [0.0, 1.0]}}}
-WORK = Work(SimulatedTrainable, {"noise": 0.01, "parameter": "tau", "low": 0.1, "high": 2.0, "log": False})
+WORK = TrainableSpec(SimulatedTrainable, {"noise": 0.01, "parameter": "tau", "low": 0.1, "high": 2.0, "log": False})
 VERBS = (("status", "--json"), ("frontier", "--json"), ("report", "--json"))
 
 
@@ -111,8 +111,8 @@ def measure(sampler: str, trials: int, pack: str | int, *, mlflow: bool = True) 
     samples.start()
     # As `search` plans a study: which attackers it stands for is kept with it.
     planned = PlannedStudy(spec, cell, space_of(spec, cell), coverage=coverage_of(spec, cell))
-    listeners = projections(PlannedCampaign.of(planned)) if mlflow else []
-    run_study(planned, listeners=listeners, progress=False, work=WORK)
+    sinks = default_sinks(PlannedCampaign.of(planned)) if mlflow else []
+    run_study(planned, sinks=sinks, progress=False, work=WORK)
     over = time.time()
     time.sleep(0.2)
     samples.stop()

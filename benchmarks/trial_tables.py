@@ -140,7 +140,7 @@ def part(dataset: str, defense: str, count: int) -> Part:
     """
     import optuna
 
-    from tune_vfl.search.planning import plan_study
+    from tune_vfl.driver.planning import plan_study
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     raw = {"study": f"table-{dataset}-{defense}", "dataset": DATASETS[dataset], "defense": defense}

@@ -38,7 +38,7 @@ PACK = [{"scale": scale} for scale in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)]
 
 def study(name: str, **changes: Any) -> PlannedStudy:
     """Plan a study on spambase."""
-    from tune_vfl.search.planning import planned
+    from tune_vfl.driver.planning import planned
 
     return planned({**SPEC, "study": name, **changes})
 
@@ -114,12 +114,12 @@ def nodes(count: int) -> Iterator[None]:
 
 def searched(trials: int) -> tuple[float, float, float]:
     """Search once: seconds of it, CPU of the driver, seconds within trials and the undefended model."""
-    from tune_vfl.search.runner import run_study
+    from tune_vfl.driver.campaign_run import run_study
     from tune_vfl.service.studies import campaign_record
 
     plan = study("nodes", attacks="default", budget={"trials": trials, "seeds": 3})
     began, cpu = time.perf_counter(), time.process_time()
-    run_study(plan, listeners=[], progress=False)
+    run_study(plan, sinks=[], progress=False)
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
     record = campaign_record(plan.name).studies[0]
     if len(record.ok) < trials or record.baseline is None:
@@ -130,10 +130,10 @@ def searched(trials: int) -> tuple[float, float, float]:
 def measured(count: int, trials: int, told: Any) -> None:
     """Search on so many nodes in a home of its own, after a small search that warms the workers up."""
     with tempfile.TemporaryDirectory() as os.environ["TUNE_VFL_HOME"], nodes(count):
-        from tune_vfl.search.runner import run_study
+        from tune_vfl.driver.campaign_run import run_study
 
         warm = study("warm", budget={"trials": 2 * count, "seeds": 1}, resources={"pack": 1})
-        run_study(warm, listeners=[], progress=False)
+        run_study(warm, sinks=[], progress=False)
         told.put(searched(trials))
 
 

@@ -37,9 +37,9 @@ IN_ONE_WORKER = {
     "tests/faults/test_driver.py": "drivers",
     "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/reports/test_reports.py": "reports",
-    "tests/search/test_run.py": "simulated",
-    "tests/search/test_costs.py": "simulated",
-    "tests/search/test_devices.py": "simulated",
+    "tests/driver/test_run.py": "simulated",
+    "tests/driver/test_costs.py": "simulated",
+    "tests/execution/test_devices.py": "simulated",
     "tests/faults/test_workers.py": "simulated",
     "tests/confirmation/test_run.py": "simulated",
     "tests/faults/test_services.py": "servers",

@@ -95,7 +95,7 @@ READS = {
     "jobs list": (),
     "ui --help": (),
 }
-SLOW = (*HEAVY, "torch", "sqlalchemy", "tune_vfl.search", "trainables")
+SLOW = (*HEAVY, "torch", "sqlalchemy", "tune_vfl.driver", "tune_vfl.execution", "trainables")
 
 VERBS = """
 import json, os, shlex, sys

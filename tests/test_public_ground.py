@@ -32,7 +32,6 @@ EXCEPTIONS = {
         "numpy._core.multiarray", "nothing of numpy's is called: CIFAR's files, which are pickles, name it"
     ),
     "tune_vfl/machine/ray_folder.py": Exceptions("RAY_TMPDIR", "Ray follows it, and it is a user's to set"),
-    "tune_vfl/search/__init__.py": Exceptions("sys.modules[__name__].__class__", "a room and a function of one name"),
 }
 
 

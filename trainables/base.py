@@ -2,8 +2,12 @@
 
 A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``params`` (one mapping per trial),
 ``options`` of the trainable, and the ``seconds`` after which the worker ends itself (None: never). The result is
-``{"outcomes": [...], "done": True}``. A pack that ``asks`` for ``references`` has one outcome: ``references`` and the
-``guess``, or the exception that the worker met.
+``{"outcomes": [...], "done": True}``. A pack that ``asks`` for another measurement has one outcome, or the exception
+that the worker met:
+
+- ``references``: the reference scores of a study's attacks, and the ``guess``;
+- ``floors``: the reference scores of a confirmation's attacks, with the cell's own seeds;
+- ``attacker``: the attack that is best against one setting after ``minutes`` of search; None without any.
 """
 
 from __future__ import annotations
@@ -44,17 +48,26 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
             return {"outcomes": self._answers(), "done": True}
 
     def _answers(self) -> list[Any]:
-        if self._pack.get("asks") == "references":
-            return [self._measured()]
-        return evaluated(type(self), self._pack)
-
-    def _measured(self) -> dict[str, Any] | Exception:
+        measured = {"references": self._references, "floors": self._floors, "attacker": self._attacker}
+        asks = self._pack.get("asks")
+        if asks is None:
+            return [o.model_dump(mode="json") for o in self.outcomes(self._pack)]
         try:
-            cell = Cell.model_validate_json(self._pack["cell"])
-            references, guess = self.measure(cell, self._pack["options"])
-        except Exception as error:  # it ends the search, and is raised where a person sees it
-            return _sendable(error)
+            return [measured[asks](Cell.model_validate_json(self._pack["cell"]))]
+        except Exception as error:  # it ends the run, and is raised where a person sees it
+            return [_sendable(error)]
+
+    def _references(self, cell: Cell) -> dict[str, Any]:
+        references, guess = self.measure(cell, self._pack["options"])
         return {"references": references.model_dump(mode="json"), "guess": guess}
+
+    def _floors(self, cell: Cell) -> References:
+        return self.references(cell, self._pack["options"])
+
+    def _attacker(self, cell: Cell) -> dict[str, Any] | None:
+        (params,) = self._pack["params"]
+        found = self.tuned(cell, params, self._pack["minutes"], self._pack["options"])
+        return None if found is None else found.model_dump(mode="json")
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Keep nothing: the ledger is the only record."""
@@ -137,28 +150,6 @@ class TrainingTrainable(PackTrainable):
     @abstractmethod
     def cost(cls, cell: Cell, params: Mapping[str, Any], undefended: Cell, options: Mapping[str, Any]) -> float:
         """Return how many times the CPU of an undefended training one takes under a setting of the cell's defense."""
-
-
-# What Ray runs in a worker outside of Tune. A worker imports the module of what it is sent: this one brings in nothing
-# that only the driver of a search or a confirmation needs.
-
-
-def referenced(trainable: type[PackTrainable], cell: str, options: Mapping[str, Any]) -> References:
-    """Measure what attacks are compared with; ``cell`` is JSON."""
-    return trainable.references(Cell.model_validate_json(cell), options)
-
-
-def evaluated(trainable: type[PackTrainable], pack: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Evaluate a pack, and return its outcomes as plain data."""
-    return [o.model_dump(mode="json") for o in trainable.outcomes(pack)]
-
-
-def tuned(
-    trainable: type[PackTrainable], cell: str, params: Mapping[str, Any], minutes: float, options: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """Tune attackers against one setting, and return the best one as plain data; ``cell`` is JSON."""
-    found = trainable.tuned(Cell.model_validate_json(cell), params, minutes, options)
-    return None if found is None else found.model_dump(mode="json")
 
 
 def _sendable(error: Exception) -> Exception:

@@ -10,10 +10,10 @@ from tests.helpers.campaigns import campaign_of, part_of
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import aims, checks_by_study, checks_together, coverage, unexamined, untried
 from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.driver.planning import planned
 from tune_vfl.evaluation.coverage import Coverage, coverage_of
 from tune_vfl.records.campaigns import Skipped
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search.planning import planned
 
 POINTS = ((0.9, 0.3), (0.8, 0.2))
 

@@ -204,7 +204,7 @@ def test_resume_does_not_shrink_a_study(run):
 
 
 def test_what_cannot_be_run_begins_nothing(run, tmp_path, monkeypatch):
-    from tune_vfl.search import ray_session
+    from tune_vfl.execution import ray_session
 
     monkeypatch.setattr(ray_session, "connect", lambda: pytest.fail("Ray was started"))
     (tmp_path / "list.yaml").write_text("[]", encoding="utf-8")

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tune_vfl.confirmation import trainings
-from tune_vfl.search import ray_session
+from tune_vfl.confirmation import run
+from tune_vfl.confirmation.trainings import FloorPack, JobPack
+from tune_vfl.execution import ray_session
+from tune_vfl.execution.pack_searcher import PackSearcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -20,9 +22,14 @@ def as_searched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Here:
-    """Runs calls one after the other; ``fate`` may say what becomes of one, ``after`` is called after each.
+    """A worker in this process.
 
-    It keeps what was asked of it, how long each job was allowed, and what Ray was given.
+    Attributes:
+        asked: the kind of each pack (floors, job, attacker), and its cell, job or setting.
+        limits: each job with its time limit in seconds.
+        given: what Ray was connected with and asked for.
+        fate: returns the cause of a pack's failure, None for none.
+        after: called after each answer.
     """
 
     asked: list[tuple[str, Any]]
@@ -31,23 +38,37 @@ class Here:
     fate: Callable[[str, Any], Any]
     after: Callable[[], None]
 
-    def __init__(self, function: Any, resources: Any, room: Any, stopped: Callable[[], bool]) -> None:
-        self.function, self.stopped = function, stopped
-        self.given["resources"].append(resources)
-        assert self.given["connections"], "Ray is connected to before anything is sent to it"
-        assert room() == 2
+    @classmethod
+    def run(cls, searcher: PackSearcher, trainable: Any, resources: Any, *_: Any) -> None:
+        cls.given["resources"].append(resources)
+        assert cls.given["connections"], "Ray is connected to before anything is sent to it"
+        count = 0
+        while isinstance(message := searcher.suggest(f"pack{count}"), dict):
+            kind, key = cls._kind(searcher._running[f"pack{count}"])
+            cls._end(searcher, trainable, f"pack{count}", (kind, key, message))
+            count += 1
+        assert message == PackSearcher.FINISHED
 
-    def run(self, calls: Any, seconds: Callable[[Any], float | None] = lambda _: None) -> Iterator[tuple[Any, Any]]:
-        for key, arguments in calls:
-            if self.stopped():
-                return
-            name = self.function.__name__
-            self.asked.append((name, key))
-            if name == "evaluated":
-                self.limits.append((key, seconds(key)))
-            lost = type(self).fate(name, key)
-            yield key, self.function(*arguments) if lost is None else lost
-            type(self).after()
+    @classmethod
+    def _kind(cls, pack: Any) -> tuple[str, Any]:
+        if isinstance(pack, JobPack):
+            cls.limits.append((pack.job, pack.seconds_allowed))
+            return "job", pack.job
+        return ("floors", pack.cell) if isinstance(pack, FloorPack) else ("attacker", pack.setting)
+
+    @classmethod
+    def _end(cls, searcher: PackSearcher, trainable: Any, name: str, pack: tuple[str, Any, dict[str, Any]]) -> None:
+        kind, key, message = pack
+        cls.asked.append((kind, key))
+        if (cause := cls.fate(kind, key)) is not None:
+            searcher.fail(name, cause)
+        else:
+            worker = object.__new__(trainable)
+            worker._pack = {**message, "seconds": None}
+            searcher.on_trial_complete(name, worker.step())
+        cls.after()
+        if searcher.failure is not None:
+            raise searcher.failure
 
 
 @pytest.fixture
@@ -61,14 +82,14 @@ def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
         fate = staticmethod(lambda _name, _key: None)
         after = staticmethod(lambda: None)
 
-    class Room:
+    class Two:
         def __init__(self, *given: Any) -> None:
             Fresh.given["room"].append(given)
 
         def packs(self) -> int:
             return 2
 
-    monkeypatch.setattr(trainings, "Pool", Fresh)
+    monkeypatch.setattr(run, "run_tune", Fresh.run)
     monkeypatch.setattr(ray_session, "connect", lambda: Fresh.given["connections"].append(True))
-    monkeypatch.setattr(ray_session, "room_for", Room)
+    monkeypatch.setattr(ray_session, "capacity_for", Two)
     return Fresh

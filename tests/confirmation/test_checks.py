@@ -16,9 +16,9 @@ from tune_vfl.confirmation.answer import _gap, _line, _range
 from tune_vfl.confirmation.checks import RowFacts, checks_of, nothing_ended_ok, rows_of
 from tune_vfl.confirmation.jobs import _lanes
 from tune_vfl.confirmation.tuning import owed, with_tuned
+from tune_vfl.execution.pack_sizes import LANES
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.confirmations import ConfirmedPoint
-from tune_vfl.search.packs import LANES
 from tune_vfl.statistics import leakage_bounds
 
 POINTS = made_up_confirmation().points

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.helpers.contests import SCALES, searched
 from tune_vfl.confirmation.jobs import Floors, Job, cell_of, cut
+from tune_vfl.execution.pack_sizes import LANES
 from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
 from tune_vfl.records.studies import StudyRecord
-from tune_vfl.search.packs import LANES
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import References
 from tune_vfl.spec.federation import Federation

@@ -13,11 +13,10 @@ from trainables.simulated import SimulatedTrainable
 from tune_vfl.confirmation import confirm
 from tune_vfl.confirmation import run as running
 from tune_vfl.confirmation.contest import Contest
-from tune_vfl.confirmation.pool import Died
 from tune_vfl.errors import StudyError
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.confirmations import UNDEFENDED
-from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("home")
 
 SCALES = (1e-5, 1e-3, 1e-1)
-WORK = Work(SimulatedTrainable, {"noise": 0.02})
+WORK = TrainableSpec(SimulatedTrainable, {"noise": 0.02})
 
 
 def phases(capfd: Any) -> list[int]:
@@ -55,7 +54,7 @@ def test_of_two_data_sets_the_earliest_phase_is_said(here: type[Here], capfd: An
     ended = confirm("campaign", seeds=3, work=WORK)
     assert phases(capfd)[0] == 1
     assert {p.dataset for p in ended.answer.points} == {"breast_cancer", "wine"}  # type: ignore[union-attr]
-    asked = {(job.study, number, s) for name, job in here.asked if name == "evaluated" for number in job.numbers
+    asked = {(job.study, number, s) for name, job in here.asked if name == "job" for number in job.numbers
              for s in job.cell.seeds}  # fmt: skip
     assert not any(study == "first" and seed < known for study, _, seed in asked), "what is known is not run again"
 
@@ -74,7 +73,7 @@ def test_the_real_thing_is_trained_where_nothing_else_is_said(
     here: type[Here], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched(scales=SCALES).close()
-    monkeypatch.setattr(Work, "real", classmethod(lambda _cls: WORK))
+    monkeypatch.setattr(TrainableSpec, "real", classmethod(lambda _cls: WORK))
     assert confirm("study", seeds=1).answer == confirm("study", seeds=1, work=WORK).answer
     assert here.asked
 
@@ -86,22 +85,22 @@ def test_what_does_not_stack_is_trained_alone(here: type[Here]) -> None:
             return 1 if cell.defense == "none" else 2
 
     searched(scales=SCALES).close()
-    confirm("study", seeds=3, work=Work(Halved, {"noise": 0.02}))
-    jobs = [job for name, job in here.asked if name == "evaluated"]
+    confirm("study", seeds=3, work=TrainableSpec(Halved, {"noise": 0.02}))
+    jobs = [job for name, job in here.asked if name == "job"]
     assert {len(job.cell.seeds) for job in jobs if job.numbers == (UNDEFENDED,)} == {1}
     assert max(len(job.cell.seeds) * len(job.numbers) for job in jobs) > 1
 
 
 def test_a_setting_that_fails_takes_none_down_that_comes_after_it(here: type[Here]) -> None:
     searched(scales=SCALES[::-1]).close()
-    ended = confirm("study", seeds=3, work=Work(SimulatedTrainable, {"noise": 0.02, "raise_above": 0.8}))
+    ended = confirm("study", seeds=3, work=TrainableSpec(SimulatedTrainable, {"noise": 0.02, "raise_above": 0.8}))
     assert list(ended.failed) == [("study", 0)]
     assert {p.number for p in ended.answer.points if p.outcome == "ok"} == {1, 2}  # type: ignore[union-attr]
 
 
 def test_an_undefended_model_that_cannot_be_measured_is_called_that(here: type[Here], capfd: Any) -> None:
     def fate(name: str, key: Any) -> Any:
-        return Died() if name == "evaluated" and UNDEFENDED in key.numbers else None
+        return "crash" if name == "job" and UNDEFENDED in key.numbers else None
 
     here.fate = staticmethod(fate)
     searched(scales=SCALES).close()
@@ -134,7 +133,7 @@ def test_a_stop_among_attackers_says_how_many_are_owed(here: type[Here], monkeyp
     ended = confirm("study", seeds=2, adaptive=0.5, work=WORK)
     assert ended.owed == 0
     assert {p.number for p in ended.answer.points if p.tuned} == set(kept)  # type: ignore[union-attr]
-    assert [name for name, _ in here.asked].count("tuned") == len(kept), "nobody is tuned twice"
+    assert [name for name, _ in here.asked].count("attacker") == len(kept), "nobody is tuned twice"
 
 
 def test_nothing_is_added_to_a_study_of_another_measure(here: type[Here]) -> None:

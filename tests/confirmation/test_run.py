@@ -21,12 +21,12 @@ from trainables.simulated import SimulatedTrainable
 from tune_vfl import load_study
 from tune_vfl.confirmation import Confirmed, confirm
 from tune_vfl.errors import StudyError
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.confirmations import UNDEFENDED
 from tune_vfl.records.joint_confirmation import JointConfirmation
-from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def go(seeds: int = 3, **options: Any) -> Confirmed:
-    return confirm("study", seeds=seeds, work=Work(SimulatedTrainable, {"noise": 0.02, **options}))
+    return confirm("study", seeds=seeds, work=TrainableSpec(SimulatedTrainable, {"noise": 0.02, **options}))
 
 
 def trained(journal: Path) -> Counter[tuple[float, int]]:
@@ -58,10 +58,10 @@ DRIVER = """
     import sys
     from trainables.simulated import SimulatedTrainable
     from tune_vfl.confirmation import confirm
-    from tune_vfl.search.work import Work
+    from tune_vfl.execution.trainable_spec import TrainableSpec
 
     options = {"noise": 0.02, "sleep": 0.3, "journal": sys.argv[1]}
-    ended = confirm("study", seeds=3, work=Work(SimulatedTrainable, options))
+    ended = confirm("study", seeds=3, work=TrainableSpec(SimulatedTrainable, options))
     print("stopped" if ended.answer is None else "done")
 """
 
@@ -138,7 +138,7 @@ def searched_campaign() -> None:
 
 
 def go_all(seeds: int = 3, **options: Any) -> Confirmed:
-    work = Work(SimulatedTrainable, {"noise": 0.02, "by_defense": SEVERAL, **options})
+    work = TrainableSpec(SimulatedTrainable, {"noise": 0.02, "by_defense": SEVERAL, **options})
     return confirm("campaign", seeds=seeds, work=work)
 
 
@@ -189,12 +189,12 @@ def test_a_campaign_is_confirmed_as_one_and_a_kill_costs_what_was_in_flight(tmp_
     assert not (tmp_path / "none").exists(), "a confirmation that has everything only answers"
     assert again.answer == ended.answer
 
-    work = Work(SimulatedTrainable, {"noise": 0.02, "by_defense": SEVERAL})
+    work = TrainableSpec(SimulatedTrainable, {"noise": 0.02, "by_defense": SEVERAL})
     tuned = confirm("campaign", seeds=3, adaptive=0.5, work=work).answer
     assert isinstance(tuned, JointConfirmation)
     assert {(p.study, p.number) for p in tuned.points if p.tuned} == set(ended.answer.by_setting)
     assert tuned.knee == ended.answer.knee
-    broken = Work(SimulatedTrainable, {"nonsense": 1})
+    broken = TrainableSpec(SimulatedTrainable, {"nonsense": 1})
     assert confirm("campaign", seeds=3, adaptive=0.5, work=broken).answer == tuned, "nothing is asked again"
     with storage_at().lease("laplace"), pytest.raises(StudyError, match="being run by another process"):
         go_all()
@@ -217,7 +217,7 @@ def test_attackers_are_tuned_against_what_stays_once() -> None:
     searched().close()
     plain = go(2).answer
     assert plain is not None
-    work = Work(SimulatedTrainable, {"noise": 0.02})
+    work = TrainableSpec(SimulatedTrainable, {"noise": 0.02})
     tuned = confirm("study", seeds=2, adaptive=0.5, work=work).answer
     assert tuned is not None
     before = {p.number: p for p in plain.points}
@@ -232,8 +232,9 @@ def test_attackers_are_tuned_against_what_stays_once() -> None:
         assert point.leakage_interval[1] >= before[point.number].leakage_interval[1]
     assert tuned.knee == plain.knee
     # A simulated worker that nobody can import any more: whatever is asked again now would fail.
-    assert confirm("study", seeds=2, work=Work(SimulatedTrainable, {"nonsense": 1})).answer == tuned
-    assert confirm("study", seeds=2, adaptive=0.5, work=Work(SimulatedTrainable, {"nonsense": 1})).answer == tuned
+    broken = TrainableSpec(SimulatedTrainable, {"nonsense": 1})
+    assert confirm("study", seeds=2, work=broken).answer == tuned
+    assert confirm("study", seeds=2, adaptive=0.5, work=broken).answer == tuned
 
 
 def test_more_seeds_add_to_those_that_there_are(tmp_path: Path) -> None:
@@ -266,13 +267,12 @@ def test_a_worker_that_dies_costs_a_retry_and_a_setting_that_kills_workers_is_le
 
 
 def test_a_setting_that_hangs_in_compiled_code_is_left_out_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tune_vfl.search.watchdogs.GRACE_SECONDS", 5.0)
-    monkeypatch.setattr("tune_vfl.confirmation.pool._LOOK_EVERY_SECONDS", 1.0)
-    searched(budget={"trial_minutes": 0.1}).close()
+    monkeypatch.setattr("tune_vfl.execution.watchdogs.GRACE_SECONDS", 3.0)
+    searched(scales=(SCALES[0], SCALES[-1]), budget={"trial_minutes": 0.1}).close()
     ended = go(seeds=1, hang_above=0.95)
     assert ended.answer is not None
-    assert set(ended.failed) == {("study", len(SCALES) - 1)}
-    assert "stuck in compiled code" in ended.failed["study", len(SCALES) - 1]
+    assert set(ended.failed) == {("study", 1)}
+    assert "stuck in compiled code" in ended.failed["study", 1]
 
 
 def test_what_raises_is_left_out_and_what_diverges_is_kept_as_that() -> None:

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.contests import in_campaign, searched
-from trainables import base
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.confirmation import confirm
 from tune_vfl.confirmation import run as running
-from tune_vfl.confirmation.pool import Died, Hung
-from tune_vfl.errors import StudyError, UsageError
+from tune_vfl.errors import DataError, StudyError, UsageError
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.records.confirmations import UNDEFENDED
-from tune_vfl.search import ray_session
-from tune_vfl.search.work import Work
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
@@ -32,7 +29,9 @@ SCALES = (1e-5, 1e-3, 1e-1)
 
 
 def go(name: str = "study", seeds: int = 3, adaptive: float = 0.0, **options: Any) -> Any:
-    return confirm(name, seeds=seeds, adaptive=adaptive, work=Work(SimulatedTrainable, {"noise": 0.02, **options}))
+    return confirm(
+        name, seeds=seeds, adaptive=adaptive, work=TrainableSpec(SimulatedTrainable, {"noise": 0.02, **options})
+    )
 
 
 def kept(name: str = "study") -> dict[Any, Any]:
@@ -47,13 +46,9 @@ def test_every_training_is_run_and_kept_once_and_floors_come_before(here: type[H
     assert ended.answer is not None
     assert (dict(ended.failed), ended.owed) == ({}, 0)
     names = [name for name, _ in here.asked]
-    assert names[: names.count("referenced")] == ["referenced"] * names.count("referenced")
+    assert names[: names.count("floors")] == ["floors"] * names.count("floors")
     run = Counter(
-        (number, seed)
-        for name, job in here.asked
-        if name == "evaluated"
-        for number in job.numbers
-        for seed in job.cell.seeds
+        (number, seed) for name, job in here.asked if name == "job" for number in job.numbers for seed in job.cell.seeds
     )
     assert max(run.values()) == 1
     assert set(run) == set(kept())
@@ -72,10 +67,10 @@ def test_a_worker_that_dies_takes_its_settings_down_one_by_one_and_costs_the_one
     here: type[Here], capfd: Any
 ) -> None:
     searched(scales=SCALES).close()
-    here.fate = staticmethod(lambda name, key: Died() if name == "evaluated" and 2 in key.numbers else None)
+    here.fate = staticmethod(lambda name, key: "crash" if name == "job" and 2 in key.numbers else None)
     ended = go()
     assert ended.failed == {("study", 2): f"its worker process died {MAX_WORKER_LOSSES} times"}
-    tried = Counter(len(job.numbers) for name, job in here.asked if name == "evaluated" and 2 in job.numbers)
+    tried = Counter(len(job.numbers) for name, job in here.asked if name == "job" and 2 in job.numbers)
     assert sum(tried.values()) == MAX_WORKER_LOSSES
     assert not any(number == 2 for number, _ in kept())
     assert {number for number, _ in kept()} == {UNDEFENDED, 0, 1}, "those that shared its worker are measured"
@@ -85,14 +80,38 @@ def test_a_worker_that_dies_takes_its_settings_down_one_by_one_and_costs_the_one
     assert any(number == 2 for number, _ in kept())
 
 
+def test_a_lost_machine_counts_against_no_setting(here: type[Here]) -> None:
+    searched(scales=SCALES).close()
+    lost: Counter[str] = Counter()
+
+    def fate(kind: str, key: Any) -> Any:
+        lost[kind] += 1
+        return "node" if lost[kind] <= 2 * MAX_WORKER_LOSSES else None
+
+    here.fate = staticmethod(fate)
+    assert not go().failed
+    assert {number for number, _ in kept()} == {UNDEFENDED, 0, 1, 2}
+
+
+def test_the_exception_of_a_worker_is_raised_in_the_driver(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> References:
+        raise DataError("no file 'bank.csv' on this machine")
+
+    searched(scales=SCALES).close()
+    monkeypatch.setattr(SimulatedTrainable, "references", missing)
+    with pytest.raises(DataError, match=r"bank\.csv"):
+        go()
+    assert kept() == {}
+
+
 def test_a_worker_that_dies_twice_costs_nothing(here: type[Here]) -> None:
     searched(scales=SCALES).close()
     deaths: list[Any] = []
 
     def fate(name: str, key: Any) -> Any:
-        if name == "evaluated" and 2 in key.numbers and len(deaths) < MAX_WORKER_LOSSES - 1:
+        if name == "job" and 2 in key.numbers and len(deaths) < MAX_WORKER_LOSSES - 1:
             deaths.append(key)
-            return Died()
+            return "crash"
         return None
 
     here.fate = staticmethod(fate)
@@ -102,7 +121,7 @@ def test_a_worker_that_dies_twice_costs_nothing(here: type[Here]) -> None:
 
 def test_a_setting_that_hangs_is_given_up_and_a_job_of_several_is_parted_first(here: type[Here]) -> None:
     searched(scales=SCALES, budget={"trial_minutes": 2}).close()
-    here.fate = staticmethod(lambda name, key: Hung() if name == "evaluated" and 1 in key.numbers else None)
+    here.fate = staticmethod(lambda name, key: "timeout" if name == "job" and 1 in key.numbers else None)
     ended = go()
     assert list(ended.failed) == [("study", 1)]
     assert ended.failed["study", 1].endswith("over trial_minutes = 2.0")
@@ -111,13 +130,6 @@ def test_a_setting_that_hangs_is_given_up_and_a_job_of_several_is_parted_first(h
     shared = [(job, limit) for job, limit in here.limits if len(job.numbers) > 1]
     assert shared
     assert all(limit == 2 * 120.0 * len(job.numbers) for job, limit in shared), "together, then each alone"
-
-
-def test_a_cluster_that_grows_sets_no_limit(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
-    searched(scales=SCALES, budget={"trial_minutes": 2}).close()
-    monkeypatch.setattr(ray_session, "grows", lambda: True)
-    go()
-    assert {limit for _, limit in here.limits} == {None}
 
 
 def test_what_says_nothing_of_a_setting_is_not_kept_and_a_divergence_is(here: type[Here]) -> None:
@@ -135,9 +147,9 @@ def test_what_says_nothing_of_a_setting_is_not_kept_and_a_divergence_is(here: ty
 
 def test_without_its_floors_a_setting_is_not_measured(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
     searched(scales=SCALES).close()
-    here.fate = staticmethod(lambda name, _key: Died() if name == "referenced" else None)
+    here.fate = staticmethod(lambda name, _key: "crash" if name == "floors" else None)
     ended = go()
-    assert [name for name, _ in here.asked] == ["referenced"] * MAX_WORKER_LOSSES * 1
+    assert [name for name, _ in here.asked] == ["floors"] * MAX_WORKER_LOSSES * 1
     assert set(ended.failed) == {("study", n) for n in (UNDEFENDED, 0, 1, 2)}
     assert set(ended.failed.values()) == {"what its attacks are compared with could not be measured: workers died"}
     asked: list[tuple[int, ...]] = []
@@ -190,19 +202,19 @@ def test_attackers_are_tuned_against_what_stays_for_as_long_as_was_asked(here: t
     searched(scales=SCALES).close()
     tuned = go(adaptive=0.5)
     staying = {p.number for p in tuned.answer.points if p.confirmed}
-    asked = [key for name, key in here.asked if name == "tuned"]
+    asked = [key for name, key in here.asked if name == "attacker"]
     assert sorted(number for _, number in asked) == sorted(staying)
     assert {p.number for p in tuned.answer.points if p.tuned} == staying
     assert f"attackers are tuned against {len(staying)} settings, 0.5 minutes each" in capfd.readouterr().err
     go(adaptive=0.5)
-    assert len([1 for name, _ in here.asked if name == "tuned"]) == len(staying), "nobody is tuned twice"
+    assert len([1 for name, _ in here.asked if name == "attacker"]) == len(staying), "nobody is tuned twice"
     go(adaptive=1.0)
-    assert len([1 for name, _ in here.asked if name == "tuned"]) == 2 * len(staying), "but for longer"
+    assert len([1 for name, _ in here.asked if name == "attacker"]) == 2 * len(staying), "but for longer"
 
 
 def test_a_tuner_that_dies_is_said_and_costs_no_answer(here: type[Here], capfd: Any) -> None:
     searched(scales=SCALES).close()
-    here.fate = staticmethod(lambda name, key: Died() if name == "tuned" and key[1] == 0 else None)
+    here.fate = staticmethod(lambda name, key: "crash" if name == "attacker" and key[1] == 0 else None)
     found = go(adaptive=0.5)
     assert found.answer is not None
     assert {p.number for p in found.answer.points if p.tuned} == {
@@ -227,7 +239,7 @@ def test_an_attacker_is_tuned_on_five_fresh_seeds(here: type[Here], monkeypatch:
 
 def test_parts_of_a_campaign_are_named_by_study_and_answered_together(here: type[Here], capfd: Any) -> None:
     in_campaign([searched(name, defense=name, scales=SCALES) for name in ("laplace", "gaussian")])
-    here.fate = staticmethod(lambda name, key: Died() if name == "evaluated" and key.study == "gaussian" else None)
+    here.fate = staticmethod(lambda name, key: "crash" if name == "job" and key.study == "gaussian" else None)
     ended = go("campaign", by_defense={"gaussian": {"parameter": "sigma"}})
     assert {study for study, _ in ended.failed} == {"gaussian"}
     assert "trial gaussian#0 could not be measured" in capfd.readouterr().err
@@ -236,15 +248,14 @@ def test_parts_of_a_campaign_are_named_by_study_and_answered_together(here: type
     assert held is not None
     assert held.record().confirmation == ended.answer
     assert {s.name for s in held.record().studies if s.confirmation is not None} == {"laplace", "gaussian"}
-    assert base.evaluated.__module__ == "trainables.base", "a worker imports the module of what it is sent"
 
 
 def test_ten_fresh_seeds_where_nobody_says_how_many_and_no_attacker_is_tuned(here: type[Here]) -> None:
     searched(scales=SCALES[:1]).close()
-    ended = confirm("study", work=Work(SimulatedTrainable, {"noise": 0.02}), progress=False)
+    ended = confirm("study", work=TrainableSpec(SimulatedTrainable, {"noise": 0.02}), progress=False)
     assert ended.answer is not None
     assert ended.answer.seeds == tuple(range(1000, 1010))
-    assert not any(name == "tuned" for name, _ in here.asked)
+    assert not any(name == "attacker" for name, _ in here.asked)
 
 
 def test_there_must_be_something_to_confirm(here: type[Here]) -> None:

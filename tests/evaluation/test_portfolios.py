@@ -6,10 +6,10 @@ import pytest
 
 from tests.helpers.cells import cells
 from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.driver.planning import plan
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
-from tune_vfl.search.planning import plan
 from tune_vfl.spec import parse
 
 cell_of = cells()

@@ -14,11 +14,11 @@ from trainables.cell import CellTrainable
 from tune_vfl import evaluate
 from tune_vfl.data import load
 from tune_vfl.data.reserve import reserve_rows
+from tune_vfl.driver.planning import plan_study
+from tune_vfl.driver.undefended import undefended
 from tune_vfl.evaluation import training
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.protocol.members import Rows
-from tune_vfl.search.planning import plan_study
-from tune_vfl.search.undefended import undefended
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import MEASURE, Cell
 

@@ -10,11 +10,11 @@ import pytest
 
 from trainables.cell import CellTrainable
 from tune_vfl.data.loading import load
+from tune_vfl.driver.planning import plan
 from tune_vfl.evaluation import evaluate, evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import build_architecture
-from tune_vfl.search.planning import plan
 from tune_vfl.spec import References, parse
 
 RAW: dict[str, Any] = {

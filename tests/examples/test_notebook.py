@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.examples import EXAMPLES
 from trainables.simulated import SimulatedTrainable
 from tune_vfl import load_config
-from tune_vfl.search.work import Work
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.service import confirming
 
 CELL_KEYS = {"markdown": {"cell_type", "id", "metadata", "source"}}
@@ -46,7 +46,7 @@ def test_it_is_a_notebook_without_outputs() -> None:
 
 
 # What the search of the notebook finds, in closed form: gradient compression is behind Laplace noise everywhere.
-SIMULATED = Work(
+SIMULATED = TrainableSpec(
     SimulatedTrainable,
     {
         "noise": 0.002,
@@ -65,7 +65,7 @@ def test_its_cells_run_in_order_and_show_something(
     simulated: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if simulated:
-        monkeypatch.setattr(Work, "real", lambda: SIMULATED)
+        monkeypatch.setattr(TrainableSpec, "real", lambda: SIMULATED)
     confirmed: list[str] = []
     # Confirmations and MLflow have tests of their own, and would take most of this one's time.
     monkeypatch.setattr(confirming, "confirm_named", lambda name, **_: confirmed.append(name))

@@ -58,7 +58,7 @@ def test_a_searched_and_exported_setting_gives_its_utility_and_leakage_again(
     csv: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = {"budget": {"trials": 3, "seeds": 3}, "resources": {"concurrency": 1}, "sampler": "random"}
-    study = search({**spec(csv, SPLIT, "laplace", **small), "defense": NOISE}, listeners=(), progress=False)
+    study = search({**spec(csv, SPLIT, "laplace", **small), "defense": NOISE}, sinks=(), progress=False)
     study.export("max-utility", tmp_path / "best.json")
     shows_again(SPLIT, tmp_path / "best.json", csv, capsys)
 

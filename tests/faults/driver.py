@@ -16,13 +16,13 @@ from typing import Any
 
 from trainables.base import nap
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.driver.campaign_run import run_study
 from tune_vfl.errors import TuneVflError
+from tune_vfl.execution import ray_session
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.machine.signals import Interrupted
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search import ray_session
-from tune_vfl.search.runner import run_study
-from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec.cell import Cell, References
 from tune_vfl.tracking.mlflow import Recorder
@@ -97,9 +97,9 @@ def search(
     asked = simulated_spec(name, **spec)
     cell = simulated_cell(asked)
     study = PlannedStudy(asked, cell, space_of(asked, cell))
-    listeners = [Recorder(name, asked.tracking)] if mlflow else []
-    work = Work(SlowToBegin if slow else SimulatedTrainable, options)
-    return run_study(study, listeners=listeners, work=work, take_over=take_over)
+    sinks = [Recorder(name, asked.tracking)] if mlflow else []
+    work = TrainableSpec(SlowToBegin if slow else SimulatedTrainable, options)
+    return run_study(study, sinks=sinks, work=work, take_over=take_over)
 
 
 def main(given: dict[str, Any]) -> int:

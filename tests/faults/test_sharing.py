@@ -62,7 +62,7 @@ def test_eight_searches_share_ten_cpus_from_the_first_minute(
 
 def test_a_search_that_starts_on_no_worker_grows_as_nodes_join(cluster: Any, tmp_path: Path) -> None:
     spec = {"resources": {"concurrency": "auto", "pack": 1}, "budget": {"trials": 12}}
-    patch = {"tune_vfl.search.room._EVERY_SECONDS": 1.0}
+    patch = {"tune_vfl.execution.capacity._EVERY_SECONDS": 1.0}
     with Driver(tmp_path, cluster.address, spec=spec, options={"sleep": 8.0}, patch=patch) as driver:
         assert driver.process.stderr is not None
         while "no node of the cluster has room yet" not in (line := driver.process.stderr.readline()):

@@ -43,7 +43,7 @@ def test_each_trial_ends_as_what_it_did_and_harms_no_other(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """NaN, a missing metric, an exception, out of memory, a crash, a hang in compiled code, in packs of four."""
-    monkeypatch.setattr("tune_vfl.search.watchdogs.GRACE_SECONDS", 5.0)
+    monkeypatch.setattr("tune_vfl.execution.watchdogs.GRACE_SECONDS", 5.0)
     options = {name: above(point) for point, (name, _) in BAD.items()}
     shared_ray()
     search(spec_of(resources={"pack": 4}, budget={"trial_minutes": 0.05}), options)

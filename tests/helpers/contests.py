@@ -11,10 +11,10 @@ from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.confirmation.table import Table
+from tune_vfl.driver.undefended import undefended
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.records.confirmations import records_of
-from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,7 +13,7 @@ def shared_ray() -> str:
     """Return the address of the Ray that the tests of this process share, which is started where it is not up yet."""
     import ray
 
-    from tune_vfl.search import ray_session
+    from tune_vfl.execution import ray_session
 
     with ray_session.quiet_tune():
         ray_session.connect()

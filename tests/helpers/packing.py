@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import update
 
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tune_vfl.driver.planning import shared_out
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.schema import campaigns
 from tune_vfl.outcome import Outcome
@@ -14,7 +15,6 @@ from tune_vfl.records.campaigns import PlannedCampaign, Skipped
 from tune_vfl.records.confirmations import ConfirmedPoint
 from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search.planning import shared_out
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec.cell import MEASURE, References
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.ledger import reading
 from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, NewTrial
@@ -22,7 +23,6 @@ from tune_vfl.ledger.trials import overdue
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.process_identity import has_ended, new_session, this_owner
 from tune_vfl.outcome import AttackScore, Outcome, Score, drop_non_finite, read_outcome
-from tune_vfl.search.proposals import Proposals
 from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from tune_vfl import evaluate
 from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.driver.planning import plan_study
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.training import embedding_width
 from tune_vfl.models.base import MODELS, build, build_architecture
 from tune_vfl.models.cutting import CutNet
 from tune_vfl.models.layers import Linear
-from tune_vfl.search.planning import plan_study
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import Named, parse
 

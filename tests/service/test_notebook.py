@@ -176,11 +176,11 @@ def test_of_several_data_sets_each_has_its_front_and_one_must_be_named_to_decide
 
 
 def test_the_door_gives_studies_with_these_verbs(study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from tune_vfl.search import api
+    from tune_vfl.driver import api
 
     assert isinstance(tune_vfl.load_study("study"), Study)
     monkeypatch.setattr(api, "search", lambda spec, **how: api.open_study(spec["study"], how["storage"]))
-    for found in (notebook.search, tune_vfl.search):  # the package of that name, once it was imported
+    for found in (notebook.search, tune_vfl.search):
         ended = found({"study": "study"}, storage=study.storage)
         assert isinstance(ended, Study)
         assert len(ended.front()) == 3

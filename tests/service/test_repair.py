@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tune_vfl.driver.campaign_run import _Run
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search.runner import _Run
-from tune_vfl.search.work import Work
 from tune_vfl.service.repair import repair
 from tune_vfl.spaces.named import space_of
 from tune_vfl.tracking import attached, payload, store
@@ -67,7 +67,7 @@ def test_a_run_of_one_part_tells_listeners_of_the_whole_campaign() -> None:
     part = Ledger.open("whole-gaussian")
     told: list[tuple[str, int]] = []
     with storage_at().lease("whole") as lease:
-        run = _Run(PlannedCampaign.of(part.study), [part], Work(SimulatedTrainable, {}), lease)
+        run = _Run(PlannedCampaign.of(part.study), [part], TrainableSpec(SimulatedTrainable, {}), lease)
         hears = SimpleNamespace(on_study=lambda record: told.append((record.name, len(record.trials))))
         run._tell_all(cast(Any, hears))
     part.close()

@@ -12,10 +12,10 @@ from tests.helpers.campaigns import chosen
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, closed_form, simulate
 from tune_vfl import load_study
-from tune_vfl.errors import SelectionError, SpecError, StudyError, UsageError
+from tune_vfl.driver.progress import ProgressReport, RunProgress
+from tune_vfl.errors import SelectionError, StudyError, UsageError
 from tune_vfl.ledger.reading import study_names
 from tune_vfl.outcome import Outcome
-from tune_vfl.search.progress import ProgressReport, RunProgress
 from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -115,16 +115,6 @@ def test_the_names_of_studies(study):
         load_study("stdy")
 
 
-def test_the_package_is_the_function_too():
-    import tune_vfl
-    import tune_vfl.search as package
-
-    assert callable(package)
-    assert callable(tune_vfl.search)
-    with pytest.raises(SpecError, match="study"):
-        tune_vfl.search({"dataset": "digits", "defense": "none", "attacks": ["norm"]})
-
-
 def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
     record = study.record().studies[0]
     standing = RunProgress([record])
@@ -139,7 +129,7 @@ def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
 
 def test_trials_that_run_count_half_for_the_time_that_is_left(study, monkeypatch):
     clock = iter([0.0, 60.0, 60.0])
-    monkeypatch.setattr("tune_vfl.search.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("tune_vfl.driver.progress.time.monotonic", lambda: next(clock))
     record = dataclasses.replace(study.record().studies[0], trials=())
     standing = RunProgress([record])
     standing.total = 43

@@ -14,21 +14,21 @@ from tests.helpers.ledgers import open_ledger
 from trainables.simulated import SimulatedTrainable
 from tune_vfl import evaluate, load_config, load_study
 from tune_vfl.cli.main import main
+from tune_vfl.driver.api import resume, search
+from tune_vfl.driver.campaign_run import _Run
+from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.evaluation import measuring
 from tune_vfl.evaluation.measuring import measure_references
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
+from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.models.mlp import MlpOptions
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.search import resume, search
-from tune_vfl.search.proposals import Proposals
-from tune_vfl.search.runner import _Run
-from tune_vfl.search.work import Work
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec import json_schema, parse
 from tune_vfl.spec.cell import References, as_text, from_text
@@ -204,7 +204,7 @@ def pack_of(monkeypatch, home, **fields):
     monkeypatch.setenv("TUNE_VFL_HOME", str(home))
     ledger = open_ledger(budget={"trials": 12, "seeds": 1}, **fields)
     with storage_at(None).lease("study") as lease:
-        run = _Run(PlannedCampaign.of(ledger.study), [ledger], Work(SimulatedTrainable, {}), lease)
+        run = _Run(PlannedCampaign.of(ledger.study), [ledger], TrainableSpec(SimulatedTrainable, {}), lease)
     return run._packs(ledger, trials=12, workers=2)[0]
 
 
@@ -276,12 +276,12 @@ def test_a_search_its_resume_its_export_and_the_same_by_hand(tmp_path):
         "resources": {"concurrency": 1, "pack": 2},
         "sampler": "random",
     }
-    search(raw, progress=False, listeners=())
-    again = search(raw, progress=False, listeners=())
+    search(raw, progress=False, sinks=())
+    again = search(raw, progress=False, sinks=())
     assert len(again.record().studies[0].trials) == 4, "the same spec goes on, and has nothing left to do"
     with pytest.raises(StudyError, match="embedding_dim"):
-        search({**raw, "model": {**model, "embedding_dim": {"int": [2, 7]}}}, progress=False, listeners=())
-    record = resume("s", 6, progress=False, listeners=()).record().studies[0]
+        search({**raw, "model": {**model, "embedding_dim": {"int": [2, 7]}}}, progress=False, sinks=())
+    record = resume("s", 6, progress=False, sinks=()).record().studies[0]
     assert record.by_outcome() == {"ok": 6, "running": 0, "waiting": 0}
     config = load_study("s").export("max-utility", tmp_path / "best.json")
     assert load_config(tmp_path / "best.json") == config

@@ -84,9 +84,9 @@ def _raw(dataset: str, defense: str, attacks: list[str], model: str | None) -> d
 
 def _run(raw: dict[str, Any], seeds: int, rows: Literal["all", "selection"], said: list[str]) -> dict[str, Any]:
     from tune_vfl.data import load
+    from tune_vfl.driver.planning import read_study
     from tune_vfl.evaluation import evaluate_spec
     from tune_vfl.samplers.base import unknown_sampler
-    from tune_vfl.search.planning import read_study
 
     budget = raw.get("budget")
     raw["budget"] = {**(budget if isinstance(budget, dict) else {}), "seeds": seeds}

@@ -129,7 +129,7 @@ def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:
 def _usable(raw: dict[str, Any]) -> dict[str, Any]:
     """Reject a spec that the cluster would reject; data may exist only there, so nothing is loaded."""
     from tune_vfl.cluster.studies import refuse_passwords
-    from tune_vfl.search.planning import refuse_mistakes, with_all_defenses
+    from tune_vfl.driver.planning import refuse_mistakes, with_all_defenses
     from tune_vfl.spec.raw import expand
 
     refuse_mistakes(expand(with_all_defenses(raw)))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.cli.options import checked
 from tune_vfl.cli.output import note
+from tune_vfl.driver.planning import plan
 from tune_vfl.errors import SpecError
-from tune_vfl.search.planning import plan
 from tune_vfl.spec.raw import read_yaml
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def read_plan(path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:
     """Read a spec file, lay settings over it, and plan it.
 
     Raises:
-        SpecError: with every problem and the file; see :func:`tune_vfl.search.planning.plan`.
+        SpecError: with every problem and the file; see :func:`tune_vfl.driver.planning.plan`.
     """
     return plan_of(read_yaml(path, note), path, settings)
 

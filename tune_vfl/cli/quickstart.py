@@ -35,8 +35,8 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
     Example: `tune-vfl quickstart`
     """
     from tune_vfl.cli.search import show_end
-    from tune_vfl.search import search
-    from tune_vfl.search.planning import plan
+    from tune_vfl.driver.api import search
+    from tune_vfl.driver.planning import plan
     from tune_vfl.service.reporting import report_studies
     from tune_vfl.service.studies import finished
 

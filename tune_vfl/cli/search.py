@@ -71,8 +71,8 @@ def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bo
         The exit code, see :func:`show_end`.
     """
     from tune_vfl.data import load
+    from tune_vfl.driver.api import search as run
     from tune_vfl.machine.passwords import refuse_other_hosts
-    from tune_vfl.search import search as run
     from tune_vfl.service.studies import finished
 
     refuse_other_hosts(plan.studies[0].spec.tracking, "tracking")
@@ -124,7 +124,7 @@ def resume(
     done = sum(len(record.counted) for record in campaign_record(name, storage).studies)
     if trials is not None and trials < done:
         raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
-    from tune_vfl.search import resume as run
+    from tune_vfl.driver.api import resume as run
 
     ended = run(name, trials=trials, storage=storage, take_over=take_over)
     raise typer.Exit(show_end(ended, json=json))

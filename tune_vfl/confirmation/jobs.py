@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tune_vfl.driver.undefended import undefended
+from tune_vfl.execution.pack_sizes import LANES, shortened
 from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
 from tune_vfl.records.joint_confirmation import Setting
-from tune_vfl.search.packs import LANES, shortened
-from tune_vfl.search.undefended import undefended
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
 from tune_vfl.spec.study import Training

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.confirmation.answer import answer_of, joint_answer_of
 from tune_vfl.confirmation.contest import contests_of
 from tune_vfl.confirmation.kept import Kept
-from tune_vfl.confirmation.pool import Died
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.trainings import Trainings
-from tune_vfl.confirmation.tuning import call_of, owed, with_attackers
+from tune_vfl.confirmation.tuning import owed, with_attackers
+from tune_vfl.execution import ray_session as cluster
+from tune_vfl.execution.capacity import capacity_key
+from tune_vfl.execution.trainable_spec import TrainableSpec
+from tune_vfl.execution.tune_run import run_tune
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
-from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
 from tune_vfl.records.measure import refuse_another
-from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.room import room_of
-from tune_vfl.search.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tune_vfl.confirmation.jobs import Place
     from tune_vfl.ledger.lease import Lease
@@ -55,7 +54,7 @@ def confirm(
     adaptive: float = 0.0,
     storage: str | None = None,
     progress: bool = True,
-    work: Work | None = None,
+    work: TrainableSpec | None = None,
 ) -> Confirmed:
     """Measure a front and its likeliest neighbors again, with fresh seeds and on reserved rows.
 
@@ -79,7 +78,7 @@ def confirm(
     """
     stored = open_study(name, storage)  # a missing name must not get a lease
     parts = stored.parts()
-    place, room = storage_at(storage), room_of(parts[0].spec.resources)
+    place, room = storage_at(storage), capacity_key(parts[0].spec.resources)
     with answered(lambda: _left(name)), cluster.quiet_tune(), place.lease(name, room=room) as lease:
         ledgers = Ledger.open_all([part.study.name for part in parts], place, lease)
         try:
@@ -116,33 +115,55 @@ class Run:
         seeds: int,
         adaptive: float,
         progress: bool,
-        work: Work | None,
+        work: TrainableSpec | None,
     ) -> None:
         for study in campaign.studies:
             refuse_another(study.name, study.measure)
         self._campaign, self._ledgers = campaign, ledgers
-        self._work, self._adaptive, self._progress = work or Work.real(), adaptive, progress
+        self._work, self._adaptive, self._progress = work or TrainableSpec.real(), adaptive, progress
         self._contests = contests_of(campaign, seeds)
-        self._kept, self._stopped = Kept(campaign, ledgers), False
-        room = cluster.room_for(campaign.studies[0].spec.resources, lease)
+        self._kept, self._stopped, self._lease = Kept(campaign, ledgers), False, lease
+        self._resources = campaign.studies[0].spec.resources
         self._trainings = Trainings(
-            campaign, self._kept, self._work, room, stopped=lambda: self._stopped, say=self._say
+            campaign,
+            self._kept,
+            self._work,
+            capacity=cluster.capacity_for(self._resources, lease).packs,
+            missing=self._next_phase,
+            attackers=self._next_attackers,
+            say=self._say,
         )
 
     def run(self) -> Confirmed:
         """Run the missing trainings, phase after phase, and store each study's result in its ledger."""
-        with answered(lambda: _left(self._campaign.name), stop=self._stop):
-            while places := self._missing():
-                self._say(f"phase {self._phase}: {len(places)} trainings")
-                self._trainings.run(places)
-                if self._stopped:
-                    owed = len(self._missing())
-                    self._say(f"stopped; at least {owed} trainings are owed: 'tune-vfl confirm {self._campaign.name}'")
-                    return Confirmed(None, self._trainings.failed, owed)
-        tables = [Table(contest, self._kept.records, self._trainings.failed) for contest in self._contests]
-        if owed_attackers := self._tune([p for table in tables for p in table.settings_kept]):
-            return Confirmed(None, self._trainings.failed, owed_attackers)
-        return Confirmed(self._answer(tables), self._trainings.failed)
+        if self._missing() or self._attackers():
+            self._fit()
+        if places := self._missing() if self._stopped else ():
+            self._say(f"stopped; at least {len(places)} trainings are owed: 'tune-vfl confirm {self._campaign.name}'")
+            return Confirmed(None, self._trainings.failed, len(places))
+        if self._stopped and (attackers := self._attackers()):
+            return Confirmed(None, self._trainings.failed, len(attackers))
+        return Confirmed(self._answer(self._tables()), self._trainings.failed)
+
+    def _fit(self) -> None:
+        """Run all packs."""
+        from tune_vfl.execution.pack_searcher import PackSearcher
+
+        cluster.connect()
+        searcher = PackSearcher(self._trainings, self._trainings.capacity, self._work.options)
+
+        def stop() -> None:
+            self._stopped = True
+            searcher.stop()
+            self._say("stopping: what runs now is finished and kept; press Ctrl-C again to leave at once")
+
+        with answered(lambda: _left(self._campaign.name), stop=stop) as signals:
+            checks = (self._lease.check, signals.check)
+            run_tune(searcher, self._work.trainable, self._resources, checks, self._say)
+        searcher.check_workers(self._campaign.name)
+
+    def _tables(self) -> list[Table]:
+        return [Table(contest, self._kept.records, self._trainings.failed) for contest in self._contests]
 
     def _answer(self, tables: Sequence[Table]) -> Confirmation | JointConfirmation:
         """Compute the result with all tuned attackers, and store each study's share of it."""
@@ -154,29 +175,22 @@ class Run:
             return parts[self._campaign.name]
         return with_attackers(joint_answer_of(self._campaign, tables), self._kept.tuned)
 
-    def _tune(self, kept: Sequence[Setting]) -> int:
-        """Tune attackers against the settings on the front, if requested; return the number left by a stop."""
-        missing = owed(kept, self._kept.tuned, self._adaptive) if self._adaptive else []
-        with answered(lambda: _left(self._campaign.name), stop=self._stop):
-            for setting, answer in self._tuned(missing):
-                if isinstance(answer, Died):
-                    self._say(
-                        f"{self._trainings.called(setting)}: nobody was tuned against it, the worker process died"
-                    )
-                elif answer is not None:
-                    self._kept.keep_tuned(setting, TunedAttack.model_validate(answer))
-        return len(owed(kept, self._kept.tuned, self._adaptive)) if self._stopped else 0
+    def _attackers(self) -> list[Setting]:
+        """Return the settings on the front that lack an attacker tuned for long enough."""
+        if not self._adaptive:
+            return []
+        kept = [setting for table in self._tables() for setting in table.settings_kept]
+        return owed(kept, self._kept.tuned, self._adaptive)
 
-    def _tuned(self, settings: Sequence[Setting]) -> Iterator[tuple[Setting, Any]]:
-        if not settings:
-            return
-        from trainables.base import tuned
+    def _next_attackers(self) -> tuple[list[Setting], float]:
+        if settings := self._attackers():
+            self._say(f"attackers are tuned against {len(settings)} settings, {self._adaptive:g} minutes each")
+        return settings, self._adaptive
 
-        cluster.connect()
-        self._say(f"attackers are tuned against {len(settings)} settings, {self._adaptive:g} minutes each")
-        work = self._work.trainable, self._work.options
-        calls = [((s, n), call_of(self._campaign.study(s), n, self._adaptive, work)) for s, n in settings]
-        yield from self._trainings.pool(tuned).run(calls)
+    def _next_phase(self) -> list[Place]:
+        if places := self._missing():
+            self._say(f"phase {self._phase}: {len(places)} trainings")
+        return places
 
     @property
     def _phase(self) -> int:
@@ -187,10 +201,6 @@ class Run:
     def _missing(self) -> list[Place]:
         held, failed = self._kept.records, self._trainings.failed
         return [p for c in self._contests for p in c.missing(c.plan(held, failed), held, failed)]
-
-    def _stop(self) -> None:
-        self._stopped = True
-        self._say("stopping: what runs now is finished and kept; press Ctrl-C again to leave at once")
 
     def _say(self, text: str) -> None:
         if self._progress:

@@ -1,45 +1,138 @@
-"""A confirmation's trainings in Ray workers, with retries; each result is stored once, on arrival."""
+"""A confirmation's packs: attack floors, trainings phase after phase, tuned attackers. Stores each answer at once."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tune_vfl.confirmation.jobs import Floors, cut
-from tune_vfl.confirmation.pool import Died, Hung, Pool
+from tune_vfl.confirmation.tuning import tuned_message
+from tune_vfl.driver.study_run import HUNG
+from tune_vfl.driver.undefended import undefended
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
-from tune_vfl.outcome import read_outcome
+from tune_vfl.outcome import TunedAttack, read_outcome
 from tune_vfl.records.confirmations import UNDEFENDED, records_of
-from tune_vfl.search import ray_session as cluster
-from tune_vfl.search.part import HUNG
-from tune_vfl.search.undefended import undefended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tune_vfl.confirmation.jobs import Job, Place
     from tune_vfl.confirmation.kept import Kept
+    from tune_vfl.execution.pack_searcher import Pack
+    from tune_vfl.execution.trainable_spec import TrainableSpec
+    from tune_vfl.execution.worker_failures import Cause
     from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.records.joint_confirmation import Setting
-    from tune_vfl.search.room import Room
-    from tune_vfl.search.work import Work
+    from tune_vfl.spec.cell import Cell, References
 
 # Outcomes that are no property of the setting. They are not stored, so that the next confirmation retries.
 _TRY_AGAIN = ("error", "oom", "timeout", "preempted")
 
 
+@dataclass(frozen=True, eq=False)
+class FloorPack:
+    """The floors of a cell's attacks, by seed."""
+
+    trainings: Trainings
+    cell: Cell
+    trials: ClassVar[int] = 0
+    seconds_allowed: ClassVar[float | None] = None
+
+    def message(self) -> dict[str, Any]:
+        """Return the worker's configuration, see :mod:`trainables.base`."""
+        return {"asks": "floors", "cell": self.cell.model_dump_json(), "params": []}
+
+    def end(self, sent: Sequence[Any], /) -> None:
+        """Store the floors.
+
+        Raises:
+            Exception: the worker's own.
+        """
+        self.trainings.add_floors(self, _answer(sent))
+
+    def lose(self, cause: Cause, /) -> None:
+        """Retry after a failed worker."""
+        self.trainings.retry_floors(self, cause)
+
+
+@dataclass(frozen=True, eq=False)
+class JobPack:
+    """The trainings of a job."""
+
+    trainings: Trainings
+    job: Job
+
+    @property
+    def trials(self) -> int:
+        """The number of settings."""
+        return len(self.job.numbers)
+
+    @property
+    def seconds_allowed(self) -> float | None:
+        """The time limit in seconds, with a retry of each setting alone; None without a limit."""
+        minutes, count = self.job.cell.trial_minutes, len(self.job.numbers)
+        return None if minutes is None else minutes * 60 * (2 * count if count > 1 else 1)
+
+    def message(self) -> dict[str, Any]:
+        """Return the worker's configuration, see :mod:`trainables.base`."""
+        return {
+            "cell": self.job.cell.model_dump_json(),
+            "references": self.trainings.floors_of(self.job).model_dump_json(),
+            "params": [dict(p) for p in self.job.params],
+        }
+
+    def end(self, sent: Sequence[Any], /) -> None:
+        """Store the outcomes."""
+        self.trainings.add_outcomes(self, sent)
+
+    def lose(self, cause: Cause, /) -> None:
+        """Retry after a failed worker, or give up."""
+        self.trainings.retry_job(self, cause)
+
+
+@dataclass(frozen=True, eq=False)
+class AttackerPack:
+    """The search for the best attacker against one setting."""
+
+    trainings: Trainings
+    setting: Setting
+    minutes: float
+    trials: ClassVar[int] = 0
+    seconds_allowed: ClassVar[float | None] = None
+
+    def message(self) -> dict[str, Any]:
+        """Return the worker's configuration, see :mod:`trainables.base`."""
+        study, number = self.setting
+        return tuned_message(self.trainings.campaign.study(study), number, self.minutes)
+
+    def end(self, sent: Sequence[Any], /) -> None:
+        """Store the attacker.
+
+        Raises:
+            Exception: the worker's own.
+        """
+        self.trainings.add_attacker(self, _answer(sent))
+
+    def lose(self, cause: Cause, /) -> None:
+        """Report that there is none."""
+        self.trainings.lose_attacker(self)
+
+
 class Trainings:
-    """The runner of a confirmation's trainings.
+    """The source of a confirmation's packs, see :class:`tune_vfl.execution.pack_searcher.PackSource`.
 
     Args:
         campaign: the campaign of the settings.
         kept: the store of records.
-        work: the trainable and its options.
-        room: returns the limit of parallel jobs.
-        stopped: checked before each job; once true, running jobs finish and no new one starts.
-        say: a callback for messages on failed settings.
+        work: the trainable.
+        capacity: returns the limit of parallel packs.
+        missing: returns the trainings of the current phase that have no record; none at the end.
+        attackers: returns the settings that wait for a tuned attacker after the last phase, and the minutes for each.
+        say: a callback for messages.
 
     Attributes:
+        capacity: see above.
         failed: the failed settings, with reasons.
     """
 
@@ -47,106 +140,129 @@ class Trainings:
         self,
         campaign: CampaignRecord,
         kept: Kept,
-        work: Work,
-        room: Room,
+        work: TrainableSpec,
         *,
-        stopped: Callable[[], bool],
+        capacity: Callable[[], int],
+        missing: Callable[[], list[Place]],
+        attackers: Callable[[], tuple[Sequence[Setting], float]],
         say: Callable[[str], None],
     ) -> None:
-        self._campaign, self._kept, self._work, self._room = campaign, kept, work, room
-        self._stopped, self._say = stopped, say
+        self.campaign = campaign
+        self._kept, self._work, self.capacity = kept, work, capacity
+        self._missing, self._attackers, self._say = missing, attackers, say
         self._floors = Floors.held(campaign.studies, kept.records)
+        self._jobs: list[Job] = []  # of this phase, until their floors are known
+        self._waiting: deque[Pack] = deque()
+        self._running: set[Pack] = set()
         self._stacks: dict[tuple[str, bool], bool] = {}
-        self._losses: Counter[Setting] = Counter()
+        self._losses: Counter[Any] = Counter()
+        self._tuning = False
         self.failed: dict[Setting, str] = {}
 
-    def run(self, places: Sequence[Place]) -> None:
-        """Run trainings, after the attack floors that they need."""
-        cluster.connect()
-        workers = min(self._room.packs(), len(places))
-        jobs = cut(self._campaign.studies, places, workers=workers, stacks=self._stack)
-        self._measure_floors(jobs)
-        while jobs and not self._stopped():
-            jobs = self._evaluate(jobs)
+    def next_pack(self, pack_id: str) -> Pack | None:
+        """Return the next pack; None while running ones must end first, and at the end."""
+        while not self._waiting:
+            if self._running or not self._advance():
+                return None
+        pack = self._waiting.popleft()
+        self._running.add(pack)
+        return pack
 
-    def pool(self, function: Any) -> Pool[Any]:
-        """Return a pool for calls of one function."""
-        return Pool(function, self._campaign.studies[0].spec.resources, self._room.packs, self._stopped)
+    def _advance(self) -> bool:
+        """Queue what follows after all earlier packs; return whether there is anything."""
+        if self._jobs:
+            self._queue_jobs()
+        elif places := self._missing():
+            self._jobs = cut(
+                self.campaign.studies, places, workers=min(self.capacity(), len(places)), stacks=self._stack
+            )
+            self._waiting.extend(FloorPack(self, cell) for cell in self._floors.owed(self._jobs))
+        elif not self._tuning:
+            self._tuning = True
+            settings, minutes = self._attackers()
+            self._waiting.extend(AttackerPack(self, setting, minutes) for setting in settings)
+        else:
+            return False
+        return True
+
+    def _queue_jobs(self) -> None:
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            if self._floors.owed([job]):
+                self._fail(job.settings, "what its attacks are compared with could not be measured: workers died")
+            else:
+                self._waiting.append(JobPack(self, job))
 
     def called(self, setting: Setting) -> str:
         """Return a setting's name for messages."""
         study, number = setting
-        one = len(self._campaign.studies) == 1
+        one = len(self.campaign.studies) == 1
         if number != UNDEFENDED:
             return f"trial {number}" if one else f"trial {study}#{number}"
         return "the undefended model" if one else f"the undefended model of {study}"
+
+    def floors_of(self, job: Job) -> References:
+        """Return the floors of a job's attacks."""
+        return self._floors.of(job.cell)
+
+    def add_floors(self, pack: FloorPack, answer: References) -> None:
+        """Store measured floors."""
+        self._running.discard(pack)
+        self._floors.learn(pack.cell, answer)
+
+    def retry_floors(self, pack: FloorPack, cause: Cause) -> None:
+        """Queue a floor pack again, up to the limit of lost workers; a lost machine does not count."""
+        self._running.discard(pack)
+        key = pack.cell.model_dump_json()
+        self._losses[key] += cause != "node"
+        if self._losses[key] < MAX_WORKER_LOSSES:
+            self._waiting.append(pack)
+
+    def add_outcomes(self, pack: JobPack, answer: Sequence[Any]) -> None:
+        """Store a job's outcomes, a record for each setting and seed."""
+        self._running.discard(pack)
+        lower = self._floors.of(pack.job.cell).r_lower
+        for setting, raw in zip(pack.job.settings, answer, strict=True):
+            outcome = read_outcome(raw)
+            if outcome.outcome in _TRY_AGAIN:
+                self._fail((setting,), outcome.reason)
+                continue
+            for seed, record in records_of(outcome, pack.job.cell.seeds, lower).items():
+                self._kept.keep((*setting, seed), record)
+
+    def retry_job(self, pack: JobPack, cause: Cause) -> None:
+        """Queue a job's settings again, one by one; a timeout alone is final, and so is the last lost worker."""
+        self._running.discard(pack)
+        settings = pack.job.settings
+        if cause == "node":
+            self._waiting.append(pack)
+            return
+        if cause == "timeout" and len(settings) == 1:
+            self._fail(settings, f"{HUNG}, over trial_minutes = {pack.job.cell.trial_minutes}")
+            return
+        self._losses.update(settings)
+        spent = [s for s in settings if self._losses[s] >= MAX_WORKER_LOSSES]
+        self._fail(spent, f"its worker process died {MAX_WORKER_LOSSES} times")
+        self._waiting.extend(JobPack(self, one) for one in pack.job.alone if one.settings[0] not in spent)
+
+    def add_attacker(self, pack: AttackerPack, answer: dict[str, Any] | None) -> None:
+        """Store a tuned attacker; None where no attack can be tuned."""
+        self._running.discard(pack)
+        if answer is not None:
+            self._kept.keep_tuned(pack.setting, TunedAttack.model_validate(answer))
+
+    def lose_attacker(self, pack: AttackerPack) -> None:
+        """Report that no attacker was tuned against a setting."""
+        self._running.discard(pack)
+        self._say(f"{self.called(pack.setting)}: nobody was tuned against it, the worker process died")
 
     def _stack(self, setting: Setting) -> bool:
         """Whether networks of a study's trials, or of its undefended model, train in one pass; cached."""
         kind = setting[0], setting[1] == UNDEFENDED
         if kind not in self._stacks:
-            cell = self._campaign.study(setting[0]).cell
+            cell = self.campaign.study(setting[0]).cell
             self._stacks[kind] = self._work.trainable.most_per_pack(undefended(cell) if kind[1] else cell) > 1
         return self._stacks[kind]
-
-    def _measure_floors(self, jobs: Sequence[Job]) -> None:
-        """Measure the attack floors that earlier runs have not measured."""
-        from trainables.base import referenced
-
-        trainable, options = self._work.trainable, dict(self._work.options)
-        owed = self._floors.owed(jobs)
-        for _ in range(MAX_WORKER_LOSSES):
-            calls = [(cell, (trainable, cell.model_dump_json(), options)) for cell in owed]
-            owed = []
-            for cell, answer in self.pool(referenced).run(calls):
-                if isinstance(answer, Died):
-                    owed.append(cell)
-                else:
-                    self._floors.learn(cell, answer)
-
-    def _evaluate(self, jobs: Sequence[Job]) -> list[Job]:
-        """Run jobs and store their results; return the jobs to retry after the death of a worker."""
-        from trainables.base import evaluated
-
-        again: list[Job] = []
-        ready = [job for job in jobs if not self._floors.owed([job])]
-        for job in jobs:
-            if job not in ready:
-                self._fail(job.settings, "what its attacks are compared with could not be measured: workers died")
-        for job, answer in self.pool(evaluated).run([(job, self._arguments(job)) for job in ready], _seconds_allowed):
-            if isinstance(answer, Hung) and len(job.settings) == 1:
-                self._fail(job.settings, f"{HUNG}, over trial_minutes = {job.cell.trial_minutes}")
-            elif isinstance(answer, Died):
-                again += self._lost(job)
-            else:
-                self._keep(job, answer)
-        return again
-
-    def _arguments(self, job: Job) -> tuple[Any, ...]:
-        pack = {
-            "cell": job.cell.model_dump_json(),
-            "references": self._floors.of(job.cell).model_dump_json(),
-            "params": [dict(p) for p in job.params],
-            "options": dict(self._work.options),
-        }
-        return self._work.trainable, pack
-
-    def _keep(self, job: Job, answer: Sequence[Any]) -> None:
-        lower = self._floors.of(job.cell).r_lower
-        for setting, raw in zip(job.settings, answer, strict=True):
-            outcome = read_outcome(raw)
-            if outcome.outcome in _TRY_AGAIN:
-                self._fail((setting,), outcome.reason)
-                continue
-            for seed, record in records_of(outcome, job.cell.seeds, lower).items():
-                self._kept.keep((*setting, seed), record)
-
-    def _lost(self, job: Job) -> list[Job]:
-        """Count a lost worker against each of its settings; return the retries, a job each."""
-        self._losses.update(job.settings)
-        spent = [s for s in job.settings if self._losses[s] >= MAX_WORKER_LOSSES]
-        self._fail(spent, f"its worker process died {MAX_WORKER_LOSSES} times")
-        return [one for one in job.alone if one.settings[0] not in spent]
 
     def _fail(self, settings: Sequence[Setting], reason: str) -> None:
         for setting in settings:
@@ -154,10 +270,9 @@ class Trainings:
             self._say(f"{self.called(setting)} could not be measured: {reason}")
 
 
-def _seconds_allowed(job: Job) -> float | None:
-    """Return a job's timeout, which includes a retry of its settings one by one; None for no limit.
-
-    On an autoscaling cluster a job may wait for a machine without limit.
-    """
-    minutes, count = job.cell.trial_minutes, len(job.numbers)
-    return None if minutes is None or cluster.grows() else minutes * 60 * (2 * count if count > 1 else 1)
+def _answer(sent: Sequence[Any]) -> Any:
+    """Return a worker's one answer, or raise the exception that it sent."""
+    (answer,) = sent
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

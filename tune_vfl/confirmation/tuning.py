@@ -32,12 +32,12 @@ def owed(settings: Sequence[Setting], held: Mapping[Setting, TunedAttack], minut
     return [s for s in settings if s not in held or held[s].minutes < minutes]
 
 
-def call_of(record: StudyRecord, number: int, minutes: float, work: tuple[Any, Any]) -> tuple[Any, ...]:
-    """Return the arguments of :func:`trainables.base.tuned`: a trial's setting on the first fresh seeds."""
+def tuned_message(record: StudyRecord, number: int, minutes: float) -> dict[str, Any]:
+    """Return a worker's configuration for a trial's setting on the first fresh seeds, see :mod:`trainables.base`."""
     cell, params = cell_of(record, number)
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + SEEDS))
-    trainable, options = work
-    return trainable, cell.model_copy(update={"seeds": seeds}).model_dump_json(), dict(params), minutes, dict(options)
+    cell = cell.model_copy(update={"seeds": seeds})
+    return {"asks": "attacker", "cell": cell.model_dump_json(), "params": [dict(params)], "minutes": minutes}
 
 
 def with_attackers(answer: Answer, found: Mapping[Setting, TunedAttack]) -> Answer:

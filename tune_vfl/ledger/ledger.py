@@ -1,7 +1,7 @@
 """Writable ledger of one study: trials, outcomes, baseline, cost and confirmations.
 
 A trial is stored with its parameters before it runs, a pack in one transaction, so that a kill loses no more than the
-trials that run. Parameters are chosen by :mod:`tune_vfl.search.proposals`.
+trials that run. Parameters are chosen by :mod:`tune_vfl.driver.proposals`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.pace import seconds_per_epoch
+from tune_vfl.execution.pack_sizes import LANES
 from tune_vfl.machine.runtime import prepare_process, usable_cpus
-from tune_vfl.search.packs import LANES
 from tune_vfl.service.studies import campaign_record, ledger_exists
 
 if TYPE_CHECKING:

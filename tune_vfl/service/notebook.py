@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tune_vfl.analysis.joint_front import Joint
     from tune_vfl.config import ExportedConfig
     from tune_vfl.confirmation import Confirmed
+    from tune_vfl.driver.planning import CampaignLike
     from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.search.planning import CampaignLike
 
 
 @dataclass(frozen=True)
@@ -149,13 +149,13 @@ class Study(StoredStudy):
 
 
 def search(spec: CampaignLike, **how: Any) -> Study:
-    """Run a search in this process, or resume the one of this name and spec; see :func:`tune_vfl.search.api.search`.
+    """Run a search in this process, or resume the one of this name and spec; see :func:`tune_vfl.driver.api.search`.
 
     Args:
         spec: a mapping of the form of a spec, or the path of a YAML file.
         how: ``trials``, ``name``, ``storage``, ``take_over``, ``progress``, ``listeners``, as there.
     """
-    from tune_vfl.search.api import search as run
+    from tune_vfl.driver.api import search as run
 
     found = run(spec, **how)
     return Study(found.place, found.name, stopped=found.stopped)

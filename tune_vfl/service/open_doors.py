@@ -23,7 +23,7 @@ _SECONDS = 3.0
 _CLOSE = "stop it, or start it with RAY_AUTH_MODE=token and a token in ~/.ray/auth_token (see SECURITY.md)"
 
 
-class Listener(NamedTuple):
+class Sink(NamedTuple):
     """A socket that accepts connections.
 
     Attributes:
@@ -47,7 +47,7 @@ class Listener(NamedTuple):
 
 def examine_doors() -> list[Check]:
     """Check this user's Ray processes and MLflow servers on this machine."""
-    found = sorted(set(listeners()))
+    found = sorted(set(sinks()))
     outside = outward_address()
     if not found or outside is None:
         return [Check("open ports", "ok", "no Ray and no MLflow of yours runs here" if not found else "no network")]
@@ -68,7 +68,7 @@ def outward_address() -> str | None:
         return str(probe.getsockname()[0])
 
 
-def _ray(outside: str, doors: list[Listener]) -> Check | None:
+def _ray(outside: str, doors: list[Sink]) -> Check | None:
     if not doors:
         return None
     ports = sorted({door.port for door in doors})
@@ -80,14 +80,14 @@ def _ray(outside: str, doors: list[Listener]) -> Check | None:
     return Check("open ports", "ok", f"{name}: reachable from other machines, want a token (load figures need none)")
 
 
-def _mlflow(outside: str, door: Listener) -> Check | None:
+def _mlflow(outside: str, door: Sink) -> Check | None:
     if not _http(outside, door.port, "/"):
         return None
     advice = "whoever reaches it may read, change and delete every run: serve it with 'tune-vfl ui', on loopback"
     return Check("open ports", "finding", f"MLflow answers other machines at {outside}:{door.port}", advice)
 
 
-def _answers(host: str, door: Listener) -> bool:
+def _answers(host: str, door: Sink) -> bool:
     # A dashboard's process also has a port for metrics, which answers every path.
     return gcs_answers(host, door.port) if door.kind == "gcs" else _http(host, door.port, "/api/jobs/", b"[")
 
@@ -114,7 +114,7 @@ def _http(host: str, port: int, path: str, start: bytes = b"") -> bool:
         return False
 
 
-def listeners() -> Iterator[Listener]:
+def sinks() -> Iterator[Sink]:
     """Yield the listening sockets of this user's Ray processes and MLflow servers."""
     import psutil
 
@@ -126,7 +126,7 @@ def listeners() -> Iterator[Listener]:
             continue
         for held in sockets:
             if kind and held.status == psutil.CONN_LISTEN:
-                yield Listener(kind, process.pid, held.laddr.ip, held.laddr.port)
+                yield Sink(kind, process.pid, held.laddr.ip, held.laddr.port)
 
 
 def kind_of(arguments: list[str]) -> Kind | None:

@@ -1,0 +1,129 @@
+"""What somebody wrote becomes a study that can be run: once, in whatever form, with every problem at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from tune_vfl.cli.main import main
+from tune_vfl.driver import api
+from tune_vfl.driver.planning import plan, planned, refuse_mistakes
+from tune_vfl.errors import SpecError
+from tune_vfl.evaluation import resolving
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records.plans import PlannedStudy
+from tune_vfl.spec import parse
+
+RAW = {
+    "study": "s",
+    "dataset": "breast_cancer",
+    "defense": "laplace",
+    "attacks": ["norm"],
+    "budget": {"trials": 4, "seeds": 1},
+}
+
+
+def test_every_form_of_a_spec_becomes_the_same_study(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(RAW), encoding="utf-8")
+    study = planned(RAW)
+    assert isinstance(study, PlannedStudy)
+    assert planned(parse(RAW)) == planned(path) == planned(str(path)) == study
+    assert planned(study) is study
+    assert plan(RAW).studies == (study,)
+    assert (study.name, study.cell.defense, list(study.space.params)) == ("s", "laplace", ["scale"])
+
+
+def test_another_name_and_budget_leave_what_was_resolved():
+    study = planned(RAW)
+    other = study.changed(trials=9, name="t")
+    assert (other.name, other.spec.budget.trials, other.spec.budget.seeds) == ("t", 9, 1)
+    assert (other.cell, other.space) == (study.cell, study.space)
+    assert study.changed() is study
+    more = study.changed(trials=9)
+    assert study.difference(more) == [], "more trials are the same study"
+    assert more.difference(study) == ["budget.trials: 9 -> 4"]
+    other_rows = replace(study, data="x")
+    assert study.difference(other_rows) == [f"the data's rows, by their fingerprint: {study.data} -> x"]
+    assert replace(study, data="").difference(other_rows) == [], "an older study does not say"
+    with pytest.raises(SpecError, match=r"budget\.trials"):
+        study.changed(trials=0)
+    with pytest.raises(SpecError, match="study"):
+        study.changed(name="a/b")
+
+
+def test_what_may_differ_does_not_make_it_another_study():
+    study = planned(RAW)
+    recipe = study.cell.training.epochs
+    said = {
+        **RAW,
+        "training": {"epochs": recipe},
+        "resources": {"pack": 2},
+        "tracking": "sqlite:///elsewhere.db",
+        "budget": {**RAW["budget"], "minutes": 5},
+    }
+    assert study.difference(planned(said)) == []
+    more = planned({**said, "training": {"epochs": recipe + 1}})
+    assert study.difference(more) == [f"resolved.training.epochs: {recipe} -> {recipe + 1}"]
+
+
+def test_it_comes_back_from_its_dump():
+    study = planned({**RAW, "training": {"lr": {"float": [1e-4, 1e-2]}}})
+    held = PlannedStudy.read(json.loads(json.dumps(study.dumped())))
+    assert held == study.as_held()
+    assert held.spec.searched == study.spec.searched
+    assert held.space.params == study.space.params
+
+
+@pytest.mark.parametrize("verb", ["search", "python"])
+def test_a_spec_is_resolved_once(verb, tmp_path, monkeypatch):
+    seen, run = [], []
+    real = resolving.open_task
+    monkeypatch.setattr(resolving, "open_task", lambda *a, **k: seen.append(a) or real(*a, **k))
+
+    def record(campaign, **_):
+        run.extend(campaign.studies)
+        Ledger.of_campaign(campaign, storage_at(), None)
+        return False
+
+    monkeypatch.setattr(api, "run_campaign", record)
+    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(RAW), encoding="utf-8")
+    if verb == "python":
+        api.search(planned(RAW), sinks=())
+        api.search(run[0], sinks=())
+    else:
+        assert main(["search", str(path), "--trials", "9", "--name", "t"]) == 0
+        assert (run[0].name, run[0].spec.budget.trials) == ("t", 9)
+    assert len(seen) == 1
+    assert all(isinstance(s, PlannedStudy) for s in run)
+
+
+def test_unknown_names_are_told_together_with_wrong_fields():
+    wrong = {**RAW, "budget": {"trials": 0}, "dataset": "breast_cancr", "attacks": ["norm", {"name": "mean_"}]}
+    for refuse in (planned, plan, lambda raw: refuse_mistakes([raw])):
+        with pytest.raises(SpecError) as refused:
+            refuse({**wrong, "defense": "laplas"})
+        said = str(refused.value)
+        for words in (
+            "budget.trials",
+            "Did you mean 'breast_cancer'?",
+            "Did you mean 'laplace'?",
+            "unknown attack 'mean_'",
+        ):
+            assert words in said
+
+
+def test_several_studies_are_planned_but_not_searched_as_one():
+    matrix = {**RAW, "defense": ["none", "laplace"], "budget": {"trials": 5}}
+    assert [s.name for s in plan(matrix).studies] == ["s-breast_cancer-none", "s-breast_cancer-laplace"]
+    with pytest.raises(SpecError, match="campaign of 2"):
+        planned(matrix)
+    nameless = {key: value for key, value in matrix.items() if key != "study"}
+    with pytest.raises(SpecError, match="study: is required"):
+        plan(nameless)

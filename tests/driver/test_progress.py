@@ -1,0 +1,191 @@
+"""How a search says how it goes: the numbers of its line, what a person is told, whose turn it is, and why it lost."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.helpers.campaigns import part_of, steady
+from tune_vfl.driver import progress
+from tune_vfl.driver.progress import ProgressReport, RunProgress
+from tune_vfl.execution.pack_sizes import pack_size, shortened
+from tune_vfl.outcome import Outcome
+from tune_vfl.spec import Resources
+
+if TYPE_CHECKING:
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
+
+FAILED, LOST = Outcome.failed("diverged", "NaN"), Outcome.failed("preempted", "gone")
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def begun(**fields: Any) -> StudyRecord:
+    """One trial of .9 at leakage .5, one that diverged, one that was lost; two run, and five wait."""
+    return part_of("laplace", [(0.9, 0.5), FAILED, LOST], **{"running": 2, "waiting": 5, **fields})
+
+
+def trial(number: int, outcome: Outcome) -> TrialRecord:
+    (found,) = part_of("laplace", [outcome]).trials
+    return replace(found, number=number)
+
+
+def test_what_was_there_before_this_run_counts(clock: Clock) -> None:
+    found = RunProgress([begun()])
+    assert (found.done, found.total, found.running) == (2, 9, 0), "what was lost does not count"
+    assert found.front_size == 1
+    assert found.hypervolume == pytest.approx((0.9 - 0.5) * (1 - 0.5))
+    assert math.isinf(found.eta_seconds)
+    assert found.line() == (
+        "2/9 trials: 1 ok, 1 diverged, 1 preempted, 0 running; hypervolume 0.2000 (grew just now), front 1; ETA ?"
+    )
+
+
+def test_the_line_follows_trials_as_they_are_asked_and_end(clock: Clock) -> None:
+    found, name = RunProgress([begun()]), begun().name
+    found.asked(3)
+    clock.now += 30
+    found.told(name, trial(5, steady(0.8, 0.6)))
+    assert (found.running, found.done, found.owed[name]) == (2, 3, 6)
+    # One ended and two run, which count as half done: 30 seconds for two; four of nine trials are left to do.
+    assert found.eta_seconds == pytest.approx(30 / 2 * (9 - 3 - 1))
+    assert "3/9 trials: 2 ok" in found.line()
+    assert "2 running; hypervolume 0.2000 (grew 1 trials ago), front 1; ETA 1:15" in found.line()
+    found.told(name, trial(6, LOST))
+    assert (found.running, found.done, found.owed[name]) == (1, 3, 6), "it is asked again"
+    found.told(name, trial(7, steady(0.95, 0.2)))
+    assert found.hypervolume == pytest.approx(0.45 * 0.8)
+    assert "(grew just now), front 1" in found.line(), "it dominates all the others"
+    found.told(name, trial(8, FAILED))
+    assert (found.running, found.counts["diverged"]) == (0, 2)
+    clock.now += 3570
+    assert "ETA 1:20:00" in found.line(), "three in an hour; four are left"
+
+
+def test_a_lost_trial_alone_says_nothing_of_the_pace(clock: Clock) -> None:
+    found = RunProgress([begun()])
+    found.asked(1)
+    clock.now += 10
+    found.told(begun().name, trial(9, LOST))
+    assert math.isinf(found.eta_seconds)
+    found.told(begun().name, trial(9, LOST))
+    assert found.running == 0, "never less than none"
+
+
+def test_several_studies_count_together_and_several_data_sets_have_a_front_each(clock: Clock) -> None:
+    here, there = begun(), part_of("laplace", [(0.7, 0.9)], dataset="wine", waiting=0)
+    found = RunProgress([here, there])
+    assert (found.done, found.total, found.front_size) == (3, 10, 2)
+    assert found.hypervolume == pytest.approx((0.4 * 0.5 + 0.2 * 0.1) / 2), "the mean of both"
+    assert "3/10 trials (1 of 2 studies done): " in found.line()
+    same = RunProgress([here, part_of("kdk", [(0.7, 0.9)])])
+    assert same.front_size == 1, "of one data set they compete"
+
+
+def test_a_stop_in_words(clock: Clock) -> None:
+    found = RunProgress([begun()])
+    found.asked(2)
+    assert found.stopping() == (
+        "stopping: 2 of 9 trials are kept, 2 are running and end first; press Ctrl-C again to leave at once, they are "
+        "asked again then"
+    )
+    assert RunProgress([begun()]).stopping() == (
+        "stopping: 2 of 9 trials are kept, what is measured beside them ends first; press Ctrl-C again to leave at "
+        "once, the next run measures it again then"
+    )
+
+
+def report(*records: StudyRecord, name: str = "camp") -> tuple[ProgressReport, io.StringIO]:
+    stream = io.StringIO()
+    return ProgressReport(name, records or [begun()], stream), stream
+
+
+def test_a_plain_line_a_minute(clock: Clock) -> None:
+    shown, stream = report()
+    name = begun().name
+    shown.on_ask(name, 1)
+    clock.now += 59.5
+    shown.on_tell(name, trial(5, steady(0.8, 0.6)))
+    assert stream.getvalue() == ""
+    clock.now += 0.5
+    shown.on_ask(name, 1)
+    (line,) = stream.getvalue().splitlines()
+    assert line == f"camp: {shown.progress.line()}"
+    shown.on_ask(name, 1)
+    assert len(stream.getvalue().splitlines()) == 1, "a minute from the last one on"
+    clock.now += 60
+    shown.on_ask(name, 1)
+    assert len(stream.getvalue().splitlines()) == 2
+    shown.close()
+    assert stream.getvalue().splitlines()[-1] == f"camp: {shown.progress.line()}"
+
+
+def test_lost_trials_and_undefended_models_are_told_at_once_and_once(clock: Clock) -> None:
+    one, other = begun(), part_of("laplace", [], dataset="wine")
+    shown, stream = report(one, other)
+    shown.on_tell(one.name, trial(7, LOST))
+    for studies in ([one.name], [one.name], [other.name]):
+        shown.on_baseline(studies, steady(0.95, 0.9))
+    shown.on_baseline([other.name], Outcome.failed("oom", "full"))
+    assert stream.getvalue().splitlines() == [
+        "camp: trial 7 of camp-breast_cancer-laplace was lost (gone); it is asked again",
+        "camp: without defense (breast_cancer): utility 0.9500, leakage 0.9000",
+        "camp: without defense (wine): utility 0.9500, leakage 0.9000",
+        "camp: without defense (wine): oom (full)",
+    ]
+    lone, said = report(name=one.name)
+    lone.on_tell(one.name, trial(7, LOST))
+    lone.on_baseline([one.name], steady(0.95, 0.9))
+    assert said.getvalue().splitlines() == [
+        f"{one.name}: trial 7 was lost (gone); it is asked again",
+        f"{one.name}: without defense: utility 0.9500, leakage 0.9000",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_bar_says_the_same_and_lines_stand_above_it(clock: Clock) -> None:
+    one, stream = begun(), Terminal()
+    shown = ProgressReport(one.name, [one], stream)
+    shown.on_ask(one.name, 2)
+    shown.on_tell(one.name, trial(7, LOST))
+    shown.on_tell(one.name, trial(5, steady(0.95, 0.2)))
+    (task,) = shown._bar.tasks  # type: ignore[union-attr]
+    assert (task.completed, task.total, task.description) == (3, 9, shown.progress.line())
+    shown.close()
+    said = stream.getvalue()
+    assert f"{one.name}: trial 7 was lost (gone); it is asked again\n" in said
+    assert "3/9 trials: 2 ok" in said
+    assert f"{one.name}: {shown.progress.line()}" not in said, "the bar says it as it is left"
+
+
+# Packs, turns, losses
+
+
+def test_packs_of_a_share_of_the_trials() -> None:
+    how: dict[str, Any] = {"seeds": 3, "workers": 2, "most": 64}
+    assert pack_size(Resources(), trials=24, **how) == 6, "16 networks are 6 trials of 3 seeds: 2 rounds of 2 packs"
+    assert pack_size(Resources(), trials=13, **how) == 4, "two rounds are needed, so that packs are 13 / 4"
+    assert pack_size(Resources(), trials=12, **how) == 6
+    assert pack_size(Resources(), trials=1, **how) == 1
+    assert pack_size(Resources(), trials=0, **how) == 1
+    assert pack_size(Resources(), trials=100, seeds=20, workers=1, most=64) == 1
+    assert shortened(10, 60.0) == 10, "ten minutes"
+    assert shortened(11, 60.0) == 10
+    assert shortened(5, -1.0) == 5

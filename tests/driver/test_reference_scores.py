@@ -1,0 +1,108 @@
+"""What attacks are compared with is measured by a worker before anything else; a worker's error is the search's."""
+
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.helpers.packing import planned
+from trainables.simulated import SimulatedTrainable
+from tune_vfl.driver.campaign_run import run_campaign
+from tune_vfl.driver.reference_scores import ReferenceScores
+from tune_vfl.errors import DataError, TuneVflError, UnknownNameError, UnreachableError
+from tune_vfl.execution.trainable_spec import TrainableSpec
+from tune_vfl.ledger.reading import open_study
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+class Lacking(SimulatedTrainable):
+    """Does not find its data."""
+
+    @classmethod
+    def measure(cls, cell, options):
+        raise DataError("no spambase on this machine")
+
+
+class Unknowing(SimulatedTrainable):
+    """Meets an error that another process cannot read as it is."""
+
+    @classmethod
+    def measure(cls, cell, options):
+        raise UnknownNameError("attack", "norn", ["norm"])
+
+
+class Dying(SimulatedTrainable):
+    """Takes its worker with it twice, as files beside its journal count."""
+
+    deaths = 2
+
+    @classmethod
+    def measure(cls, cell, options):
+        for death in range(cls.deaths):
+            if not (seen := Path(options["journal"]).with_name(f"death {death}")).exists():
+                seen.touch()
+                os._exit(1)
+        return super().measure(cell, options)
+
+
+class Doomed(Dying):
+    """Dies whenever it is asked."""
+
+    deaths = 100
+
+
+def go(trainable, tmp_path, **how):
+    work = TrainableSpec(trainable, {"journal": str(tmp_path / "journal")})
+    return run_campaign(planned(), work=work, **{"progress": False, **how})
+
+
+@pytest.mark.parametrize(
+    ("trainable", "error", "message"),
+    [
+        (Lacking, DataError, "no spambase on this machine"),
+        (Unknowing, TuneVflError, "unknown attack 'norn'. Did you mean 'norm'?"),
+        (Doomed, UnreachableError, "died 3 times; give it more room, or run 'tune-vfl doctor'"),
+    ],
+)
+def test_what_goes_wrong_ends_the_search_before_any_trial(tmp_path, trainable, error, message):
+    with pytest.raises(error) as met:
+        go(trainable, tmp_path)
+    assert message in str(met.value)
+    studies = open_study("c").record().studies
+    assert [s.by_outcome() for s in studies] == [{"running": 0, "waiting": 3}] * 2
+    assert all(study.baseline is None for study in studies)
+
+
+def test_who_runs_out_of_memory_is_told_what_to_do():
+    cell = SimpleNamespace(model_dump_json=lambda: "{}")
+    model = SimpleNamespace(references=None, first=SimpleNamespace(cell=cell))
+    errand = ReferenceScores(model, "c", pytest.fail)
+    for cause in ("node", "memory", "node", "memory"):
+        errand.lose(cause)
+    with pytest.raises(UnreachableError, match="ran out of memory while a worker measured what attacks"):
+        errand.lose("memory")
+
+
+def test_a_worker_that_dies_twice_is_asked_again(tmp_path):
+    go(Dying, tmp_path)
+    assert [len(study.ok) for study in open_study("c").record().studies] == [3, 3]
+
+
+def test_ctrl_c_lets_it_end_and_the_next_run_has_it(tmp_path, ctrl_c, monkeypatch, capfd):
+    start, started = ReferenceScores.start, []
+
+    def start_and_leave(measurement):
+        started.append(measurement)
+        if len(started) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        start(measurement)
+
+    monkeypatch.setattr(ReferenceScores, "start", start_and_leave)
+    assert go(SimulatedTrainable, tmp_path, progress=True), "it was stopped"
+    assert "stopping: 0 of 6 trials are kept, what is measured beside them ends first" in capfd.readouterr().err
+    go(SimulatedTrainable, tmp_path)
+    assert len(started) == 1, "it was kept"
+    assert [len(study.ok) for study in open_study("c").record().studies] == [3, 3]

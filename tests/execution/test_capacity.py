@@ -1,0 +1,138 @@
+"""How many packs run at once: what nodes hold, what an autoscaler may start, and whom it is shared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tune_vfl.errors import SpecError, UnreachableError
+from tune_vfl.execution.capacity import Capacity, packs_that_fit, startable
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.spec import Resources
+
+AUTO = Resources()
+FOUR = [{"CPU": 4.0, "GPU": 1.0}]
+
+
+def room(resources: Resources = AUTO, nodes: Any = FOUR, *, sharing: Any = ("study",), **given: Any) -> Capacity:
+    lease = SimpleNamespace(study="study", roommates=sharing if callable(sharing) else lambda: list(sharing))
+    return Capacity(resources, lease, nodes=nodes if callable(nodes) else lambda: nodes, **given)
+
+
+@pytest.mark.parametrize(
+    ("resources", "node", "packs"),
+    [
+        (AUTO, {"CPU": 4}, 4),
+        (Resources(cpu=2), {"CPU": 5}, 2),
+        (Resources(cpu=0.5), {"CPU": 2}, 4),
+        (Resources(gpu=1), {"CPU": 8}, 0),
+        (Resources(gpu=0.25), {"CPU": 8, "GPU": 1}, 4),
+        (Resources(gpu=0.25), {"CPU": 2, "GPU": 1}, 2),
+        (Resources(gpu=0.4), {"CPU": 8, "GPU": 2}, 4),  # two on each, and never one on both
+        (Resources(gpu=2), {"CPU": 8, "GPU": 5}, 2),
+    ],
+)
+def test_a_node_has_room_for(resources: Resources, node: dict[str, float], packs: int) -> None:
+    assert packs_that_fit(resources, node) == packs
+
+
+def test_nodes_are_filled_one_by_one() -> None:
+    assert room(Resources(cpu=2), [{"CPU": 3}, {"CPU": 3}]).packs() == 2, "a pack never lies on two nodes"
+    assert room(Resources(concurrency=8)).packs() == 4
+    assert room(Resources(concurrency=3)).packs() == 3
+    assert room(Resources(concurrency=8), grows=True).packs() == 8
+
+
+def test_a_pack_that_fits_nowhere_is_refused_where_nothing_can_come(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SpecError, match="takes 16 CPU and 0 GPU, but there are 4 CPU and 1 GPU; ask for less"):
+        room(Resources(cpu=16)).packs()
+    assert room(Resources(gpu=1), [{"CPU": 4}], grows=True).packs() == 1
+    assert "waiting for one to join" in capsys.readouterr().err
+
+
+def test_it_looks_again_as_nodes_come_and_go_and_searches_begin_and_end() -> None:
+    clock, nodes, sharing = [0.0], [{"CPU": 4.0}], ["study"]
+    changing = room(nodes=nodes, sharing=lambda: list(sharing), now=lambda: clock[0])
+    assert changing.packs() == 4
+    nodes.append({"CPU": 4.0})
+    assert changing.packs() == 4, "not at every step"
+    clock[0] += 11
+    assert changing.packs() == 8
+    sharing.append("later")
+    clock[0] += 11
+    assert changing.packs() == 4
+    del nodes[1]
+    clock[0] += 11
+    assert changing.packs() == 2
+
+
+@given(st.integers(1, 40), st.integers(1, 12))
+def test_shares_fill_the_room_and_differ_by_one_at_most(cpus: int, searches: int) -> None:
+    names = [f"s{i}" for i in range(searches)]
+    shares = []
+    for name in names:
+        lease = SimpleNamespace(study=name, roommates=lambda: names)
+        shares.append(Capacity(AUTO, lease, nodes=lambda: [{"CPU": float(cpus)}]).packs())
+    assert sum(shares) == max(cpus, searches), "everything is used, and each has at least one"
+    assert max(shares) - min(shares) <= 1
+    assert shares == sorted(shares, reverse=True), "the remainder goes to the oldest"
+
+
+def test_a_database_that_is_away_takes_nobodys_room() -> None:
+    def away() -> list[str]:
+        raise UnreachableError("away")
+
+    assert room(sharing=away).packs() == 4
+
+
+def test_a_database_that_goes_away_leaves_everybody_its_share() -> None:
+    clock, answers = [0.0], [["older", "study"]]
+
+    def sharing() -> list[str]:
+        if not answers:
+            raise UnreachableError("away")
+        return answers.pop()
+
+    shared = room(sharing=sharing, now=lambda: clock[0])
+    assert shared.packs() == 2
+    clock[0] += 11
+    assert shared.packs() == 2, "eight searches that cannot ask do not all take everything"
+
+
+def test_a_machine_that_dies_under_a_search_is_not_taken_for_a_mistake_in_its_spec() -> None:
+    clock, nodes = [0.0], [{"CPU": 4.0}]
+    dying = room(nodes=nodes, now=lambda: clock[0])
+    assert dying.packs() == 4
+    nodes.clear()
+    clock[0] += 11
+    assert dying.packs() == 1, "who watches the nodes says what happened"
+
+
+def test_leases_of_one_room_know_each_other(tmp_path: Path) -> None:
+    place, here = storage_at(str(tmp_path / "ledger.db")), "here cpu"
+    with (
+        place.lease("b", room=here) as b,
+        place.lease("a", room=here) as a,
+        place.lease("c", room="x") as c,
+    ):
+        assert sorted(b.roommates()) == ["a", "b"] == sorted(a.roommates())
+        assert c.roommates() == ["c"]
+    with place.lease("a", room=here) as a:
+        assert a.roommates() == ["a"], "what ended takes no room"
+
+
+def test_what_the_autoscaler_may_start_counts(tmp_path: Path) -> None:
+    """As `ray up` leaves the shipped file on the head: from no GPU worker at all, four are asked for at once."""
+    bootstrap = tmp_path / "ray_bootstrap_config.yaml"
+    bootstrap.write_text((Path(__file__).parents[2] / "cluster.yaml").read_text())
+    assert startable(Resources(gpu=1), bootstrap) == 4
+    assert startable(Resources(gpu=0.25), bootstrap) == 16
+    assert startable(AUTO, bootstrap) == 3 + 4 * 8
+    assert startable(AUTO, tmp_path / "none.yaml") == 0
+    bootstrap.write_text("just: [a, text")
+    assert startable(AUTO, bootstrap) == 0

@@ -1,0 +1,1 @@
+"""The process that runs a search: plan studies, propose trials, store outcomes, resume."""

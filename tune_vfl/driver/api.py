@@ -1,0 +1,123 @@
+"""Search from Python: start a search, or resume one."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.driver.campaign_run import run_campaign
+from tune_vfl.driver.live_page import LivePage
+from tune_vfl.driver.planning import changed, planned_campaign, with_more
+from tune_vfl.execution.trainable_spec import TrainableSpec
+from tune_vfl.ledger.reading import StoredStudy, open_study
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.machine.places import home
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tune_vfl.driver.planning import CampaignLike
+    from tune_vfl.driver.sinks import Sink
+    from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
+
+
+def search(
+    spec: CampaignLike,
+    *,
+    trials: int | None = None,
+    name: str | None = None,
+    storage: str | None = None,
+    take_over: bool = False,
+    progress: bool = True,
+    sinks: Sequence[Sink] | None = None,
+) -> StoredStudy:
+    """Run a search here, or go on with the one of this name and spec.
+
+    Args:
+        spec: a planned study or campaign, a spec, a mapping of the same form, or the path of a YAML file.
+        trials: the budget of finished trials, instead of the spec's; of a campaign, of all its studies together.
+        name: the study's or campaign's name, instead of the spec's.
+        storage: the ledger's database, instead of the spec's; see :func:`resume`.
+        take_over: drive another process out that holds the study.
+        progress: show a bar on a terminal, a line a minute elsewhere, on stderr.
+        sinks: who projects the ledger; None is the MLflow recorder.
+
+    Returns:
+        The study or campaign; ``stopped`` when Ctrl-C ended it early.
+
+    Raises:
+        SpecError: with every problem of the spec.
+        StudyError: when the name belongs to a study of another spec, or another process runs it.
+        UnreachableError: when the ledger or the cluster does not answer.
+    """
+    found = changed(planned_campaign(spec), trials=trials, name=name)
+    return _run(found, storage=storage, take_over=take_over, sinks=sinks, progress=progress)
+
+
+def resume(
+    name: str,
+    trials: int | None = None,
+    *,
+    storage: str | None = None,
+    take_over: bool = False,
+    progress: bool = True,
+    sinks: Sequence[Sink] | None = None,
+    work: TrainableSpec | None = None,
+) -> StoredStudy:
+    """Finish what a stopped search still owes.
+
+    Args:
+        name: the study or the campaign.
+        trials: a new budget of finished trials in all; None keeps what there is.
+        storage: the ledger's database; None is the one that ``TUNE_VFL_STORAGE`` names, or that under
+            ``TUNE_VFL_HOME``.
+        take_over: drive another process out that holds the study.
+        progress: as for :func:`search`.
+        sinks: as for :func:`search`.
+        work: the trainable, where it is not the real one.
+
+    Raises:
+        StudyError: when there is none of this name, or another process runs it.
+    """
+    how: dict[str, Any] = {"take_over": take_over, "sinks": sinks, "progress": progress, "work": work}
+    stored = open_study(name, storage)
+    campaign = stored.plan()
+    if campaign.lone:
+        return _run(campaign, trials=trials, storage=stored.storage, **how)
+    return _run(with_more(campaign, trials), storage=stored.storage, **how)
+
+
+def _run(campaign: PlannedCampaign, *, storage: str | None, sinks: Sequence[Sink] | None, **how: Any) -> StoredStudy:
+    told = default_sinks(campaign, storage) if sinks is None else sinks
+    stopped = run_campaign(campaign, sinks=told, storage=storage, **how)
+    return StoredStudy(storage_at(storage or campaign.studies[0].spec.storage), campaign.name, stopped=stopped)
+
+
+def default_sinks(campaign: PlannedCampaign, storage: str | None = None) -> list[Sink]:
+    """Return the live page and the MLflow recorder; without MLflow the page alone.
+
+    Args:
+        campaign: the plan of the search.
+        storage: the ledger's database; None is that of the spec, or of the environment.
+    """
+    name, spec = campaign.studies[0].campaign or campaign.name, campaign.studies[0].spec
+
+    def look() -> CampaignRecord:
+        return open_study(name, storage or spec.storage).record()
+
+    @cache
+    def report() -> Mapping[str, bytes]:
+        """Draw the final report once, for the page and for MLflow."""
+        from reports.page import report_files
+
+        return report_files(look())
+
+    page = LivePage(name, look, home() / "reports" / name, report)
+    try:
+        from tune_vfl.tracking.mlflow import Recorder
+
+        return [page, Recorder(name, spec.tracking, look, report)]
+    except Exception as error:  # the ledger is complete without MLflow
+        sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
+        return [page]

@@ -1,0 +1,248 @@
+"""Run a campaign or a single study: every trial and measurement that its ledger lacks."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from contextlib import ExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.driver.costs import Cost, owed_costs
+from tune_vfl.driver.progress import ProgressReport
+from tune_vfl.driver.reference_scores import ReferenceScores
+from tune_vfl.driver.search_packs import SearchPacks
+from tune_vfl.driver.sinks import Dispatcher, Sink, SinkObserver
+from tune_vfl.driver.study_run import StudyRun
+from tune_vfl.driver.undefended import shared
+from tune_vfl.execution import ray_session as cluster
+from tune_vfl.execution.capacity import capacity_key
+from tune_vfl.execution.pack_sizes import BLIND_LANES, pack_size
+from tune_vfl.execution.trainable_spec import TrainableSpec
+from tune_vfl.execution.tune_run import run_tune
+from tune_vfl.kernels.compiled import obstacle
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.reading import StoredStudy
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.machine.signals import answered
+from tune_vfl.records.campaigns import PlannedCampaign
+from tune_vfl.samplers.base import SAMPLERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.driver.study_run import Observer
+    from tune_vfl.execution.capacity import Capacity
+    from tune_vfl.execution.pack_searcher import PackSearcher
+    from tune_vfl.ledger.lease import Lease
+    from tune_vfl.records.plans import PlannedStudy
+
+
+def run_study(study: PlannedStudy, **how: Any) -> bool:
+    """Run one study, of a campaign or of none; arguments and errors are those of :func:`run_campaign`."""
+    return run_campaign(PlannedCampaign.of(study), **how)
+
+
+def run_campaign(
+    campaign: PlannedCampaign,
+    *,
+    trials: int | None = None,
+    sinks: Sequence[Sink] = (),
+    progress: bool = True,
+    work: TrainableSpec | None = None,
+    storage: str | None = None,
+    take_over: bool = False,
+) -> bool:
+    """Run a campaign, from its start or from where it was left: all its studies at once, by the same workers.
+
+    Args:
+        campaign: what is run; a lone study is a campaign of one part.
+        trials: of a lone study, a new budget of finished trials; None keeps the study's.
+        sinks: who is told in a thread of their own.
+        progress: show it on stderr.
+        work: None is the real thing.
+        storage: the ledger, instead of the one that the spec names.
+        take_over: drive another process out that holds the campaign.
+
+    Returns:
+        Whether it was stopped before the budget was used up.
+
+    Raises:
+        StudyError: when a name belongs to another spec, another process runs this, or takes it over.
+        SpecError: when no pack finds room on the machine.
+        UnreachableError: when the ledger or the cluster does not answer.
+        KeyboardInterrupt: after Ctrl-C while nothing runs yet, after a second one, and after SIGTERM.
+    """
+    name, spec = campaign.name, campaign.studies[0].spec
+    place = storage_at(storage or spec.storage)
+    with ExitStack() as held:
+        held.enter_context(answered(lambda: f"{name}: left before anything was begun; the same command begins again"))
+        held.enter_context(cluster.quiet_tune())
+        lease = held.enter_context(place.lease(name, take_over=take_over, room=capacity_key(spec.resources)))
+        if lease.taken_from is not None:
+            sys.stderr.write(f"{name!r} is taken over from {lease.taken_from}\n")
+        ledgers = Ledger.of_campaign(campaign, place, lease)
+        try:
+            if trials is not None:
+                ledgers[0].extend(trials)
+            with answered(lambda: f"{name}: left; {what_is_kept(name)}"):
+                run = _Run(campaign, ledgers, work, lease)
+                return run.run(sinks, progress=progress)
+        finally:
+            for ledger in ledgers:
+                ledger.close()
+
+
+def what_is_kept(name: str) -> str:
+    """Say what becomes of what is left at once."""
+    return f"what was finished is kept, what was running is asked again: 'tune-vfl resume {name}' goes on"
+
+
+class _Run:
+    """One run of a campaign, its lease held."""
+
+    def __init__(
+        self, campaign: PlannedCampaign, ledgers: Sequence[Ledger], work: TrainableSpec | None, lease: Lease
+    ) -> None:
+        self._name, self._ledgers, self._given, self._lease = campaign.name, ledgers, work, lease
+        # What only says how to run comes from the spec of this run, not from the one the study began with.
+        spec = campaign.studies[0].spec
+        self._resources, self._minutes = spec.resources, spec.budget.minutes
+        self._models = shared(ledgers)
+        self._report: ProgressReport | None = None
+
+    def run(self, sinks: Sequence[Sink], *, progress: bool) -> bool:
+        """Run it and say whether it was stopped."""
+        lost = sum(len(ledger.recover()) for ledger in self._ledgers)
+        with Dispatcher(sinks) as dispatcher:
+            owed = self._waiting() or any(model.pending for model in self._models)
+            if owed or any(cost.pending and cost.wanted for cost in self._costs):
+                return self._search(dispatcher, lost, progress=progress)
+            self._tell_all(dispatcher)
+            return False
+
+    @cached_property
+    def _work(self) -> TrainableSpec:
+        return self._given or TrainableSpec.real()
+
+    @cached_property
+    def _costs(self) -> list[Cost]:
+        return owed_costs(self._ledgers, self._work, self._say)
+
+    def _say(self, message: str) -> None:
+        """Tell a person something, where progress is shown."""
+        if self._report:
+            self._report.say(message)
+
+    def _without_machine_code(self) -> bool:
+        """Say why training is in torch alone, where it is; return whether it is."""
+        why = obstacle()
+        if why:
+            self._say(f"torch alone trains, up to twice as slow: {why}")
+        return bool(why)
+
+    def _waiting(self) -> int:
+        return sum(ledger.record().waiting for ledger in self._ledgers)
+
+    def _tell_all(self, dispatcher: Dispatcher) -> None:
+        """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
+        run = {ledger.study.name: ledger for ledger in self._ledgers}
+        first = self._ledgers[0]
+        whole = StoredStudy(first.place, first.study.campaign or first.study.name)
+        for part in whole.parts():
+            dispatcher.on_study(run.get(part.study.name, part).record())
+
+    def _search(self, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
+        begun = time.monotonic()
+        cluster.connect()
+        room = cluster.capacity_for(self._resources, self._lease)
+        room.packs()  # says that there is none, before anything waits for it
+        if progress:
+            self._report = ProgressReport(self._name, [ledger.record() for ledger in self._ledgers])
+        slow = self._without_machine_code()
+        if lost:
+            self._say(f"{lost} trials were running when the search was last stopped; they are asked again")
+        observers: tuple[Observer, ...] = (
+            SinkObserver(self._ledgers, dispatcher),
+            *([self._report] if self._report else []),
+        )
+        for model in self._models:
+            model.observers = observers
+        deadline = begun + self._minutes * 60 if self._minutes else None
+        searcher = self._searcher(self._references(dispatcher), room, deadline, observers)
+        stopped = self._fit(searcher)
+        if self._report:
+            self._report.close()
+        if not slow:  # the first search on a machine finds out as it goes
+            self._without_machine_code()
+        self._tell_all(dispatcher)
+        owed = self._waiting()
+        if owed:
+            why = "stopped" if stopped else "out of time"
+            self._say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
+        return stopped and owed > 0
+
+    def _references(self, dispatcher: Dispatcher) -> list[ReferenceScores]:
+        """Return the measurements of reference scores; once all are known, pass the studies to the sinks."""
+
+        def known() -> None:
+            if all(measurement.over for measurement in references):
+                self._tell_all(dispatcher)
+                if self._report:
+                    self._report.progress.follow([ledger.record() for ledger in self._ledgers])
+
+        references = [ReferenceScores(model, self._name, known) for model in self._models]
+        if all(measurement.over for measurement in references):
+            self._tell_all(dispatcher)
+        return references
+
+    def _searcher(
+        self,
+        references: Sequence[ReferenceScores],
+        room: Capacity,
+        deadline: float | None,
+        observers: Sequence[Observer],
+    ) -> PackSearcher:
+        from tune_vfl.execution.pack_searcher import PackSearcher
+
+        waiting = {ledger.study.name: ledger.record().waiting for ledger in self._ledgers}
+        everything = self._waiting() + sum(model.pending for model in self._models)
+        workers = min(room.packs(), everything)
+        studies = []
+        for ledger in self._ledgers:
+            trials = max(1, waiting[ledger.study.name])
+            own = max(1, math.ceil(workers * trials / max(1, everything)))
+            pack, blind_pack = self._packs(ledger, trials, own)
+            studies.append(StudyRun(ledger, pack, observers, blind_pack))
+        source = SearchPacks(studies, references, self._models, self._costs, deadline)
+        return PackSearcher(source, room.packs, self._work.options)
+
+    def _packs(self, ledger: Ledger, trials: int, workers: int) -> tuple[int, int]:
+        """Return how many trials a pack of a study holds, and how many while its sampler does not look at results.
+
+        Args:
+            ledger: of the study.
+            trials: how many it is to ask.
+            workers: how many its packs have.
+        """
+        alike = self._resources.pack == "auto" and not ledger.space.ordinary
+        most = self._work.trainable.most_per_pack(ledger.cell) if alike else 1
+        blind = int(min(trials, max(1, SAMPLERS[ledger.spec.sampler.name].blind)))
+        how = {"seeds": len(ledger.cell.seeds), "workers": workers, "most": most}
+        return (
+            pack_size(self._resources, trials=trials, **how),
+            pack_size(self._resources, trials=blind, lanes=BLIND_LANES, **how),
+        )
+
+    def _fit(self, searcher: PackSearcher) -> bool:
+        def stop() -> None:
+            searcher.stop()
+            if self._report:
+                self._report.say(self._report.progress.stopping())
+
+        with answered(lambda: f"{self._name}: left at once; {what_is_kept(self._name)}", stop=stop) as signals:
+            checks = (self._lease.check, signals.check)
+            run_tune(searcher, self._work.trainable, self._resources, checks, self._say)
+        searcher.check_workers(self._name)
+        return searcher.stopped

@@ -1,0 +1,93 @@
+"""What the defenses of a search cost in training: measured once a study, by the workers that ran its trials."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.driver.side_measurements import SideMeasurement
+from tune_vfl.driver.study_run import DIED, HUNG, NO_MEMORY
+from tune_vfl.driver.undefended import undefended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tune_vfl.execution.trainable_spec import TrainableSpec
+    from tune_vfl.execution.worker_failures import Cause
+    from tune_vfl.ledger.ledger import Ledger
+
+
+def owed_costs(ledgers: Sequence[Ledger], work: TrainableSpec, say: Callable[[str], None]) -> list[Cost]:
+    """Return the costs that are to be measured; none where the trainable trains nothing.
+
+    Args:
+        ledgers: of the studies of a search.
+        work: what is run.
+        say: is told what a person should know.
+    """
+    from trainables.base import TrainingTrainable
+
+    @cache
+    def announce() -> None:
+        say("measuring what the defenses cost in training; Ctrl-C leaves the rest to the next run")
+
+    if not issubclass(work.trainable, TrainingTrainable):
+        return []
+    return [Cost(ledger, announce, say) for ledger in ledgers if ledger.cost is None]
+
+
+class Cost(SideMeasurement):
+    """What the defense of one study costs: a ratio of CPU times, which neighbours hardly move.
+
+    It is measured when no trial can be asked: while they wait for what attacks are compared with, and at the end where
+    the study has a result. What cannot be measured is said and left: the next run measures it.
+
+    Args:
+        ledger: of the study.
+        announce: is called when it begins.
+        say: is told what a person should know.
+    """
+
+    tries = 1
+
+    def __init__(self, ledger: Ledger, announce: Callable[[], None], say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._ledger, self._announce, self._say = ledger, announce, say
+        self._wanted = False
+
+    @property
+    def seconds_allowed(self) -> float | None:
+        """How long it may take, which is two trainings; None without a limit."""
+        minutes = self._ledger.cell.trial_minutes
+        return None if minutes is None else 2 * minutes * 60
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the study has a result; which it keeps, so that it is looked up no more."""
+        self._wanted = self._wanted or bool(self._ledger.record().ok)
+        return self._wanted
+
+    def message(self) -> dict[str, Any]:
+        """Return the worker's configuration, see :mod:`trainables.base`."""
+        if self.wanted:
+            self._announce()
+        cell, params = self._ledger.cell.with_params(self._ledger.space.typical)
+        plain = undefended(cell)
+        return {
+            "asks": "cost",
+            "cell": cell.model_dump_json(),
+            "params": [params],
+            "undefended": plain.model_dump_json(),
+        }
+
+    def _keep(self, answer: Any, /) -> None:
+        if "cost" in answer:
+            self._ledger.set_cost(answer["cost"])
+        else:
+            self._unknown(answer["reason"])
+
+    def _fail(self, cause: Cause, /) -> None:
+        self._unknown({"memory": NO_MEMORY, "timeout": HUNG}.get(cause, DIED))
+
+    def _unknown(self, why: str) -> None:
+        self._say(f"the cost of {self._ledger.cell.defense} was not measured: {why}")

@@ -1,0 +1,105 @@
+"""The page of a search: written anew as trials come in, and once more at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tune_vfl.machine.runtime import return_memory
+from tune_vfl.records.campaigns import CampaignRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
+
+# A search that is over before has its page at its end alone.
+FIRST_AFTER_SECONDS = 30.0
+EVERY_SECONDS = 15.0
+# What the first page takes, with all that it imports, as far as it is known before.
+_FIRST_TAKES_SECONDS = 3.0
+# Writing takes at most one part in this many of the time.
+_SHARE = 50
+# Not if the search is expected to end within so many times what a page takes.
+_SOON = 5
+
+
+class LivePage:
+    """Keeps the report of what is searched up to date, as a :class:`tune_vfl.driver.sinks.Sink`.
+
+    Args:
+        name: of what is searched.
+        look: returns the campaign as it stands; not asked where the one study of this name was told.
+        folder: where the report is written.
+        report: draws the report of the end and returns its files by their place in the folder.
+        now: the time, in seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        look: Callable[[], CampaignRecord],
+        folder: Path,
+        report: Callable[[], Mapping[str, bytes]],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name, self._look, self._folder, self._report, self._now = name, look, folder, report, now
+        self._begun, self._took = now(), _FIRST_TAKES_SECONDS
+        self._next = self._begun + FIRST_AFTER_SECONDS
+        self._told = self._shown = False
+        self._studies: dict[str, StudyRecord] = {}
+        self._new: defaultdict[str, list[TrialRecord]] = defaultdict(list)  # trials that their study lacks
+
+    def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
+        """Write the page, now and then."""
+        self._told = True
+        self._new[study] += records
+        if self._now() >= self._next and not self._nearly_over():
+            self._write()
+
+    def on_study(self, record: StudyRecord) -> None:
+        """Remember it: the ledger need not be read for the page of one study, nor to know how much is left."""
+        known = {trial.number for trial in record.trials}
+        self._studies[record.name] = record
+        self._new[record.name] = [trial for trial in self._new[record.name] if trial.number not in known]
+
+    def on_end(self) -> None:
+        """Write the page for the last time, where there was anything new."""
+        from reports.page import place_report
+
+        if self._told:
+            self._written(place_report(self._report(), self._folder), "went")
+
+    def left(self) -> str:
+        """Nothing is left that another run would have to write."""
+        return ""
+
+    def _write(self) -> None:
+        from reports.page import write_report
+
+        begun = self._now()
+        page = write_report(self._campaign(), self._folder, refreshing=True)
+        self._written(page, "goes")
+        self._took = self._now() - begun
+        self._next = self._now() + max(EVERY_SECONDS, _SHARE * self._took)
+
+    def _nearly_over(self) -> bool:
+        """Whether the last page comes soon, as far as is known: another one would only put it off."""
+        known = list(self._studies.values())
+        new = sum(len(self._new[study.name]) for study in known)
+        left = sum(study.running + study.waiting for study in known) - new
+        return bool(known) and left * (self._now() - self._begun) <= _SOON * self._took * new
+
+    def _campaign(self) -> CampaignRecord:
+        """Return what is searched as it stands."""
+        study = self._studies.get(self._name)
+        return self._look() if study is None else CampaignRecord.of(study.with_trials(self._new[study.name]))
+
+    def _written(self, page: Path, goes: str) -> None:
+        return_memory()
+        if not self._shown:
+            sys.stderr.write(f"{self._name}: {page} shows how it {goes}\n")
+        self._shown = True

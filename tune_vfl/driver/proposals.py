@@ -1,0 +1,231 @@
+"""What to ask next: lost trials again, published settings, then what the sampler proposes, never a point twice.
+
+The sampler works on a copy of the study in memory, which is fast, and which also learns what the ledger must not hold:
+a proposal that repeats a known point is answered from the ledger instead of being run.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tune_vfl.driver.violations import violations
+from tune_vfl.ledger.ledger import NewTrial
+from tune_vfl.samplers.base import SAMPLERS, listed_points, sampler_seed
+from tune_vfl.spaces.space import point_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.ledger.trials import Trial
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.records.studies import TrialRecord
+
+# Under this name Optuna's samplers keep a trial's constraints.
+_CONSTRAINTS_KEY = "constraints"
+# The number of a trial that is chosen and not written yet.
+_UNWRITTEN = -1
+# After so many repeated proposals in a row the sampler has nothing new to say about a finite space.
+_PATIENCE = 20
+
+
+class Asked(NamedTuple):
+    """A trial that the ledger holds as running."""
+
+    number: int
+    params: dict[str, Any]
+
+
+class _Chosen(NamedTuple):
+    """A trial that is about to be written, and its place in the sampler's copy of the study."""
+
+    trial: NewTrial
+    position: int
+
+
+class _Lost(NamedTuple):
+    """A lost trial that is still to be asked again: who was lost with it, and the pack that it ran in."""
+
+    params: dict[str, Any]
+    who: str | None
+    pack: str
+
+
+class Proposals:
+    """Asks for one study. Not safe to share between threads.
+
+    Args:
+        ledger: the study's, recovered.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        spec = ledger.spec
+        held = ledger.trials()
+        start = sampler_seed(spec.sampler.seed, len(held))
+        chosen = SAMPLERS[spec.sampler.name]
+        self._ledger = ledger
+        self._listed = listed_points(chosen.name, ledger.space, spec.budget.trials)
+        self._distributions = ledger.space.distributions()
+        self._constraints = spec.constraints
+        self._violated: dict[int, list[float]] = {}
+        steered = {"constraints": lambda trial: self._violated[trial.number]} if spec.constraints else {}
+        self._mirror = optuna.create_study(
+            directions=["maximize", "minimize"],
+            sampler=chosen.build(start, budget=spec.budget.trials, **steered),
+        )
+        self._random = random.Random(start)  # noqa: S311 - an order, no secret
+        self._mirrored: dict[int, int] = {}
+        self._known: dict[str, int] = {}
+        self._objectives: dict[int, Sequence[float]] = {}
+        self._pending: dict[str, int] = {}
+        self._planned = self._plan()
+        for trial in held:
+            self._remember(trial)
+        self._running: dict[int, dict[str, Any]] = {}
+        self._lost = self._owed()
+
+    def ask(self, count: int, pack: str = "") -> list[Asked]:
+        """Ask for up to ``count`` trials and write them together; fewer when the space runs out.
+
+        The budget is the caller's.
+        A lost trial whose worker died is asked again alone: if it kills its worker again, no other is lost. Half of a
+        pack that did not fit into memory is asked again, and nothing with it.
+        """
+        again, full = self._again(count)
+        chosen = [self._chosen(self._lost.pop(number).params, retry_of=number) for number in again]
+        while len(chosen) < count and not full:
+            params = self._next_new()
+            if params is None:
+                break
+            chosen.append(self._chosen(params))
+        return self._begin(chosen, pack) if chosen else []
+
+    def _again(self, count: int) -> tuple[list[int], bool]:
+        """Return the lost trials that are asked again together, and whether nothing else may join them."""
+        numbers = sorted(self._lost)
+        first = self._lost[numbers[0]] if numbers else None
+        if first is not None and first.who == "worker":
+            return numbers[:1], True
+        if first is not None and first.who == "memory":
+            half = -(-sum(t.pack == first.pack for t in self._ledger.trials()) // 2)
+            return [n for n in numbers if self._lost[n].pack == first.pack][: min(half, count)], True
+        return list(takewhile(lambda n: self._lost[n].who not in {"worker", "memory"}, numbers))[:count], False
+
+    def _owed(self) -> dict[int, _Lost]:
+        return {t.number: _Lost(t.params, t.lost, t.pack) for t in self._ledger.owed_retries()}
+
+    def learn(self, record: TrialRecord) -> None:
+        """Tell the sampler how a trial ended."""
+        import optuna
+
+        position = self._mirrored.pop(record.number, None)
+        params = self._running.pop(record.number, None)
+        if params is not None and record.outcome.outcome == "preempted":
+            self._lost = self._owed()  # all of the ledger is read for it, which is rare
+        if record.outcome.outcome == "ok":
+            self._objectives[record.number] = record.outcome.objectives
+        if position is not None and record.outcome.outcome == "ok":
+            if self._constraints:  # the ledger is read for it
+                self._violated[position] = self._violations(record.outcome)
+            self._mirror.tell(position, record.outcome.objectives)
+        elif position is not None:
+            self._mirror.tell(position, state=optuna.trial.TrialState.FAIL)
+
+    def _chosen(self, params: dict[str, Any], retry_of: int | None = None) -> _Chosen:
+        """Remember a point that is to be asked; its copy in memory was made by the proposal, or is made here."""
+        key = point_key(params)
+        position = self._pending.pop(key, None) if retry_of is None else None
+        if position is None:
+            self._mirror.enqueue_trial(params)
+            position = self._mirror.ask(self._distributions).number
+        attrs = self._mirror.get_trials(deepcopy=False)[position].system_attrs
+        kept = {k: v for k, v in attrs.items() if k != "fixed_params"}
+        self._known[key] = _UNWRITTEN
+        return _Chosen(NewTrial(params, retry_of, kept), position)
+
+    def _begin(self, chosen: Sequence[_Chosen], pack: str) -> list[Asked]:
+        """Write trials."""
+        numbers = self._ledger.begin_together([trial for trial, _ in chosen], pack)
+        asked = [Asked(number, trial.params) for number, (trial, _) in zip(numbers, chosen, strict=True)]
+        for (number, params), (_, position) in zip(asked, chosen, strict=True):
+            self._mirrored[number] = position
+            self._running[number] = params
+            self._known[point_key(params)] = number
+        return asked
+
+    def _remember(self, trial: Trial) -> None:
+        """Copy a trial that the ledger held at the start."""
+        from optuna.trial import TrialState, create_trial
+
+        self._known[point_key(trial.params)] = trial.number
+        if trial.outcome is None or not self._ledger.space.holds(trial.params):
+            return
+        objectives, attrs = trial.objectives, dict(trial.sampler)
+        if objectives is not None:
+            self._objectives[trial.number] = objectives
+        if objectives is not None and self._constraints:
+            attrs[_CONSTRAINTS_KEY] = self._violations(trial.ended())
+        self._mirror.add_trial(
+            create_trial(
+                state=TrialState.FAIL if objectives is None else TrialState.COMPLETE,
+                values=objectives,
+                params=trial.params,
+                distributions=self._distributions,
+                system_attrs=attrs,
+            )
+        )
+
+    def _violations(self, outcome: Outcome) -> list[float]:
+        return violations(outcome, self._ledger.baseline, self._constraints)
+
+    def _plan(self) -> Iterator[dict[str, Any]]:
+        """Yield the points that come before, or instead of, the sampler's: published ones, then a list's, shuffled."""
+        yield from (dict(p.params) for p in self._ledger.space.published)
+        points = list(self._listed or [])
+        order = random.Random(sampler_seed(self._ledger.spec.sampler.seed, 0))  # noqa: S311 - an order, no secret
+        order.shuffle(points)
+        yield from points
+
+    def _next_new(self) -> dict[str, Any] | None:
+        """Return a point that nobody has asked, or None when there is none left."""
+        for planned in self._planned:
+            if point_key(planned) not in self._known:
+                return planned
+        if self._listed is not None or len(self._known) >= self._ledger.space.size:
+            return None
+        for _ in range(_PATIENCE):
+            params = self._propose()
+            if params is not None:
+                return params
+        return self._unseen()
+
+    def _propose(self) -> dict[str, Any] | None:
+        """Let the sampler propose; a point that is known is answered from the ledger, and None returned."""
+        import optuna
+
+        trial = self._mirror.ask(self._distributions)
+        params = self._ledger.space.typed(trial.params)
+        number = self._known.get(point_key(params))
+        if number is None:
+            self._pending[point_key(params)] = trial.number
+            return params
+        if number in self._objectives:
+            self._mirror.tell(trial, self._objectives[number])
+        else:
+            self._mirror.tell(trial, state=optuna.trial.TrialState.FAIL)
+        return None
+
+    def _unseen(self) -> dict[str, Any] | None:
+        """Return a random point of a finite space that nobody has asked."""
+        if math.isinf(self._ledger.space.size):
+            return None
+        left = [p for p in self._ledger.space.points() if point_key(p) not in self._known]
+        return self._random.choice(left) if left else None

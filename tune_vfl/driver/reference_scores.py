@@ -1,0 +1,58 @@
+"""Reference scores of attacks: measured before the first trial, once for all studies with the same ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.driver.side_measurements import SideMeasurement
+from tune_vfl.errors import UnreachableError
+from tune_vfl.spec.cell import References
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tune_vfl.driver.undefended import Undefended
+    from tune_vfl.execution.worker_failures import Cause
+
+
+class ReferenceScores(SideMeasurement):
+    """The reference scores of the attacks of some studies, without a time limit.
+
+    Args:
+        model: the undefended model of these studies.
+        name: the study's or campaign's, for messages.
+        then: called when they are measured.
+
+    Raises:
+        Exception: from :meth:`end`, the worker's own, such as data that are missing on its machine.
+        UnreachableError: from :meth:`lose`, when its workers died again and again.
+    """
+
+    seconds_allowed: float | None = None
+
+    def __init__(self, model: Undefended, name: str, then: Callable[[], None]) -> None:
+        super().__init__()
+        self._model, self._name, self._then = model, name, then
+        self.over = model.references is not None
+
+    def message(self) -> dict[str, Any]:
+        """Return the worker's configuration, see :mod:`trainables.base`."""
+        return {"asks": "references", "cell": self._model.first.cell.model_dump_json(), "params": []}
+
+    def _keep(self, answer: Any, /) -> None:
+        if isinstance(answer, Exception):
+            raise answer
+        self._model.set_references(References.model_validate(answer["references"]), (answer["guess"], 1.0))
+        self._then()
+
+    def _fail(self, cause: Cause, /) -> None:
+        if cause == "memory":
+            raise UnreachableError(
+                f"{self._name!r}: the machine ran out of memory while a worker measured what attacks are compared "
+                f"with, {self.tries} times; close what else needs memory there, or give it a larger one, and start "
+                "the same command again"
+            )
+        raise UnreachableError(
+            f"{self._name!r}: the worker that measures what attacks are compared with died {self.tries} times; give "
+            "it more room, or run 'tune-vfl doctor', and start the same command again"
+        )

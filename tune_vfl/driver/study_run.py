@@ -1,0 +1,177 @@
+"""One study of a search: propose its trials, and store their outcomes in the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from tune_vfl.driver.proposals import Proposals
+from tune_vfl.execution.pack_sizes import shortened
+from tune_vfl.outcome import Outcome, read_outcome
+from tune_vfl.samplers.base import SAMPLERS
+from tune_vfl.spec.cell import References
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.execution.worker_failures import Cause
+    from tune_vfl.ledger.ledger import Ledger, Lost
+    from tune_vfl.records.studies import TrialRecord
+
+DIED = "its worker process died"
+HUNG = "its worker did not come back, stuck in compiled code, and was killed"
+NODE_GONE = "the machine that it ran on went away"
+NO_MEMORY = "its worker was ended because the machine ran out of memory"
+
+
+class Observer(Protocol):
+    """Follows a search; called in the driver's own thread, must be quick."""
+
+    def on_ask(self, study: str, count: int) -> None:
+        """Note that trials of a study started."""
+
+    def on_tell(self, study: str, record: TrialRecord) -> None:
+        """Note that a trial of a study ended."""
+
+    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
+        """Note that the undefended model of these studies was measured."""
+
+
+class TrialPack(NamedTuple):
+    """Trials of a study for one worker.
+
+    Attributes:
+        study: the study.
+        numbers: the trials' numbers.
+        params: the trials' parameters.
+    """
+
+    study: StudyRun
+    numbers: Sequence[int]
+    params: Sequence[dict[str, Any]]
+
+    @property
+    def trials(self) -> int:
+        """The number of trials."""
+        return len(self.numbers)
+
+    @property
+    def seconds_allowed(self) -> float | None:
+        """The time limit in seconds; None without a limit."""
+        return self.study.seconds_allowed(self.numbers)
+
+    def message(self) -> dict[str, Any]:
+        """Return the worker's configuration, see :mod:`trainables.base`."""
+        return self.study.message(self.params)
+
+    def end(self, sent: Sequence[Any], /) -> None:
+        """Store the outcomes."""
+        self.study.end(self.numbers, sent)
+
+    def lose(self, cause: Cause, /) -> None:
+        """Store that the worker failed."""
+        self.study.lose(self.numbers, cause)
+
+
+class StudyRun:
+    """One study of a search.
+
+    Args:
+        ledger: of the study, recovered.
+        pack: the number of trials in a pack.
+        observers: called after each event.
+        blind_pack: the number of trials in a pack while the sampler ignores outcomes; ``pack`` if that is more.
+
+    Attributes:
+        name: the study's.
+        taken: the number of started trials, without lost ones.
+        exhausted: the sampler has no new point until a trial of the study ends.
+    """
+
+    def __init__(self, ledger: Ledger, pack: int, observers: Sequence[Observer] = (), blind_pack: int = 1) -> None:
+        record = ledger.record()
+        self.name = ledger.study.name
+        self.taken, self._pending = len(record.counted) + record.running, record.waiting
+        self.exhausted = False
+        self._ledger, self._pack, self._observers = ledger, pack, observers
+        self._blind_pack = max(pack, blind_pack)
+        self._proposals = Proposals(ledger)
+
+    @property
+    def _blind(self) -> int:
+        """The number of pending trials that the sampler proposes without a look at outcomes."""
+        return int(min(self._pending, max(0, SAMPLERS[self._ledger.spec.sampler.name].blind - self.taken)))
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether a trial of it can start now."""
+        return self._pending > 0 and not self.exhausted
+
+    def next_pack(self, pack_id: str) -> TrialPack | None:
+        """Start a pack of trials and store them as running; None where the space has nothing new."""
+        size = max(self._pack, min(self._blind_pack, self._blind))
+        started = self._proposals.ask(min(size, self._pending), pack_id)
+        self.exhausted = not started
+        if not started:
+            return None
+        self._pending -= len(started)
+        self.taken += len(started)
+        for observer in self._observers:
+            observer.on_ask(self.name, len(started))
+        return TrialPack(self, [trial.number for trial in started], [trial.params for trial in started])
+
+    def message(self, params: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return a worker's configuration for settings, see :mod:`trainables.base`."""
+        references = self._ledger.references or References()
+        cell = self._ledger.cell.model_dump_json()
+        return {"cell": cell, "params": list(params), "references": references.model_dump_json()}
+
+    def seconds_allowed(self, numbers: Sequence[int]) -> float | None:
+        """Return the time limit of a pack of trials in seconds; None without a limit.
+
+        A pack that fails is retried trial by trial, each with its own limit.
+        """
+        minutes = self._ledger.cell.trial_minutes
+        return None if minutes is None else minutes * 60 * (2 * len(numbers) if len(numbers) > 1 else 1)
+
+    def end(self, numbers: Sequence[int], sent: Sequence[Any]) -> None:
+        """Store the outcomes of a pack."""
+        outcomes = {number: read_outcome(raw) for number, raw in zip(numbers, sent, strict=True)}
+        for record in self._ledger.tell_together(outcomes):
+            self._store(record)
+
+    def lose(self, numbers: Sequence[int], cause: Cause) -> None:
+        """Store that the worker of a pack failed: a single trial may end by it, several are retried."""
+        if cause == "timeout" and len(numbers) == 1:
+            timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
+            self._store(self._ledger.tell(numbers[0], timeout))
+        elif cause == "timeout":
+            self._lose(numbers, "worker", HUNG)
+        elif cause == "memory" and len(numbers) > 1:
+            self._limit(-(-len(numbers) // 2))
+            self._lose(numbers, "memory", NO_MEMORY)
+        elif cause == "memory":
+            self._lose(numbers, "worker", NO_MEMORY, ends_as="oom")
+        elif cause == "node":
+            self._lose(numbers, "node", NODE_GONE)
+        else:
+            self._lose(numbers, "worker", DIED)
+
+    def _lose(self, numbers: Sequence[int], lost: Lost, why: str, ends_as: Literal["error", "oom"] = "error") -> None:
+        for number in numbers:
+            self._store(self._ledger.lose(number, lost, why, ends_as=ends_as))
+
+    def _limit(self, most: int) -> None:
+        """Limit the size of later packs."""
+        self._pack, self._blind_pack = min(self._pack, most), min(self._blind_pack, most)
+
+    def _store(self, record: TrialRecord | None) -> None:
+        if record is None:
+            return
+        again = record.outcome.outcome == "preempted"
+        self._pending += again
+        self.taken -= again
+        self.exhausted = False
+        self._proposals.learn(record)
+        self._limit(shortened(self._blind_pack, sum(record.outcome.seconds.values())))
+        for observer in self._observers:
+            observer.on_tell(self.name, record)

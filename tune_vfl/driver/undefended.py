@@ -1,0 +1,118 @@
+"""The undefended model: measured once for all studies of a search that differ by their defense alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.driver.side_measurements import SideMeasurement
+from tune_vfl.driver.study_run import DIED, HUNG, NO_MEMORY
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.outcome import Outcome, read_outcome
+from tune_vfl.spec.cell import References
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tune_vfl.driver.study_run import Observer
+    from tune_vfl.execution.worker_failures import Cause
+    from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.spec.cell import Cell
+
+# An outcome of one of these says nothing about the model: the next run measures it again.
+_MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
+
+
+def undefended(cell: Cell) -> Cell:
+    """Return the cell without its defense, and with more seeds."""
+    changes: dict[str, Any] = {"defense": "none", "fixed": {}, "seeds": cell.seeds_of_undefended}
+    if DEFENSES[cell.defense].capabilities.head == "scalar":
+        changes["model"] = cell.model.model_copy(update={"head": "auto"})
+    return cell.model_copy(update=changes)
+
+
+class Undefended(SideMeasurement):
+    """The undefended model of studies that have the same one, with what all of their attacks are compared with.
+
+    Args:
+        ledgers: of these studies. What one of them holds the others are given.
+
+    Attributes:
+        cell: what it is evaluated with.
+        observers: who is told when it was measured.
+    """
+
+    tries = MAX_WORKER_LOSSES
+
+    def __init__(self, ledgers: Sequence[Ledger]) -> None:
+        super().__init__()
+        self._ledgers = ledgers
+        self.observers: Sequence[Observer] = ()
+        self.cell = undefended(ledgers[0].cell)
+        known = next((b for one in ledgers if _stands(b := one.baseline)), None)
+        if known is not None:
+            self.over = True
+            self._give(known)
+        measured = next((one for one in ledgers if one.references is not None), None)
+        if measured is not None and measured.references is not None and measured.reference_point is not None:
+            self.set_references(measured.references, measured.reference_point)
+
+    @property
+    def references(self) -> References | None:
+        """What attacks are compared with; None before it was measured."""
+        return self._ledgers[0].references
+
+    @property
+    def first(self) -> Ledger:
+        """The ledger of one of the studies."""
+        return self._ledgers[0]
+
+    def set_references(self, references: References, reference_point: tuple[float, float]) -> None:
+        """Keep what is measured once a model, where it is not known yet."""
+        for ledger in self._ledgers:
+            if ledger.references is None:
+                ledger.set_references_and_reference_point(references, reference_point)
+
+    @property
+    def seconds_allowed(self) -> float | None:
+        """How long it may take; None without a limit."""
+        minutes = self.cell.trial_minutes
+        return None if minutes is None else minutes * 60
+
+    def message(self) -> dict[str, Any]:
+        """Return the worker's configuration, see :mod:`trainables.base`."""
+        references = self.references or References()
+        return {"cell": self.cell.model_dump_json(), "params": [{}], "references": references.model_dump_json()}
+
+    def _keep(self, answer: Any, /) -> None:
+        self._tell(read_outcome(answer))
+
+    def _fail(self, cause: Cause, /) -> None:
+        if cause == "timeout":
+            self._tell(Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self.cell.trial_minutes}"))
+        elif cause == "memory":
+            self._tell(Outcome.failed("oom", f"{NO_MEMORY}, {self.tries} times"))
+        else:
+            self._tell(Outcome.failed("error", f"{DIED} {self.tries} times"))
+
+    def _tell(self, outcome: Outcome) -> None:
+        self._give(outcome)
+        for observer in self.observers:
+            observer.on_baseline([ledger.study.name for ledger in self._ledgers], outcome)
+
+    def _give(self, outcome: Outcome) -> None:
+        for ledger in self._ledgers:
+            if not _stands(ledger.baseline):
+                ledger.set_baseline(outcome)
+
+
+def _stands(baseline: Outcome | None) -> bool:
+    return baseline is not None and baseline.outcome not in _MEASURE_AGAIN
+
+
+def shared(ledgers: Sequence[Ledger]) -> list[Undefended]:
+    """Return the undefended models of studies, each once."""
+    alike: dict[str, list[Ledger]] = {}
+    for ledger in ledgers:
+        alike.setdefault(undefended(ledger.cell).model_dump_json() + ledger.study.data, []).append(ledger)
+    return [Undefended(group) for group in alike.values()]

@@ -1,0 +1,127 @@
+"""How many packs of a search may run at once: what there is and may still be started, shared with the others there."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.errors import SpecError, UnreachableError
+from tune_vfl.machine.process_identity import boot_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tune_vfl.ledger.lease import Lease
+    from tune_vfl.spec import Resources
+
+_EVERY_SECONDS = 10.0
+# What `ray up` leaves on the head, where drivers run: the kinds of nodes that the autoscaler may start.
+BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
+
+
+def capacity_key(resources: Resources) -> str:
+    """Name what searches share: a cluster, or this machine, and on it what runs on GPUs or what does not."""
+    return f"{os.environ.get('RAY_ADDRESS') or boot_id()} {'gpu' if resources.gpu else 'cpu'}"
+
+
+def packs_that_fit(resources: Resources, node: Mapping[str, float]) -> int:
+    """Return how many packs a node has room for. A pack that takes a part of a GPU lies on one, never on two."""
+    room = math.floor(node.get("CPU", 0.0) / resources.cpu + 1e-9)
+    if not resources.gpu:
+        return room
+    there = node.get("GPU", 0.0)
+    each = math.floor(1 / resources.gpu + 1e-9)
+    return min(room, math.floor(there) * each if each else math.floor(there / resources.gpu + 1e-9))
+
+
+class Capacity:
+    """Looks from time to time at what there is.
+
+    Args:
+        resources: what one pack takes, and the ``concurrency`` asked for.
+        lease: the study's.
+        nodes: the resources of each node that is up.
+        grows: the cluster may get more nodes, so that what is there now is no limit.
+        now: the time, in seconds.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        lease: Lease,
+        *,
+        nodes: Callable[[], Sequence[Mapping[str, float]]],
+        grows: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._resources, self._lease, self._nodes, self._grows, self._now = resources, lease, nodes, grows, now
+        self._look_at, self._packs = -math.inf, 1
+        self._place, self._sharing = 0, 1
+        self._looked = False
+
+    def packs(self) -> int:
+        """Return how many packs may run at once, at least 1.
+
+        Raises:
+            SpecError: at the first look, when not even one finds room and none will.
+        """
+        if self._now() >= self._look_at:
+            self._look_at = self._now() + _EVERY_SECONDS
+            self._packs = self._count()
+            self._looked = True
+        return self._packs
+
+    def _count(self) -> int:
+        there = sum(packs_that_fit(self._resources, node) for node in self._nodes())
+        coming = startable(self._resources) if self._grows else 0
+        if there + coming < 1:
+            self._none_yet()
+        asked = self._resources.concurrency
+        if isinstance(asked, int):
+            return asked if self._grows else max(1, min(asked, there))
+        self._look_who_shares()
+        everything = max(there, coming)  # what the autoscaler may start includes what it has started
+        return max(1, everything // self._sharing + (self._place < everything % self._sharing))
+
+    def _look_who_shares(self) -> None:
+        """Note the place of this search among those that share the room, from 0, and how many they are."""
+        try:
+            sharing = self._lease.roommates()
+        except UnreachableError:  # the ledger's database is away: what it said last holds
+            return
+        if self._lease.study in sharing:
+            self._place, self._sharing = sharing.index(self._lease.study), len(sharing)
+
+    def _none_yet(self) -> None:
+        if self._looked:  # it began: machines may come back, and who watches the nodes ends it where none can
+            return
+        wants = f"one pack takes {self._resources.cpu:g} CPU and {self._resources.gpu:g} GPU"
+        if not self._grows:
+            held = [f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in self._nodes()]
+            raise SpecError(f"resources: {wants}, but there are {', '.join(held) or 'no nodes'}; ask for less")
+        sys.stderr.write(f"tune-vfl: no node of the cluster has room yet: {wants}; waiting for one to join\n")
+
+
+def startable(resources: Resources, bootstrap: Path = BOOTSTRAP) -> int:
+    """Return how many packs have room on the head and all the nodes that its autoscaler may start; 0 if unknown."""
+    import yaml
+
+    try:
+        config = yaml.safe_load(bootstrap.expanduser().read_text(encoding="utf-8"))
+        kinds: Mapping[str, Any] = config["available_node_types"]
+        head, most = config.get("head_node_type"), int(config.get("max_workers", 2))
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        return 0
+    workers = [
+        packs_that_fit(resources, kind.get("resources") or {})
+        for name, kind in kinds.items()
+        if name != head
+        for _ in range(min(most, int(kind.get("max_workers", most))))
+    ]
+    on_head = packs_that_fit(resources, (kinds.get(head) or {}).get("resources") or {})
+    return on_head + sum(sorted(workers, reverse=True)[:most])

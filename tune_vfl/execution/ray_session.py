@@ -1,0 +1,194 @@
+"""Ray, started quietly where none is, and Tune, told to leave everything to the ledger."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import UnreachableError
+from tune_vfl.execution.capacity import Capacity
+from tune_vfl.machine.network import require_loopback, require_ray_head
+from tune_vfl.machine.ray_folder import RayFolder
+from tune_vfl.machine.runtime import usable_cpus
+from tune_vfl.machine.secrets import make_token_private
+from tune_vfl.machine.signals import SIGNALS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tune_vfl.ledger.lease import Lease
+    from tune_vfl.spec import Resources
+
+# The settings under which class trainables were measured at 12 ms a trial: no loggers of Tune's own, no second output
+# engine, no snapshots of an experiment that is never restored; Ctrl-C is ours.
+_QUIET = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # How many packs may wait for room is ours to say: an autoscaler starts nodes for those that wait.
+    "TUNE_MAX_PENDING_TRIALS_PG": "10000",
+}
+_OBJECT_STORE_BYTES = 100 * 2**20
+STARTS = 2
+# Two workers of one thread each train more than one worker of two. Workers inherit this: a runtime environment of their
+# own would let the ones that Ray starts ahead go to waste.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the block and put them back after it."""
+    before = {k: os.environ.get(k) for k in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+@contextmanager
+def quiet_tune() -> Iterator[None]:
+    """Set Tune's environment and loggers for the block and put them back after it.
+
+    What Ray prints by itself (a worker that died) goes to stderr: stdout is for answers.
+    """
+    levels = {name: logging.getLogger(name).level for name in ("ray", "ray.tune", "ray.train")}
+    for name in levels:
+        # Tune prints a page of its own frames for every worker that dies; the ledger and the progress say it in a line.
+        logging.getLogger(name).setLevel(logging.CRITICAL if name == "ray.tune" else logging.ERROR)
+    try:
+        with _environment(_QUIET), redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def connect() -> None:
+    """Connect to the cluster of ``RAY_ADDRESS``, or start Ray on this machine; a Ray that runs in this process is used.
+
+    Raises:
+        UnreachableError: when ``RAY_ADDRESS`` does not answer, or Ray does not start.
+    """
+    import ray
+
+    if ray.is_initialized():
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    with _handlers_kept():
+        _join(address) if address else _start_patiently()
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Put back the handlers of signals after a block in which Ray sets one of its own for SIGTERM.
+
+    That one raises SystemExit with the number of the signal, which is then sent again to the handler of this process.
+    """
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    main = threading.current_thread() is threading.main_thread()
+    sent = None
+    try:
+        yield
+    except SystemExit as end:
+        if end.code not in SIGNALS or not main:
+            raise
+        sent = end.code
+    finally:
+        for number, handler in before.items() if main else ():
+            signal.signal(number, handler)
+    if sent is not None:
+        signal.raise_signal(int(sent))
+
+
+def capacity_for(resources: Resources, lease: Lease) -> Capacity:
+    """Return the room of the packs of a study on the Ray that this process is connected to."""
+    return Capacity(resources, lease, nodes=_nodes, grows=grows())
+
+
+def _nodes() -> list[Mapping[str, float]]:
+    """Return what each node that is up has, by Ray's names (``CPU``, ``GPU``)."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _join(address: str) -> None:
+    import ray
+
+    require_ray_head(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        raise UnreachableError(
+            f"the cluster at RAY_ADDRESS={address} cannot be reached: {error}; run 'tune-vfl doctor'"
+        ) from error
+
+
+def _start_patiently() -> None:
+    """Start Ray here. It gives its own processes half a minute; on a machine that is busy a second try finds them warm.
+
+    What it raises then is a plain ``Exception``, so that every one is taken for a start that failed.
+    """
+    import ray
+
+    require_loopback()
+    for attempt in range(1, STARTS + 1):
+        try:
+            _start_here()
+            return
+        except UnreachableError:
+            raise
+        except Exception as error:
+            ray.shutdown()
+            if attempt == STARTS:
+                raise UnreachableError(
+                    f"Ray did not start on this machine, {STARTS} times: {error} Is the machine short of memory, or "
+                    "busy with other work? Run 'tune-vfl doctor' and try again; nothing was lost"
+                ) from error
+            sys.stderr.write("tune-vfl: Ray did not start in its time; trying once more\n")
+
+
+def _start_here() -> None:
+    import ray
+
+    make_token_private()
+    folder = RayFolder()
+    atexit.register(_end, folder)
+    with _environment(_ONE_THREAD):
+        ray.init(
+            address="local",  # a new one, also where `ray start` has left a cluster on this machine
+            num_cpus=usable_cpus(),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            _temp_dir=str(folder.path),
+        )
+
+
+def _end(folder: RayFolder) -> None:
+    import ray
+
+    ray.shutdown()
+    folder.remove()
+
+
+def grows() -> bool:
+    """Return whether the cluster is somebody else's, which may add machines when work waits."""
+    return bool(os.environ.get("RAY_ADDRESS"))

@@ -1,0 +1,105 @@
+"""Ray Tune, told to run what a searcher hands out and to leave everything else to the ledger."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ray.tune import Callback, Tuner
+
+    from trainables.base import PackTrainable
+    from tune_vfl.execution.pack_searcher import PackSearcher
+    from tune_vfl.spec import Resources
+
+
+def run_tune(
+    searcher: PackSearcher,
+    trainable: type[PackTrainable],
+    resources: Resources,
+    checks: Sequence[Callable[[], object]],
+    say: Callable[[str], None],
+) -> None:
+    """Let Ray Tune run what a searcher hands out, until it has nothing more.
+
+    Args:
+        searcher: hands out packs, and hears what came of them.
+        trainable: runs a pack.
+        resources: of one pack.
+        checks: made at every step, each raises what ends the search.
+        say: is told what a person should know.
+
+    Raises:
+        RayDiedError: when Ray under this process is gone.
+        Exception: what the searcher met, as it was.
+    """
+    import ray
+
+    from tune_vfl.execution.watchdogs import NodeWatch, RayDiedError, StepChecks
+    from tune_vfl.execution.worker_failures import WorkerFailures, out_of_memory
+
+    callbacks = [NodeWatch(), StepChecks(checks), WorkerFailures(searcher, say)]
+    while True:
+        try:
+            _fit(searcher, trainable, resources, callbacks)
+        except RayDiedError:
+            ray.shutdown()  # the next study of this process starts a Ray of its own
+            raise
+        except Exception as error:
+            if searcher.failure is not None:
+                raise searcher.failure from error  # Tune tells what its searcher raised as a text alone
+            if not out_of_memory(error):
+                raise
+            # Tune does not say whose worker it was, and has ended them all.
+            searcher.fail_all("memory")
+            continue
+        if searcher.failure is not None:  # met as the last packs of a stopped search were told
+            raise searcher.failure
+        return
+
+
+def _fit(
+    searcher: PackSearcher, trainable: type[PackTrainable], resources: Resources, callbacks: Sequence[Callback]
+) -> None:
+    """Run Tune once, in a folder of its own: the ledger is the only record."""
+    folder = tempfile.mkdtemp(prefix="tune-vfl-")
+    try:
+        _tuner(searcher, trainable, resources, callbacks, folder).fit()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tuner(
+    searcher: PackSearcher,
+    trainable: type[PackTrainable],
+    resources: Resources,
+    callbacks: Sequence[Callback],
+    folder: str,
+) -> Tuner:
+    from ray import tune
+
+    return tune.Tuner(
+        tune.with_resources(trainable, {"cpu": resources.cpu, "gpu": resources.gpu}),
+        tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            num_samples=-1,
+            reuse_actors=True,
+            trial_dirname_creator=_trial_id,
+            trial_name_creator=_trial_id,
+        ),
+        run_config=tune.RunConfig(
+            name="search",
+            storage_path=folder,
+            verbose=0,
+            callbacks=list(callbacks),
+            failure_config=tune.FailureConfig(max_failures=0),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+        ),
+    )
+
+
+def _trial_id(trial: Any) -> str:
+    return str(trial.trial_id)

@@ -1,0 +1,87 @@
+"""Watchdogs of a running search: they end it when Ray has died, the lease was lost, or a signal came."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ray.tune import Callback
+
+from tune_vfl.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+
+_EVERY_SECONDS = 10.0
+# A pack may exceed the limits of its trials by so much: to load its libraries, and to end.
+GRACE_SECONDS = 60.0
+# A node that is only slow to answer comes back before this many looks.
+_LOOKS = 3
+
+
+class RayDiedError(UnreachableError):
+    """The Ray that the driver hangs on is gone."""
+
+
+def own_node_lives() -> bool:
+    """Return whether the node that this driver hangs on is alive."""
+    import ray
+
+    own = ray.get_runtime_context().get_node_id()
+    return any(node["NodeID"] == own and node["Alive"] for node in ray.nodes())
+
+
+class NodeWatch(Callback):  # type: ignore[misc]
+    """Ends a search whose own Ray node is dead, instead of waiting for workers that nobody can start.
+
+    Args:
+        lives: whether the node is alive.
+        every: seconds between two looks.
+    """
+
+    def __init__(self, lives: Callable[[], bool] = own_node_lives, every: float = _EVERY_SECONDS) -> None:
+        self._lives, self._every = lives, every
+        self._next = time.monotonic() + every
+        self._dead = 0
+
+    def on_step_begin(self, iteration: int, trials: Collection[Any], **info: Any) -> None:
+        """Look from time to time.
+
+        Raises:
+            RayDiedError: when the node was dead at several looks in a row.
+        """
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._every
+        self._dead = 0 if self._lives() else self._dead + 1
+        if self._dead >= _LOOKS:
+            raise RayDiedError(
+                "Ray on this machine died, so no worker can be started; what was finished is kept, and the same "
+                "command or 'tune-vfl resume' goes on with a new Ray (is the machine short of memory? run "
+                "'tune-vfl doctor')"
+            )
+
+
+class DriverCallback(Callback):  # type: ignore[misc]
+    """A callback that is never restored: Tune pickles it with the experiment, which no other process goes on with."""
+
+    def __reduce__(self) -> tuple[type[Callback], tuple[()]]:
+        """Pickle as a callback that does nothing."""
+        return (Callback, ())
+
+
+class StepChecks(DriverCallback):
+    """Checks at every step of Tune whether the search is to end: a lost lease, a signal that was swallowed.
+
+    Args:
+        checks: each raises what ends the search, and returns at once.
+    """
+
+    def __init__(self, checks: Sequence[Callable[[], object]]) -> None:
+        self._checks = checks
+
+    def on_step_begin(self, iteration: int, trials: Collection[Any], **info: Any) -> None:
+        """Make all checks."""
+        for check in self._checks:
+            check()
