@@ -125,7 +125,7 @@ def test_one_wheel_is_installed_and_two_are_refused(raw, tmp_path, wheels):
 def test_what_ray_keeps_is_in_a_folder_of_one_user(raw):
     for role in ("head", "worker"):
         start = start_of(raw, role)
-        assert start.index("mkdir -p -m 700 ~/ray") < start.index('--temp-dir="$HOME/ray"')
+        assert start.index("mkdir -p ~/ray && chmod 700 ~/ray;") < start.index('--temp-dir="$HOME/ray/r"')
 
 
 def test_no_other_ray_on_machines_of_one_s_own_is_touched():

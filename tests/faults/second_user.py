@@ -24,6 +24,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
+from tune_vfl.service.open_doors import gcs_answers
+
 ROOT = Path(__file__).parents[2]
 ACCOUNT = "tune-vfl-other"
 SECRET = "the-first-ones-secret"  # noqa: S105 - of nothing
@@ -140,8 +144,6 @@ class First:
 
     def ends(self) -> None:
         """End what was started, and what that has started."""
-        import psutil
-
         for started in self._started:
             with suppress(psutil.Error):
                 for process in [*psutil.Process(started.pid).children(recursive=True), psutil.Process(started.pid)]:
@@ -218,9 +220,9 @@ def attempts(first: First, other: Other, work: Path) -> Iterator[tuple[str, Atte
     first.starts(sys.executable, "-m", "tune_vfl", "ui", "--port", ui)
     ray = Path(sys.executable).with_name("ray")
     subprocess.run([ray, "get-auth-token", "--generate"], env=first.environment, check=True, capture_output=True)
-    (first.at / "ray").mkdir(mode=0o700)  # as in cluster.yaml
+    (first.at / "ray").mkdir(mode=0o700)  # as in cluster.yaml: Ray opens its own folder to every user
     listening = ("--port", gcs, "--dashboard-host=127.0.0.1", "--dashboard-port", dashboard, "--num-cpus=1")
-    first.starts(ray, "start", "--head", "--block", f"--temp-dir={first.at / 'ray'}", *listening)
+    first.starts(ray, "start", "--head", "--block", f"--temp-dir={first.at / 'ray' / 'r'}", *listening)
     for port in (ui, gcs, dashboard):
         wait_for(port)
     listed = first.runs("jobs", "list", "--address", f"http://127.0.0.1:{dashboard}")
@@ -239,7 +241,6 @@ def attempts(first: First, other: Other, work: Path) -> Iterator[tuple[str, Atte
         "files of the home": lambda: below(first.home),
         "the ledger": lambda: opened(first.home / "ledger.db", first.home / "ledger.db-wal"),
         "MLflow's database": lambda: opened(first.home / "mlflow.db", first.home / "mlflow.db-wal"),
-        "Ray's GCS without a token": lambda: gcs_attempt(gcs),
         "Ray's dashboard: jobs listed": lambda: answers(asked(jobs), asked(jobs, token="0" * 64)),
         "Ray's dashboard: a job submitted": lambda: answers(asked(jobs, entry), asked(jobs, entry, token="0" * 64)),
         "the token's file": lambda: opened(first.at / ".ray" / "auth_token"),
@@ -248,6 +249,8 @@ def attempts(first: First, other: Other, work: Path) -> Iterator[tuple[str, Atte
     }
     for way, attempt in ways.items():
         yield way, other.tries(attempt)
+    # A port asks nobody for an account: asked from here, where gRPC finds its modules.
+    yield "Ray's GCS without a token", (gcs_answers("127.0.0.1", gcs), "a health check")
     yield "a folder planted in TMPDIR", planted_folder(first, other, work)
     with other.listening(work / "heard-by-dashboard") as port:
         done = first.runs("jobs", "list", "--address", f"http://127.0.0.1:{port}")
@@ -276,13 +279,6 @@ tracking: http://x:${{env:SECRET}}@127.0.0.1:{port}/x
 """
 
 
-def gcs_attempt(port: int) -> Attempt:
-    """Ask Ray's head without a token."""
-    from tune_vfl.service.open_doors import gcs_answers
-
-    return gcs_answers("127.0.0.1", port), "a health check"
-
-
 def planted_folder(first: First, other: Other, work: Path) -> Attempt:
     """Plant folders whose removal would remove, or whose use would reveal, something else."""
     kept = work / "kept"
@@ -296,7 +292,13 @@ def planted_folder(first: First, other: Other, work: Path) -> Attempt:
         return True, ""
 
     assert other.tries(plant)[0]
-    code = "import time; from tune_vfl.machine.ray_folder import RayFolder; print(RayFolder().path, flush=True)"
+    code = """if True:
+        from tune_vfl.machine.ray_folder import RayFolder
+        path = RayFolder().path
+        path.chmod(0o777)  # as Ray does
+        (path / "socket").touch()
+        print(path, flush=True)
+    """
     made = subprocess.run(
         [sys.executable, "-c", code], env=first.environment, capture_output=True, text=True, check=False
     )
