@@ -128,6 +128,7 @@ class StudyReader:
             alone=tuple(references.alone) if references else (),
             cost=row["cost"],
             coverage=self.study.coverage,
+            data=self.study.data,
         )
 
     def most(self) -> float:
