@@ -28,8 +28,8 @@ from tune_vfl.errors import DataError, OtherDataError, TuneVflError
 from tune_vfl.evaluation.attempts import time_limit, together_or_alone
 from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import Outcome, TunedAttack
-from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
+from tune_vfl.spec.listed import absolute_paths
 
 Settings = Sequence[Mapping[str, Any]]
 
@@ -78,8 +78,9 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
         except DataError as error:
             raise DataError(f"on machine {platform.node()}: {error}") from error
         if found is not None and found != data:
+            where = ", ".join(absolute_paths(cell.dataset.options)) or f"data set {cell.dataset.name!r}"
             raise OtherDataError(
-                f"machine {platform.node()} reads other rows than the study: {places_of(cell.dataset)} has the "
+                f"machine {platform.node()} reads other rows than the study: {where} has the "
                 f"fingerprint {found}, the study's rows have {data}. No outcome of other rows is kept. Put the study's "
                 "data back on that machine and start the same command again, or search the new data under another name"
             )
@@ -193,12 +194,6 @@ class TrainingTrainable(PackTrainable):
     @abstractmethod
     def cost(cls, cell: Cell, params: Mapping[str, Any], undefended: Cell, options: Mapping[str, Any]) -> float:
         """Return how many times the CPU of an undefended training one takes under a setting of the cell's defense."""
-
-
-def places_of(dataset: Named) -> str:
-    """Return the absolute paths among a data set's options; its name where there is none."""
-    options = [value for given in dataset.options.values() for value in (given if isinstance(given, list) else [given])]
-    return ", ".join(v for v in options if isinstance(v, str) and v.startswith("/")) or f"data set {dataset.name!r}"
 
 
 def _sendable(error: Exception) -> Exception:
