@@ -11,6 +11,8 @@ import sys
 import pytest
 import yaml
 
+from tune_vfl.errors import DataError
+
 SPEC = {
     "study": "tiny",
     "dataset": "breast_cancer",
@@ -372,6 +374,62 @@ def test_home_that_is_a_file(run, spec, tmp_path, monkeypatch):
     assert out == ""
     assert "Traceback" not in err
     assert (tmp_path / "file").read_text() == "x"
+
+
+def test_validate_says_the_price_of_a_large_table_once_for_all_its_studies(run, spec, tmp_path, monkeypatch):
+    from tune_vfl.data import loading
+    from tune_vfl.service import estimates
+
+    rows = [f"{k % 7},{k % 5},{k % 2}" for k in range(400)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+    monkeypatch.setattr(loading, "LARGE", 400)
+    timed, pace = [], estimates.seconds_per_epoch
+    monkeypatch.setattr(estimates, "seconds_per_epoch", lambda *a: timed.append(a) or pace(*a))
+    dataset = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": "y"}
+    asked = {"defense": ["laplace", "iso"], "budget": {"trials": 8, "seeds": 1}}
+    code, out, _ = run("validate", spec(dataset=dataset, **asked), "--json")
+    (priced,) = {note for s in json.loads(out)["studies"] for note in s["data"]["notes"] if "400 rows: about" in note}
+    assert (code, len(timed)) == (0, 1)
+    assert "s an epoch on one core" in priced
+    assert "GiB or more in each worker" in priced
+    assert "dataset.rows" in priced
+    _, out, _ = run("validate", spec(dataset={**dataset, "rows": 100}, **asked), "--json")
+    assert not any("an epoch" in note for s in json.loads(out)["studies"] for note in s["data"]["notes"])
+    assert len(timed) == 1
+
+
+@pytest.fixture
+def gone(tmp_path, monkeypatch):
+    """Stand in a folder that is removed."""
+    monkeypatch.delenv("TUNE_VFL_HOME")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    return (tmp_path / "gone").rmdir
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "confirm", "study", "pull", "optuna"])
+def test_a_removed_working_folder_is_said_by_every_verb(run, gone, verb):
+    gone()
+    for arguments in ([verb], [verb, "x"]):
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, "")
+        assert err.startswith("tune-vfl: the working folder was removed: change to a folder that exists (cd)")
+    assert run("--version")[0] == 0
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), DataError("a.csv: no such file")])
+def test_a_working_folder_that_is_removed_under_a_command_is_said(run, gone, monkeypatch, error):
+    from tune_vfl.cli import catalog
+
+    def removed():
+        gone()
+        raise error
+
+    monkeypatch.setitem(catalog._KINDS, "models", removed)
+    code, out, err = run("list", "models")
+    assert (code, out) == (2, "")
+    assert "the working folder was removed" in err
+    assert "Traceback" not in err
 
 
 def test_unexpected_errors_are_short_unless_asked(run, monkeypatch):

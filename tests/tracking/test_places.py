@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -70,6 +74,73 @@ def test_an_odd_home_that_is_moved_is_used_where_it_is_and_nothing_is_made_besid
     assert record_in(new, monkeypatch).is_relative_to(new / "artifacts" / "s")
     assert [p.name for p in tmp_path.iterdir()] == [new.name]
     assert move_damaged_away(embedded_uri()) is None
+
+
+def foreign(path: Path) -> None:
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE other (x)")
+        connection.commit()
+
+
+def with_log_left(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE late (x)")
+        connection.commit()
+        for end in ("", "-wal"):
+            shutil.copy(f"{path}{end}", f"{path}.copy{end}")
+    for end in ("", "-wal"):
+        Path(f"{path}.copy{end}").replace(f"{path}{end}")
+
+
+OPENS: dict[str, Callable[[Path], object]] = {
+    "whole": lambda path: None,
+    "of another program": foreign,
+    "empty": lambda path: path.write_bytes(b""),
+    "read-only": lambda path: path.chmod(0o400),
+    "with a log left behind": with_log_left,
+    "with a log of rubbish": lambda path: Path(f"{path}-wal").write_bytes(b"rubbish" * 999),
+    "of another MLflow": lambda path: execute(path, "UPDATE alembic_version SET version_num = 'x'"),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a link to nowhere": lambda path: (path.unlink(), path.symlink_to("nowhere")),
+}
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "no database": lambda path: path.write_bytes(b"hello" * 999),
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:20_000]),
+    "zeros": lambda path: path.write_bytes(bytes(8192)),
+}
+
+
+def execute(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+@pytest.fixture(name="database")
+def _database(home: Path, empty_database: Path) -> Path:
+    home.mkdir()
+    return Path(shutil.copy(empty_database, home / "mlflow.db"))
+
+
+@pytest.mark.parametrize("change", OPENS.values(), ids=OPENS)
+def test_what_opens_is_never_moved_away(database: Path, change: Callable[[Path], object]) -> None:
+    change(database)
+    before = database.lstat()
+    assert move_damaged_away(embedded_uri()) is None
+    assert (database.lstat().st_ino, database.lstat().st_size) == (before.st_ino, before.st_size)
+    assert not list(database.parent.glob("*damaged*"))
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+def test_what_is_damaged_is_moved_with_its_log(database: Path, change: Callable[[Path], object]) -> None:
+    change(database)
+    Path(f"{database}-wal").write_bytes(b"a log")
+    content = database.read_bytes()
+    moved = move_damaged_away(embedded_uri())
+    assert moved is not None
+    assert (moved.read_bytes(), Path(f"{moved}-wal").read_bytes()) == (content, b"a log")
+    assert sorted(p.name for p in database.parent.iterdir()) == [moved.name, f"{moved.name}-wal"]
 
 
 def test_a_home_by_another_path_is_the_same_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

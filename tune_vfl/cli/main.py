@@ -30,7 +30,8 @@ from tune_vfl.cli import (
     validate,
 )
 from tune_vfl.cli.output import complain, emit
-from tune_vfl.errors import SpecError, TuneVflError
+from tune_vfl.errors import SpecError, TuneVflError, UsageError
+from tune_vfl.machine.places import working_folder_is_gone
 from tune_vfl.machine.signals import Interrupted, answered
 from tune_vfl.machine.streams import accept_all_text
 
@@ -40,10 +41,16 @@ EPILOG = (
 )
 
 
+_GONE = "the working folder was removed: change to a folder that exists (cd), and run the command again there"
+
+
 class _Answering(TyperGroup):
     """Command group that handles Ctrl-C and SIGTERM for every verb, with a verb's own words if it has any."""
 
     def invoke(self, ctx: Any) -> Any:
+        # Before any library is loaded that ends the process where it finds no working folder.
+        if working_folder_is_gone():
+            raise UsageError(_GONE)
         try:
             with answered(lambda: "tune-vfl: interrupted"):
                 return super().invoke(ctx)
@@ -115,17 +122,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except SpecError as error:
-        complain(error.problems)
+        complain(_with_reason(error.problems))
         return error.exit_code
     except TuneVflError as error:
-        complain([str(error)])
+        complain(_with_reason([str(error)]))
         return error.exit_code
     except Exception as error:  # the last place that can turn it into a message
         return _unexpected(error)
     return 0
 
 
+def _with_reason(problems: Sequence[str]) -> list[str]:
+    """Return problems, and that the working folder was removed under the command, if it was."""
+    return [*problems, *([_GONE] if _GONE not in problems and working_folder_is_gone() else [])]
+
+
 def _unexpected(error: Exception) -> int:
+    if working_folder_is_gone():
+        complain([_GONE])
+        return UsageError.exit_code
     if os.environ.get("TUNE_VFL_DEBUG", "") not in {"", "0"}:
         traceback.print_exception(error, file=sys.stderr)
     text = " ".join(str(error).split())

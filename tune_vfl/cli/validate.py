@@ -82,6 +82,7 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     from tune_vfl.data.loading import large
     from tune_vfl.data.reserve import reserve_rows, why_no_reserve
     from tune_vfl.machine.passwords import hide_password
+    from tune_vfl.service.estimates import price
 
     spec = planned.spec.model_dump(mode="json")
     resolved = planned.cell.model_dump(mode="json")
@@ -94,8 +95,9 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     for place in ("storage", "tracking"):
         kept[place] = hide_password(kept[place]) if kept[place] and "://" in kept[place] else kept[place]
     dataset = load(planned.cell.dataset)
-    said = (why_no_reserve(dataset), large(planned.cell.dataset, len(dataset.y)))
-    notes = [*dataset.notes, *filter(None, said)]
+    notes = [*dataset.notes, *filter(None, [why_no_reserve(dataset)])]
+    if large(planned.cell.dataset, len(dataset.y)):
+        notes.append(large(planned.cell.dataset, len(dataset.y), price(planned)))
     data = {"rows": len(dataset.y), "reserve": len(reserve_rows(dataset)), "notes": notes}
     answer = {"study": planned.name, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
     return {**answer, "environment": _environment(spec)}

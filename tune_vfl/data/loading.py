@@ -87,16 +87,23 @@ def excluded(named: Named) -> tuple[str, ...] | None:
     return getattr(_checked(named)[1], "exclude", None)
 
 
-def large(named: Named, rows: int) -> str:
+def large(named: Named, rows: int, price: str = "") -> str:
     """Return a sentence on a data set of so many rows that could be sampled and is not; empty for others.
+
+    Args:
+        named: its name and options.
+        rows: how many it has.
+        price: what a training on so many rows takes.
 
     Raises:
         SpecError: listing every problem with the options.
     """
     if rows < LARGE or getattr(_checked(named)[1], "rows", rows) is not None:
         return ""
+    said = f": {price}" if price else ""
     return (
-        f"every training reads {rows:,} rows; dataset.rows: 100000 draws a stratified sample, and costs in proportion"
+        f"every training reads {rows:,} rows{said}; dataset.rows: 100000 draws a stratified sample, and costs in "
+        "proportion"
     )
 
 

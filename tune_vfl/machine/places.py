@@ -16,6 +16,15 @@ def home() -> Path:
     return Path(os.environ.get("TUNE_VFL_HOME") or "tune-vfl-home").absolute()
 
 
+def working_folder_is_gone() -> bool:
+    """Return whether the working folder was removed, so that no relative path leads anywhere."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def data_root() -> Path:
     """Return the data root: ``TUNE_VFL_DATA``, or ``~/.cache/tune-vfl``."""
     return Path(os.environ.get("TUNE_VFL_DATA") or "~/.cache/tune-vfl").expanduser()

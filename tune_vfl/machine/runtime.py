@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
+import sys
 from contextlib import suppress
 
 from tune_vfl.errors import SpecError
@@ -14,6 +16,12 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 def usable_cpus() -> int:
     """Return how many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has had in memory so far."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def return_memory() -> None:

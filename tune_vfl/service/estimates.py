@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.pace import seconds_per_epoch
 from tune_vfl.execution.pack_sizes import LANES
-from tune_vfl.machine.runtime import prepare_process, usable_cpus
+from tune_vfl.machine.runtime import peak_memory, prepare_process, usable_cpus
 from tune_vfl.service.studies import campaign_record, ledger_exists
+from tune_vfl.spec import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +53,23 @@ def _progress(study: PlannedStudy, storage: str | None, *, known: bool) -> Progr
     except StudyError:  # it is not there yet
         done = 0
     return Progress(max(trials, done), done)
+
+
+def price(study: PlannedStudy) -> str:
+    """Say what an epoch of one training takes on this machine, timed here once for all studies of the same training.
+
+    The memory is that of this process with the data read and split, which every worker needs; attacks come on top.
+    """
+    undefended = {"defense": "none", "fixed": {}, "attacks": (), "seeds": study.cell.seeds[:1]}
+    return _price(study.cell.model_copy(update=undefended).model_dump_json())
+
+
+@cache
+def _price(cell: str) -> str:
+    prepare_process()
+    seconds = seconds_per_epoch(Cell.model_validate_json(cell), 1)
+    gib = peak_memory() / 2**30
+    return f"about {seconds:.2g} s an epoch on one core, and {gib:.1f} GiB or more in each worker; attacks come on top"
 
 
 def training_minutes(plan: PlannedCampaign, progress: Mapping[str, Progress]) -> float:

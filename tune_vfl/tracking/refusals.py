@@ -12,7 +12,7 @@ from tune_vfl.machine.places import embedded_uri
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LONGEST = 200
+_LONGEST = 300
 _OK = 200
 # MLflow says a status in its sentences alone; where these change, its own code for the error is used.
 _STATUS = re.compile(r"error code (\d{3})|too many (\d{3}) error responses")
@@ -61,7 +61,7 @@ def _advice(status: int) -> str:
 
 def _advice_for_silence(uri: str) -> str:
     if uri == embedded_uri():
-        return "'tune-vfl doctor --repair' rebuilds it from the ledger"
+        return "'tune-vfl doctor --repair' rebuilds it from the ledger where it is damaged, or was moved away"
     return "start it, or unset MLFLOW_TRACKING_URI and the spec's tracking to use the embedded one"
 
 

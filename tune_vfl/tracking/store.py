@@ -105,8 +105,10 @@ def move_damaged_away(uri: str) -> Path | None:
         return None
     moved = path.with_name(f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
     path.replace(moved)
-    for rest in ("-wal", "-shm"):
-        path.with_name(path.name + rest).unlink(missing_ok=True)
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists():  # with what it holds more than the file, for those who want to mend it
+        log.replace(f"{moved}-wal")
     return moved
 
 
