@@ -1,7 +1,8 @@
 """What every trainable of tune-vfl is: a pack of trials in, one outcome per trial out, whatever happens.
 
 A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``params`` (one mapping per trial),
-``options`` of the trainable, and the ``seconds`` after which the worker ends itself (None: never). The result is
+``options`` of the trainable, ``data`` (the fingerprint of the study's rows) and ``version`` (of the driver), which are
+checked before and after, and the ``seconds`` after which the worker ends itself (None: never). The result is
 ``{"outcomes": [...], "done": True}``. A pack that ``asks`` for another measurement has one outcome, or the exception
 that the worker met:
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import faulthandler
+import platform
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +24,12 @@ from typing import Any
 
 from ray import tune
 
-from tune_vfl.errors import TuneVflError
+from tune_vfl.errors import DataError, OtherDataError, TuneVflError
 from tune_vfl.evaluation.attempts import time_limit, together_or_alone
+from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import Outcome, TunedAttack
 from tune_vfl.spec.cell import Cell, References
+from tune_vfl.spec.listed import absolute_paths
 
 Settings = Sequence[Mapping[str, Any]]
 
@@ -45,7 +49,41 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         """Evaluate the pack."""
         with ended_after(self._pack.get("seconds")):
-            return {"outcomes": self._answers(), "done": True}
+            try:
+                self._check_machine()
+                answers = self._answers()
+                self._check_machine()  # a file that was replaced meanwhile
+            except TuneVflError as error:
+                answers = [_sendable(error)]
+        return {"outcomes": answers, "done": True}
+
+    def _check_machine(self) -> None:
+        """Compare version and data of this machine with the study's.
+
+        Raises:
+            OtherDataError: when one differs.
+            DataError: when the data cannot be read here.
+        """
+        version, data = self._pack.get("version", VERSION), self._pack.get("data", "")
+        if version != VERSION:
+            raise OtherDataError(
+                f"machine {platform.node()} has tune-vfl {VERSION}, and the driver is {version}: install the same "
+                "version on every machine, and start the same command again"
+            )
+        if not data:
+            return
+        cell = Cell.model_validate_json(self._pack["cell"])
+        try:
+            found = self.data_of(cell)
+        except DataError as error:
+            raise DataError(f"on machine {platform.node()}: {error}") from error
+        if found is not None and found != data:
+            where = ", ".join(absolute_paths(cell.dataset.options)) or f"data set {cell.dataset.name!r}"
+            raise OtherDataError(
+                f"machine {platform.node()} reads other rows than the study: {where} has the "
+                f"fingerprint {found}, the study's rows have {data}. No outcome of other rows is kept. Put the study's "
+                "data back on that machine and start the same command again, or search the new data under another name"
+            )
 
     def _answers(self) -> list[Any]:
         measured = {"references": self._references, "floors": self._floors, "attacker": self._attacker}
@@ -93,6 +131,12 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
                 return cls.evaluate(cell, some, references, options)
 
         return together_or_alone(attempt, params, minutes=cell.trial_minutes)
+
+    @classmethod
+    def data_of(cls, cell: Cell) -> str | None:
+        """Return the fingerprint of a cell's data on this machine; None for a trainable that reads none."""
+        del cell
+        return None
 
     @classmethod
     @abstractmethod

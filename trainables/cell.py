@@ -47,6 +47,13 @@ class CellTrainable(TrainingTrainable):
         prepare_process()
 
     @classmethod
+    def data_of(cls, cell: Cell) -> str:
+        """Return the fingerprint of a cell's data on this machine."""
+        from tune_vfl.data import load
+
+        return load(cell.dataset).fingerprint
+
+    @classmethod
     def evaluate(
         cls, cell: Cell, params: Sequence[Mapping[str, Any]], references: References, options: Mapping[str, Any]
     ) -> list[Outcome]:

@@ -105,5 +105,11 @@ class UnreachableError(TuneVflError):
     exit_code = 4
 
 
+class OtherDataError(TuneVflError):
+    """A machine with other data, or another version of this package, than the study that it is to work for."""
+
+    exit_code = 4
+
+
 class NotGrantedError(TuneVflError):
     """An attack asked its view for something that its threat model does not grant."""

@@ -12,10 +12,12 @@ from tests.helpers.campaigns import chosen
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, closed_form, simulate
 from tune_vfl import load_study
+from tune_vfl.data import load
 from tune_vfl.driver.progress import ProgressReport, RunProgress
 from tune_vfl.errors import SelectionError, StudyError, UsageError
 from tune_vfl.ledger.reading import study_names
 from tune_vfl.outcome import Outcome
+from tune_vfl.service.reporting import changed_data
 from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -162,3 +164,20 @@ def test_on_a_terminal_progress_is_a_bar(study):
     report.close()
     assert "7/8 trials" in stream.getvalue()
     assert "without defense: diverged" in stream.getvalue()
+
+
+def test_a_report_says_when_a_studys_own_file_holds_other_rows(tmp_path, home):
+    bank = tmp_path / "bank.csv"
+    bank.write_text("a,b,y\n" + "".join(f"{k},{k % 7},{k % 2}\n" for k in range(40)), encoding="utf-8")
+    dataset = {"name": "csv", "path": str(bank), "label": "y", "passive_parties": 1}
+    record = open_ledger("own", dataset=dataset).record()
+    record = replace(record, data=load(record.cell.dataset).fingerprint)
+    assert changed_data(record) == ""
+    assert changed_data(replace(record, data="")) == "", "nothing to compare"
+    bank.write_text("a,b,y\n" + "".join(f"{k},{k % 5},{k % 2}\n" for k in range(40)), encoding="utf-8")
+    assert f"{bank} holds other rows now" in changed_data(record)
+    bank.write_text("a\n", encoding="utf-8")
+    assert "cannot be read any more" in changed_data(record)
+    bank.unlink()
+    assert changed_data(record) == "", "a study of another machine"
+    assert changed_data(open_ledger("bundled").record()) == ""

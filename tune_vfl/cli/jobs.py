@@ -11,7 +11,7 @@ import typer
 
 from tune_vfl.cli.options import Json, Name, Settings, Storage, checked
 from tune_vfl.cli.output import emit, emit_json, emit_table, note, say
-from tune_vfl.cli.study import NewName, put_here
+from tune_vfl.cli.study import MAX_MIB, MaxMib, NewName, put_here
 
 if TYPE_CHECKING:
     from tune_vfl.cluster.jobs import Job, Jobs, Where
@@ -77,6 +77,7 @@ def pull(
     cluster: Cluster = None,
     home: Home = None,
     name: NewName = None,
+    max_mib: MaxMib = MAX_MIB,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
@@ -89,7 +90,7 @@ def pull(
     from tune_vfl.cluster import studies
 
     jobs, where = _open(cluster, home)
-    put_here(studies.pull(jobs, named, where), name, storage, json=json)
+    put_here(studies.pull(jobs, named, where, max_mib * 2**20), name, storage, json=json)
 
 
 def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, json: bool) -> None:
@@ -140,10 +141,13 @@ def _open(named: str | None, home: str | None = None) -> tuple[Jobs, Where]:
     """Connect to a cluster, and print the location of its ledger."""
     from tune_vfl.cluster.dashboard import ask, find_token, is_loopback
     from tune_vfl.cluster.jobs import Jobs, Where
+    from tune_vfl.cluster.own_ports import refuse_strangers
     from tune_vfl.cluster.profiles import find_profile
 
     profile = find_profile(named)
     url, token = profile.address, find_token(profile.token_file)
+    if token:
+        refuse_strangers(url, named=profile.token_file is not None)
     if token and url.startswith("http://") and not is_loopback(url):
         say(f"warning: the token travels unencrypted to {url}; forward the dashboard to loopback instead")
     jobs = Jobs(url, token)

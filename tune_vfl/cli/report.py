@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tune_vfl.cli.options import Json, Storage
-from tune_vfl.cli.output import emit, emit_json, say
+from tune_vfl.cli.output import emit, emit_json, note, say
 
 SCHEMA = "tune-vfl/report/1"
 
@@ -41,7 +41,7 @@ def report(
     from tune_vfl.service.reporting import report_studies
 
     names = list(dict.fromkeys(studies))
-    page = report_studies(names, out, storage, pictures=pictures)
+    page = report_studies(names, out, storage, pictures=pictures, note=note)
     if json:
         emit_json({"schema": SCHEMA, "studies": names, "page": str(page)})
     else:

@@ -41,15 +41,12 @@ class FloorPack:
 
     def message(self) -> dict[str, Any]:
         """Return the worker's configuration, see :mod:`trainables.base`."""
-        return {"asks": "floors", "cell": self.cell.model_dump_json(), "params": []}
+        data = self.trainings.data_of(self.cell)
+        return {"asks": "floors", "cell": self.cell.model_dump_json(), "params": [], "data": data}
 
     def end(self, sent: Sequence[Any], /) -> None:
-        """Store the floors.
-
-        Raises:
-            Exception: the worker's own.
-        """
-        self.trainings.add_floors(self, _answer(sent))
+        """Store the floors."""
+        self.trainings.add_floors(self, sent[0])
 
     def lose(self, cause: Cause, /) -> None:
         """Retry after a failed worker."""
@@ -80,6 +77,7 @@ class JobPack:
             "cell": self.job.cell.model_dump_json(),
             "references": self.trainings.floors_of(self.job).model_dump_json(),
             "params": [dict(p) for p in self.job.params],
+            "data": self.trainings.data_of(self.job.cell),
         }
 
     def end(self, sent: Sequence[Any], /) -> None:
@@ -104,15 +102,12 @@ class AttackerPack:
     def message(self) -> dict[str, Any]:
         """Return the worker's configuration, see :mod:`trainables.base`."""
         study, number = self.setting
-        return tuned_message(self.trainings.campaign.study(study), number, self.minutes)
+        record = self.trainings.campaign.study(study)
+        return {**tuned_message(record, number, self.minutes), "data": record.data}
 
     def end(self, sent: Sequence[Any], /) -> None:
-        """Store the attacker.
-
-        Raises:
-            Exception: the worker's own.
-        """
-        self.trainings.add_attacker(self, _answer(sent))
+        """Store the attacker."""
+        self.trainings.add_attacker(self, sent[0])
 
     def lose(self, cause: Cause, /) -> None:
         """Report that there is none."""
@@ -201,6 +196,10 @@ class Trainings:
             return f"trial {number}" if one else f"trial {study}#{number}"
         return "the undefended model" if one else f"the undefended model of {study}"
 
+    def data_of(self, cell: Cell) -> str:
+        """Return the fingerprint of the data of the study that a cell belongs to."""
+        return next(study.data for study in self.campaign.studies if study.cell.dataset == cell.dataset)
+
     def floors_of(self, job: Job) -> References:
         """Return the floors of a job's attacks."""
         return self._floors.of(job.cell)
@@ -268,11 +267,3 @@ class Trainings:
         for setting in settings:
             self.failed.setdefault(setting, reason)
             self._say(f"{self.called(setting)} could not be measured: {reason}")
-
-
-def _answer(sent: Sequence[Any]) -> Any:
-    """Return a worker's one answer, or raise the exception that it sent."""
-    (answer,) = sent
-    if isinstance(answer, Exception):
-        raise answer
-    return answer

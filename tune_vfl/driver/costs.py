@@ -78,6 +78,7 @@ class Cost(SideMeasurement):
             "cell": cell.model_dump_json(),
             "params": [params],
             "undefended": plain.model_dump_json(),
+            "data": self._ledger.study.data,
         }
 
     def _keep(self, answer: Any, /) -> None:

@@ -24,7 +24,6 @@ class ReferenceScores(SideMeasurement):
         then: called when they are measured.
 
     Raises:
-        Exception: from :meth:`end`, the worker's own, such as data that are missing on its machine.
         UnreachableError: from :meth:`lose`, when its workers died again and again.
     """
 
@@ -37,11 +36,10 @@ class ReferenceScores(SideMeasurement):
 
     def message(self) -> dict[str, Any]:
         """Return the worker's configuration, see :mod:`trainables.base`."""
-        return {"asks": "references", "cell": self._model.first.cell.model_dump_json(), "params": []}
+        first = self._model.first
+        return {"asks": "references", "cell": first.cell.model_dump_json(), "params": [], "data": first.study.data}
 
     def _keep(self, answer: Any, /) -> None:
-        if isinstance(answer, Exception):
-            raise answer
         self._model.set_references(References.model_validate(answer["references"]), (answer["guess"], 1.0))
         self._then()
 

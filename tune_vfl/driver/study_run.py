@@ -123,7 +123,8 @@ class StudyRun:
         """Return a worker's configuration for settings, see :mod:`trainables.base`."""
         references = self._ledger.references or References()
         cell = self._ledger.cell.model_dump_json()
-        return {"cell": cell, "params": list(params), "references": references.model_dump_json()}
+        data = self._ledger.study.data
+        return {"cell": cell, "params": list(params), "references": references.model_dump_json(), "data": data}
 
     def seconds_allowed(self, numbers: Sequence[int]) -> float | None:
         """Return the time limit of a pack of trials in seconds; None without a limit.

@@ -82,7 +82,12 @@ class Undefended(SideMeasurement):
     def message(self) -> dict[str, Any]:
         """Return the worker's configuration, see :mod:`trainables.base`."""
         references = self.references or References()
-        return {"cell": self.cell.model_dump_json(), "params": [{}], "references": references.model_dump_json()}
+        return {
+            "cell": self.cell.model_dump_json(),
+            "params": [{}],
+            "references": references.model_dump_json(),
+            "data": self.first.study.data,
+        }
 
     def _keep(self, answer: Any, /) -> None:
         self._tell(read_outcome(answer))

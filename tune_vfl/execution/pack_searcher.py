@@ -14,6 +14,7 @@ from ray.tune.search.searcher import Searcher
 from tune_vfl.errors import TuneVflError
 from tune_vfl.execution import watchdogs
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ class PackSearcher(Searcher):  # type: ignore[misc]
 
     Attributes:
         stopped: no more packs are suggested.
-        failure: the first exception of the source or of a pack.
+        failure: the first exception of the source, of a pack or of a worker.
     """
 
     def __init__(self, source: PackSource, capacity: Callable[[], int], options: Mapping[str, Any]) -> None:
@@ -122,7 +123,8 @@ class PackSearcher(Searcher):  # type: ignore[misc]
         if pack is None:  # a running pack may still be lost and come again
             return None if self._running else str(Searcher.FINISHED)
         self._running[pack_id] = pack
-        return {**pack.message(), "seconds": self.time_limit(pack_id), "options": dict(self._options)}
+        also = {"version": VERSION, "seconds": self.time_limit(pack_id), "options": dict(self._options)}
+        return {**pack.message(), **also}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Store a pack's outcomes."""
@@ -140,6 +142,9 @@ class PackSearcher(Searcher):  # type: ignore[misc]
         if pack is not None:
             self._losses_in_a_row = 0
             with self._keep_failure():
+                failed = next((answer for answer in sent if isinstance(answer, Exception)), None)
+                if failed is not None:
+                    raise failed
                 pack.end(sent)
 
     def time_limit(self, trial_id: str) -> float | None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tune_vfl.spec import StudySpec
     from tune_vfl.spec.cell import Cell
 
-
 # The columns that a run fills; the other ones hold the plan.
 _KNOWN = [
     studies.c[name] for name in ("trials", "reference_scores", "reference_point", "baseline", "cost", "confirmation")
@@ -128,6 +127,7 @@ class StudyReader:
             alone=tuple(references.alone) if references else (),
             cost=row["cost"],
             coverage=self.study.coverage,
+            data=self.study.data,
         )
 
     def most(self) -> float:

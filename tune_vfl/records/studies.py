@@ -57,6 +57,7 @@ class StudyRecord:
         confirmation: the answer of its last confirmation; None without one.
         cost: the ratio of the training's CPU time to the undefended one's; None where it was not measured.
         coverage: the attackers that it covers; None for older plans.
+        data: the fingerprint of its data; empty where none was taken.
     """
 
     spec: StudySpec
@@ -71,6 +72,7 @@ class StudyRecord:
     alone: tuple[float, ...] = ()
     cost: float | None = None
     coverage: Coverage | None = None
+    data: str = ""
 
     @property
     def name(self) -> str:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tune_vfl.errors import UnwritableError
+from tune_vfl.errors import DataError, UnwritableError
 from tune_vfl.service.studies import campaign_record
+from tune_vfl.spec.listed import absolute_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from tune_vfl.records.studies import StudyRecord
 
 
 def report_studies(
-    names: Sequence[str], out: Path | None = None, storage: str | None = None, *, pictures: bool = False
+    names: Sequence[str],
+    out: Path | None = None,
+    storage: str | None = None,
+    *,
+    pictures: bool = False,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Write a report of a study or a campaign, or of several.
 
@@ -22,6 +30,7 @@ def report_studies(
         out: the folder; by default ``TUNE_VFL_HOME/reports/NAME`` (names joined by ``+``).
         storage: the ledger's database; None is the one that the environment names.
         pictures: include reconstructed images of attacks on features, for which two models a data set are trained.
+        note: called with a sentence for each file whose rows are no longer those of a study.
 
     Returns:
         The page.
@@ -34,6 +43,9 @@ def report_studies(
     from tune_vfl.machine.places import home
 
     found = [campaign_record(name, storage) for name in names]
+    for study in [study for campaign in found for study in campaign.studies]:
+        if changed := changed_data(study):
+            note(changed)
     folder = out if out is not None else home() / "reports" / "+".join(names)[:150]
     if folder.exists() and not folder.is_dir():
         raise UnwritableError(f"-o {folder}: is a file; give a folder")
@@ -47,3 +59,24 @@ def report_studies(
         return write_report(found, folder, pictures=shown)
     except OSError as error:
         raise UnwritableError(f"-o {folder}: cannot be written ({error}); choose another place") from error
+
+
+def changed_data(study: StudyRecord) -> str:
+    """Return a sentence when a study's own files hold other rows now; empty when not, or when they are elsewhere."""
+    from pathlib import Path
+
+    files = absolute_paths(study.cell.dataset.options)
+    if not study.data or not files or not all(Path(file).exists() for file in files):
+        return ""
+    from tune_vfl.data import load
+
+    try:
+        now = load(study.cell.dataset).fingerprint
+    except DataError as error:
+        return f"study {study.name}: its data cannot be read any more ({error}); the report is of the earlier rows"
+    if now == study.data:
+        return ""
+    return (
+        f"study {study.name}: {', '.join(files)} holds other rows now (fingerprint {now}, the study's {study.data}); "
+        "the report is of the earlier rows"
+    )

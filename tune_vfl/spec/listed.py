@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator
@@ -17,3 +18,9 @@ def as_list(value: Any) -> Any:
 
 Listed = Annotated[tuple[T, ...], BeforeValidator(as_list)]
 """A parameter ``Listed[float]``: a tuple, read from a list or from a single entry."""
+
+
+def absolute_paths(options: Mapping[str, Any]) -> list[str]:
+    """Return the absolute paths among options and in their lists."""
+    given = [value for option in options.values() for value in (option if isinstance(option, list) else [option])]
+    return [value for value in given if isinstance(value, str) and Path(value).is_absolute()]
