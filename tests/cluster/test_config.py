@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tune_vfl.cluster.admission import SEAT
+
 ROOT = Path(__file__).parents[2]
 AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "cluster" / "local.yaml"
 
@@ -120,6 +122,16 @@ def test_one_wheel_is_installed_and_two_are_refused(raw, tmp_path, wheels):
     )
     assert ran.returncode == (wheels != 1)
     assert ("expected one wheel" in ran.stderr) == (wheels != 1)
+
+
+def test_a_head_takes_so_many_drivers_and_lets_others_wait(raw):
+    assert raw["available_node_types"]["head"]["resources"][SEAT] == 8
+    assert SEAT not in raw["available_node_types"]["gpu_worker"]["resources"]
+    for file in (AWS, LOCAL):
+        heads, workers = (start_of(read(file), role) for role in ("head", "worker"))
+        assert "RAY_JOB_START_TIMEOUT_SECONDS=31536000" in heads, "after a quarter of an hour Ray would fail the job"
+        assert "RAY_JOB_START_TIMEOUT_SECONDS" not in workers
+    assert f"--resources='{{\"{SEAT}\": 8}}'" in start_of(read(LOCAL), "head")
 
 
 def test_what_ray_keeps_is_in_a_folder_of_one_user(raw):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tune_vfl.cluster.studies import Started
 
 SCHEMA = "tune-vfl/jobs/1"
+BEGINNING_SECONDS = 5.0
 
 Cluster = Annotated[
     str | None,
@@ -101,11 +103,21 @@ def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, js
     if not wait:
         answer = {"schema": SCHEMA, "job": job_id, "address": jobs.address, "joined": started.joined}
         emit_json(answer) if json else emit(job_id)
+        if place := _place(jobs, job_id):
+            say(f"it waits for a driver's seat on the head, at place {place} of the queue")
         say(f"follow it: tune-vfl jobs logs {job_id} --follow --cluster {cluster or jobs.address}")
         return
     say(f"job {job_id}; Ctrl-C leaves it running")
     job = jobs.follow(job_id, _progress)
     _show_end(job, jobs.logs(job_id), json=json)
+
+
+def _place(jobs: Jobs, job_id: str) -> int:
+    """Return a job's place in the queue of drivers; 0 for one that begins within seconds."""
+    until = time.monotonic() + BEGINNING_SECONDS
+    while (place := jobs.get(job_id).place) and time.monotonic() < until:
+        time.sleep(0.5)
+    return place
 
 
 def _progress(line: str) -> None:
@@ -188,7 +200,8 @@ def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
         return
     rows = [
         [
-            *(job.id, job.status, job.does, job.study, str(job.running), str(job.waiting)),
+            *(job.id, f"{job.status}, place {job.place}" if job.place else job.status),
+            *(job.does, job.study, str(job.running), str(job.waiting)),
             *(_when(job.started), _when(job.ended), job.message),
         ]
         for job in found
