@@ -9,6 +9,7 @@ from reports.confirmed import confirmed_frame
 from reports.frames import frame_of
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.machine.csv_text import to_csv
 from tune_vfl.metrics.published import cap_by_attack, scalars
 from tune_vfl.outcome import OUTCOMES, Outcome
 from tune_vfl.spec.cell import qualified
@@ -214,6 +215,6 @@ def table_files(frames: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     files: dict[str, str] = {}
     for name, frame in frames.items():
         texts = table_texts(frame)
-        kinds = {"csv": frame.to_csv(index=False), "md": to_markdown(frame, texts), "tex": to_latex(frame, texts)}
+        kinds = {"csv": to_csv(frame), "md": to_markdown(frame, texts), "tex": to_latex(frame, texts)}
         files |= {f"{name}.{kind}": text for kind, text in kinds.items()}
     return files

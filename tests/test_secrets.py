@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from benchmarks.house import files
-from tune_vfl.errors import UsageError
+from tune_vfl.errors import SpecError, UsageError
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
-from tune_vfl.machine.secrets import from_environment, has_password, make_token_private, token_file
+from tune_vfl.machine.passwords import from_environment, has_password
+from tune_vfl.machine.secrets import make_token_private, token_file
+from tune_vfl.spec import parse
 
 
 @pytest.fixture
@@ -26,22 +29,91 @@ def mode(path):
     return path.stat().st_mode & 0o777
 
 
-def test_a_variable_stands_for_a_password_or_for_all_of_a_url(monkeypatch):
+def test_a_variable_of_ones_own_stands_for_a_password_or_for_all_of_a_url(monkeypatch):
     monkeypatch.setenv("P", "p@ss/w:rd")
     assert from_environment("postgresql://u:${env:P}@h/d", "storage") == "postgresql://u:p%40ss%2Fw%3Ard@h/d"
     monkeypatch.setenv("URL", "postgresql://u:p@h/d")
     assert from_environment("${env:URL}", "storage") == "postgresql://u:p@h/d"
     assert from_environment("plain", "storage") == "plain"
-    with pytest.raises(UsageError, match=r"storage: \$\{env:NOWHERE\} names .* not set here"):
-        storage_at("postgresql://u:${env:NOWHERE}@h/d")
+    monkeypatch.setenv("TUNE_VFL_STORAGE", "${env:URL}")
+    assert storage_at().url == "postgresql://u:p@h/d"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://u:${env:NOWHERE}@h")
+    with pytest.raises(UsageError, match=r"tracking: \$\{env:NOWHERE\} names .* not set here"):
+        places.resolve_uri(None)
 
 
-def test_ledger_and_tracking_are_reached_with_it_and_shown_without(monkeypatch):
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TUNE_VFL_HOSTS", "other, H"),
+        ("TUNE_VFL_STORAGE", "postgresql://me@h/d"),
+        ("MLFLOW_TRACKING_URI", "https://me:${env:P}@h?x=@y"),
+    ],
+)
+def test_a_spec_sends_a_password_to_ones_own_hosts(variable, value, monkeypatch):
     monkeypatch.setenv("P", "hidden")
+    for send in (storage_at, places.resolve_uri):
+        with pytest.raises(UsageError, match=r"it would send P to h, which none of .*export TUNE_VFL_HOSTS=h"):
+            send("postgresql://u:${env:P}@h/d")
+    monkeypatch.setenv(variable, value)
     assert storage_at("postgresql://u:${env:P}@h/d").url == "postgresql://u:hidden@h/d"
     assert storage_at("postgresql://u:${env:P}@h/d").shown == "postgresql://u@h/d"
     assert places.resolve_uri("https://u:${env:P}@h") == "https://u:hidden@h"
     assert places.named_uri("https://u:${env:P}@h") == "https://u:${env:P}@h"
+    for other in ("h:1", "h.evil", "x.h"):
+        with pytest.raises(UsageError, match=f"it would send P to {other}"):
+            places.resolve_uri(f"https://u:${{env:P}}@{other}/")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "${env:P}",
+        "https://evil/${env:P}",
+        "https://${env:P}@h",
+        "https://${env:P}.evil/",
+        "https://u:x${env:P}@h",
+        "https://u:${env:P}@h@evil/",
+        "https://u:${env:P}@h/x@evil",
+        "https://u:${env:P}@h\\@evil/",
+        "https://u:${env:P}@h/${env:Q}",
+        "https://u:${env:P}@h?x=${env:P}",
+        "postgresql://u:${env:P}@h/d?host=evil",
+        "postgresql://u:${env:P}@h/d?sslmode=require&hostaddr=1.2.3.4",
+        "postgresql://u:${env:P}@h,evil/d",
+        "postgresql://u:${env:P}@/d?host=evil",
+        "sqlite:///${env:P}.db",
+        "https://u:${env:P}@h /",
+        "https://u:${env:P }@h/",
+    ],
+)
+def test_a_spec_that_could_send_a_variable_elsewhere_is_refused(text, monkeypatch):
+    monkeypatch.setenv("P", "hidden")
+    monkeypatch.setenv("TUNE_VFL_HOSTS", "h")
+    for send in (storage_at, places.resolve_uri):
+        with pytest.raises(UsageError, match="stands for a password only") as refused:
+            send(text)
+        assert "hidden" not in str(refused.value)
+    for field in ("storage", "tracking"):
+        with pytest.raises(SpecError, match=rf"{field}: .*stands for a password only"):
+            parse({"study": "s", "dataset": "wine", "defense": "laplace", field: text})
+
+
+def test_what_a_spec_sends_is_listed(monkeypatch, run, tmp_path):
+    spec = tmp_path / "study.yaml"
+    spec.write_text(
+        "study: s\ndataset: breast_cancer\ndefense: laplace\nattacks: [norm]\nbudget: {trials: 2, seeds: 1}\n"
+        "tracking: https://me:${env:P}@mlflow.example:8443/x\n"
+    )
+    monkeypatch.setattr("tune_vfl.cli.plan.cost", lambda _planned: {"space": {}})
+    told = json.loads(run("validate", spec, "--json")[1])["studies"][0]
+    sent = {"field": "tracking", "variable": "P", "host": "mlflow.example:8443", "own": False}
+    assert told["environment"] == [sent]
+    code, _, err = run("search", spec)
+    assert (code, "it would send P to mlflow.example:8443" in err) == (2, True)
+    monkeypatch.setenv("TUNE_VFL_HOSTS", "mlflow.example:8443")
+    told = json.loads(run("validate", spec, "--json")[1])["studies"][0]
+    assert told["environment"] == [{**sent, "own": True}]
 
 
 def test_a_password_is_seen_where_it_is_written_out():

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tune_vfl.cluster.admission import SEAT
+
 ROOT = Path(__file__).parents[2]
 AWS, LOCAL = ROOT / "cluster.yaml", ROOT / "cluster" / "local.yaml"
 
@@ -95,10 +97,23 @@ def test_all_nodes_have_one_python_to_the_last_digit(raw):
     assert re.search(r"--managed-python --python \d+\.\d+\.\d+ ", made)
 
 
+def test_all_nodes_hold_what_they_fetch_against_its_hashes(raw):
+    """Made by cluster/wheels.sh for the nodes' own Python."""
+    for role in ("head", "worker"):
+        (line,) = [c for c in raw[f"{role}_setup_commands"] if "tune_vfl-*.whl" in c]
+        assert "uv pip install -q --python ~/env/bin/python -c ~/.tune-vfl/wheels/locked.txt " in line
+    (made,) = [c for c in raw["setup_commands"] if "uv venv" in c]
+    script = (ROOT / "cluster" / "wheels.sh").read_text(encoding="utf-8")
+    assert re.findall(r"--python(?:-version)? (\d+\.\d+\.\d+)", made + script) == ["3.12.12"] * 2
+    assert "--generate-hashes" in script
+    subprocess.run(["bash", "-n", str(ROOT / "cluster" / "wheels.sh")], check=True)
+
+
 @pytest.mark.parametrize("wheels", [0, 1, 2])
 def test_one_wheel_is_installed_and_two_are_refused(raw, tmp_path, wheels):
     place = tmp_path / ".tune-vfl/wheels"
     place.mkdir(parents=True)
+    (place / "locked.txt").write_text("six==1.17.0")
     for k in range(wheels):
         (place / f"tune_vfl-0.{k}-py3-none-any.whl").touch()
     (check,) = [c for c in raw["setup_commands"] if "expected one wheel" in c]
@@ -109,10 +124,20 @@ def test_one_wheel_is_installed_and_two_are_refused(raw, tmp_path, wheels):
     assert ("expected one wheel" in ran.stderr) == (wheels != 1)
 
 
+def test_a_head_takes_so_many_drivers_and_lets_others_wait(raw):
+    assert raw["available_node_types"]["head"]["resources"][SEAT] == 8
+    assert SEAT not in raw["available_node_types"]["gpu_worker"]["resources"]
+    for file in (AWS, LOCAL):
+        heads, workers = (start_of(read(file), role) for role in ("head", "worker"))
+        assert "RAY_JOB_START_TIMEOUT_SECONDS=31536000" in heads, "after a quarter of an hour Ray would fail the job"
+        assert "RAY_JOB_START_TIMEOUT_SECONDS" not in workers
+    assert f"--resources='{{\"{SEAT}\": 8}}'" in start_of(read(LOCAL), "head")
+
+
 def test_what_ray_keeps_is_in_a_folder_of_one_user(raw):
     for role in ("head", "worker"):
         start = start_of(raw, role)
-        assert start.index("mkdir -p -m 700 ~/ray") < start.index('--temp-dir="$HOME/ray"')
+        assert start.index("mkdir -p ~/ray && chmod 700 ~/ray;") < start.index('--temp-dir="$HOME/ray/r"')
 
 
 def test_no_other_ray_on_machines_of_one_s_own_is_touched():

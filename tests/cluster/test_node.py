@@ -79,7 +79,10 @@ def test_a_node_is_replaced_and_stopped_and_others_stay(machine: Machine, tmp_pa
         stays = other.nodes
         assert [r.returncode for r in machine.start(role)] == [0, 0]
         (first,) = machine.nodes
-        address = {"head": "--head --node-ip-address=192.0.2.2 --port=6379", "worker": "--address=192.0.2.9:6379"}
+        address = {
+            "head": '--head --node-ip-address=192.0.2.2 --port=6379 --resources={"tune_vfl_driver": 8}',
+            "worker": "--address=192.0.2.9:6379",
+        }
         assert f"start --block --temp-dir={tmp_path}/.tune-vfl-node/ray {address[role]}" in machine.log
         assert (tmp_path / ".tune-vfl-node").stat().st_mode & 0o777 == 0o700
         assert [r.returncode for r in machine.start(role)] == [0, 0]

@@ -20,8 +20,8 @@ from tune_vfl.ledger import reading
 from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, NewTrial
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.trials import overdue
+from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.process_identity import has_ended, new_session, this_owner
-from tune_vfl.machine.secrets import hide_password
 from tune_vfl.outcome import AttackScore, Outcome, Score, drop_non_finite, read_outcome
 from tune_vfl.spec.cell import References
 

@@ -15,7 +15,6 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.packing import pack, unpack
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.records import packed_file
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.packed_file import from_bytes, to_bytes, to_text
 
@@ -187,11 +186,10 @@ def test_a_file_is_checked_field_by_field(packed, case):
         from_bytes(repacked(packed, change), "f")
 
 
-def test_all_studies_of_a_file_are_measured_together(packed, monkeypatch):
+def test_all_studies_of_a_file_are_measured_together(packed):
     largest = max(len(str(rows)) for rows in packed.plain().values())
-    monkeypatch.setattr(packed_file, "MOST_BYTES", largest)
     with pytest.raises(ParcelError, match="larger than"):
-        from_bytes(to_bytes(packed), "f")
+        from_bytes(to_bytes(packed), "f", largest)
 
 
 def test_a_campaign_that_holds_something_strange_is_not_packed(there):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import platform
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -230,7 +231,7 @@ def test_a_file_is_checked_field_by_field(packed, case):
         from_bytes(repacked(packed, change), "f")
 
 
-def test_what_is_no_packed_study_is_said_to_be_none(packed, tmp_path, monkeypatch):
+def test_what_is_no_packed_study_is_said_to_be_none(packed, tmp_path):
     whole = to_bytes(packed)
     files = {
         "empty": b"",
@@ -246,8 +247,30 @@ def test_what_is_no_packed_study_is_said_to_be_none(packed, tmp_path, monkeypatc
             read_packed(tmp_path / name)
     with pytest.raises(ParcelError, match="cannot be read"):
         read_packed(tmp_path / "nowhere")
-    monkeypatch.setattr(packed_file, "MOST_BYTES", 100)
-    with pytest.raises(ParcelError, match="larger than 100 bytes"):
-        from_bytes(whole, "f")
+    with pytest.raises(ParcelError, match="larger than 100 bytes; --max-mib reads a larger one"):
+        from_bytes(whole, "f", 100)
     with pytest.raises(ParcelError, match="zero: is not a packed study: it is larger"):
-        read_packed(Path("/dev/zero"))
+        read_packed(Path("/dev/zero"), 2**20)
+
+
+@pytest.mark.parametrize("bomb", ["packed.json", "trials.jsonl", "other"])
+def test_a_bomb_is_refused_before_it_is_unpacked(bomb, tmp_path, run):
+    """Seventy mebibytes of zeros, packed into some kilobytes."""
+    file = tmp_path / "bomb.study"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(bomb, "w", force_zip64=True) as into:
+        for _ in range(70):
+            into.write(bytes(2**20))
+    tracemalloc.start()
+    code, _, err = run("study", "unpack", file)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (code, "larger than 67108864 bytes; --max-mib" in err) == (2, True)
+    assert most < 2**24
+
+
+def test_a_head_is_small():
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("packed.json", " " * 100_000)
+    with pytest.raises(ParcelError, match=r"packed\.json in it is larger than 65536 bytes"):
+        from_bytes(content.getvalue(), "f")

@@ -46,7 +46,7 @@ def test_what_is_older_than_every_python_is_left_behind(temporary: Path) -> None
 
 def test_a_lock_says_whether_a_folder_is_used(temporary: Path) -> None:
     folder = RayFolder()
-    os.utime(folder.path, (900, 900))
+    os.utime(folder.path.parent, (900, 900))
     assert found(temporary) == []
     orphan = made(temporary / "tune-vfl-orphan", 5000)
     (orphan / "in-use").touch()

@@ -25,8 +25,9 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_it_is_of_this_user_alone_and_is_removed(temporary: Path) -> None:
     folder = RayFolder()
-    assert folder.path.parent == temporary
-    assert folder.path.stat().st_mode & 0o777 == 0o700
+    assert folder.path.parent.parent == temporary
+    folder.path.chmod(0o777)  # as Ray does
+    assert folder.path.parent.stat().st_mode & 0o777 == 0o700
     (folder.path / "session").mkdir()
     folder.remove()
     folder.remove()
@@ -44,7 +45,12 @@ def test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not(temp
     (temporary / "else").mkdir()
     used, mine = RayFolder(), RayFolder()
     assert not orphan.exists()
-    assert {p.name for p in temporary.iterdir()} == {used.path.name, mine.path.name, "tune-vfl-link", "else"}
+    assert {p.name for p in temporary.iterdir()} == {
+        used.path.parent.name,
+        mine.path.parent.name,
+        "tune-vfl-link",
+        "else",
+    }
     used.remove()
     mine.remove()
 
@@ -53,7 +59,7 @@ def test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not(temp
 def test_a_long_temporary_folder_is_not_used(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/tmp/".ljust(length, "j"))
     folder = RayFolder()
-    assert folder.path.parent == Path("/tmp")
+    assert folder.path.parent.parent == Path("/tmp")
     assert len(os.fsencode(folder.path)) <= LONGEST
     folder.remove()
 

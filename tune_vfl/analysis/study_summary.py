@@ -8,8 +8,8 @@ from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.reliability import Reliability, reliability_of
 from tune_vfl.analysis.selection import front_of
 from tune_vfl.errors import SelectionError
+from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import named_uri
-from tune_vfl.machine.secrets import hide_password
 from tune_vfl.metrics.published import published
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.sentences import sentences
 from tune_vfl.analysis.study_summary import study_frontier, study_summary
+from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import named_uri
-from tune_vfl.machine.secrets import hide_password
 from tune_vfl.metrics import pareto
 from tune_vfl.metrics.published import published
 

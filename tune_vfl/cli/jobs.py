@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +12,14 @@ import typer
 
 from tune_vfl.cli.options import Json, Name, Settings, Storage, checked
 from tune_vfl.cli.output import emit, emit_json, emit_table, note, say
-from tune_vfl.cli.study import NewName, put_here
+from tune_vfl.cli.study import MAX_MIB, MaxMib, NewName, put_here
 
 if TYPE_CHECKING:
     from tune_vfl.cluster.jobs import Job, Jobs, Where
     from tune_vfl.cluster.studies import Started
 
 SCHEMA = "tune-vfl/jobs/1"
+BEGINNING_SECONDS = 5.0
 
 Cluster = Annotated[
     str | None,
@@ -77,6 +79,7 @@ def pull(
     cluster: Cluster = None,
     home: Home = None,
     name: NewName = None,
+    max_mib: MaxMib = MAX_MIB,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
@@ -89,7 +92,7 @@ def pull(
     from tune_vfl.cluster import studies
 
     jobs, where = _open(cluster, home)
-    put_here(studies.pull(jobs, named, where), name, storage, json=json)
+    put_here(studies.pull(jobs, named, where, max_mib * 2**20), name, storage, json=json)
 
 
 def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, json: bool) -> None:
@@ -100,11 +103,21 @@ def _attend(jobs: Jobs, started: Started, cluster: str | None, *, wait: bool, js
     if not wait:
         answer = {"schema": SCHEMA, "job": job_id, "address": jobs.address, "joined": started.joined}
         emit_json(answer) if json else emit(job_id)
+        if place := _place(jobs, job_id):
+            say(f"it waits for a driver's seat on the head, at place {place} of the queue")
         say(f"follow it: tune-vfl jobs logs {job_id} --follow --cluster {cluster or jobs.address}")
         return
     say(f"job {job_id}; Ctrl-C leaves it running")
     job = jobs.follow(job_id, _progress)
     _show_end(job, jobs.logs(job_id), json=json)
+
+
+def _place(jobs: Jobs, job_id: str) -> int:
+    """Return a job's place in the queue of drivers; 0 for one that begins within seconds."""
+    until = time.monotonic() + BEGINNING_SECONDS
+    while (place := jobs.get(job_id).place) and time.monotonic() < until:
+        time.sleep(0.5)
+    return place
 
 
 def _progress(line: str) -> None:
@@ -140,10 +153,13 @@ def _open(named: str | None, home: str | None = None) -> tuple[Jobs, Where]:
     """Connect to a cluster, and print the location of its ledger."""
     from tune_vfl.cluster.dashboard import ask, find_token, is_loopback
     from tune_vfl.cluster.jobs import Jobs, Where
+    from tune_vfl.cluster.own_ports import refuse_strangers
     from tune_vfl.cluster.profiles import find_profile
 
     profile = find_profile(named)
     url, token = profile.address, find_token(profile.token_file)
+    if token:
+        refuse_strangers(url, named=profile.token_file is not None)
     if token and url.startswith("http://") and not is_loopback(url):
         say(f"warning: the token travels unencrypted to {url}; forward the dashboard to loopback instead")
     jobs = Jobs(url, token)
@@ -184,7 +200,8 @@ def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
         return
     rows = [
         [
-            *(job.id, job.status, job.does, job.study, str(job.running), str(job.waiting)),
+            *(job.id, f"{job.status}, place {job.place}" if job.place else job.status),
+            *(job.does, job.study, str(job.running), str(job.waiting)),
             *(_when(job.started), _when(job.ended), job.message),
         ]
         for job in found

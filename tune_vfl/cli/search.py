@@ -72,8 +72,10 @@ def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bo
     """
     from tune_vfl.data import load
     from tune_vfl.driver.api import search as run
+    from tune_vfl.machine.passwords import refuse_other_hosts
     from tune_vfl.service.studies import finished
 
+    refuse_other_hosts(plan.studies[0].spec.tracking, "tracking")
     nothing_left = finished(plan, storage or plan.studies[0].spec.storage)
     for sentence in dict.fromkeys(said for study in plan.studies for said in load(study.cell.dataset).notes):
         note(sentence)

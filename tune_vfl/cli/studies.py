@@ -13,6 +13,7 @@ import typer
 from tune_vfl.cli.options import Json, Name, Storage
 from tune_vfl.cli.output import cell, complain, emit, emit_json, emit_table, plus_minus, say
 from tune_vfl.errors import UsageError
+from tune_vfl.machine.csv_text import to_csv
 
 SCHEMA = "tune-vfl/studies/1"
 FOLLOW_SECONDS = 5.0
@@ -121,7 +122,7 @@ def _write_front(front: Sequence[Mapping[str, Any]], form: Format, out: Path | N
     elif out is None and form == "json":
         emit_json(list(front))
     elif out is None:
-        emit(_frame(front).to_csv(index=False).rstrip("\n"))
+        emit(to_csv(_frame(front)).rstrip("\n"))
     else:
         from tune_vfl.machine.files import written_whole
 
@@ -129,7 +130,7 @@ def _write_front(front: Sequence[Mapping[str, Any]], form: Format, out: Path | N
             if form == "json":
                 draft.write_text(json.dumps(list(front), indent=2, allow_nan=False) + "\n", encoding="utf-8")
             elif form == "csv":
-                _frame(front).to_csv(draft, index=False)
+                draft.write_text(to_csv(_frame(front)), encoding="utf-8")
             else:
                 _frame(front).to_parquet(draft, index=False)
         say(f"wrote {out} ({len(front)} points)")
@@ -239,7 +240,7 @@ def emit_study(summary: Mapping[str, Any]) -> None:
 def _say_mlflow(summary: Mapping[str, Any]) -> None:
     mlflow = summary.get("mlflow") or {}
     if mlflow:
-        from tune_vfl.machine.secrets import hide_password
+        from tune_vfl.machine.passwords import hide_password
 
         say(f"MLflow: experiment {mlflow.get('experiment')} at {hide_password(str(mlflow.get('tracking_uri')))}")
 

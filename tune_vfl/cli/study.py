@@ -26,6 +26,8 @@ DONE = {
     "same": "was in the ledger already, the very same: nothing was changed",
 }
 
+MAX_MIB = 64
+MaxMib = Annotated[int, typer.Option("--max-mib", metavar="N", min=1, help="Read no more than N MiB, unpacked.")]
 NewName = Annotated[str | None, typer.Option("--name", help="Call the study or campaign this here.")]
 
 app = typer.Typer(
@@ -100,6 +102,7 @@ def backup(
 def unpack(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `study pack` wrote.")],
     name: NewName = None,
+    max_mib: MaxMib = MAX_MIB,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
@@ -112,7 +115,7 @@ def unpack(
     """
     from tune_vfl.records.packed_file import read_packed
 
-    put_here(read_packed(file), name, storage, json=json)
+    put_here(read_packed(file, max_mib * 2**20), name, storage, json=json)
 
 
 def put_here(packed: Packed, name: str | None, storage: str | None, *, json: bool) -> None:

@@ -13,6 +13,8 @@ from tune_vfl.cli.output import cell, emit, emit_json
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tune_vfl.records.campaigns import PlannedCampaign
     from tune_vfl.records.plans import PlannedStudy
 
@@ -79,7 +81,7 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     from tune_vfl.data import load
     from tune_vfl.data.loading import large
     from tune_vfl.data.reserve import reserve_rows, why_no_reserve
-    from tune_vfl.machine.secrets import hide_password
+    from tune_vfl.machine.passwords import hide_password
     from tune_vfl.service.estimates import price
 
     spec = planned.spec.model_dump(mode="json")
@@ -97,7 +99,16 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
     if large(planned.cell.dataset, len(dataset.y)):
         notes.append(large(planned.cell.dataset, len(dataset.y), price(planned)))
     data = {"rows": len(dataset.y), "reserve": len(reserve_rows(dataset)), "notes": notes}
-    return {"study": planned.name, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
+    answer = {"study": planned.name, "resolved": {**resolved, **kept}, "data": data, "cost": costs}
+    return {**answer, "environment": _environment(spec)}
+
+
+def _environment(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the environment variables that a spec sends as passwords, where to, and whether that is the user's own."""
+    from tune_vfl.machine.passwords import password_of
+
+    named = {place: password_of(spec[place]) for place in ("storage", "tracking") if spec[place]}
+    return [{"field": p, **found._asdict(), "own": found.is_own} for p, found in named.items() if found is not None]
 
 
 def _show(plan: PlannedCampaign) -> None:
@@ -109,6 +120,9 @@ def _show(plan: PlannedCampaign) -> None:
         emit(yaml.safe_dump(study["resolved"], sort_keys=False, allow_unicode=True).rstrip())
         rows = f"{study['data']['rows']} rows, {study['data']['reserve']} of them set aside for confirm"
         emit("\n".join(f"# data: {said}" for said in (rows, *study["data"]["notes"])))
+        for sent in study["environment"]:
+            refused = "" if sent["own"] else ", which is refused here: TUNE_VFL_HOSTS does not name that host"
+            emit(f"# environment: {sent['field']} sends {sent['variable']} to {sent['host']}{refused}")
         emit(f"# cost: {_cost_line(study['cost'])}\n")
 
 

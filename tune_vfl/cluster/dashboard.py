@@ -115,12 +115,20 @@ def fetch(url: str, token: str | None = None, timeout: float = 10.0) -> bytes | 
 
 def _opened(url: str, token: str | None, timeout: float) -> Any:
     request = urllib.request.Request(url, headers=bearer(token))  # noqa: S310 - http(s), see dashboard_address
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}) if is_loopback(url) else _NoOp())
+    proxies = urllib.request.ProxyHandler({}) if is_loopback(url) else _NoOp()
+    direct = urllib.request.build_opener(proxies, _Stays())
     return direct.open(request, timeout=timeout)
 
 
 class _NoOp(urllib.request.BaseHandler):
     """Leaves the default proxies in place."""
+
+
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """Follows no answer to another address: the token would go along."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return no request, so that the answer counts as an error."""
 
 
 def require_answer(address: str, token: str | None) -> None:

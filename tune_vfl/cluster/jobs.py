@@ -10,10 +10,11 @@ import shlex
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tune_vfl.cluster.admission import DRIVERS, SEAT, offers_seats, places_of
 from tune_vfl.cluster.dashboard import bearer, require_answer
 from tune_vfl.cluster.packs import Packs, packs_by_job
 from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
@@ -61,6 +62,7 @@ class Job:
         spec: what tells its spec from others; empty where it resumes a study.
         message: Ray's own words on the status.
         running, waiting: its packs that have room on the cluster, and those that wait for some, where they are counted.
+        place: in the queue of drivers that wait for a seat on the head; 0 for others.
     """
 
     id: str
@@ -74,6 +76,7 @@ class Job:
     message: str = ""
     running: int = 0
     waiting: int = 0
+    place: int = 0
 
 
 class Jobs:
@@ -115,7 +118,8 @@ class Jobs:
         Returns:
             The submission id.
         """
-        told = {"study": study, "does": does, "home": where.home or "", "spec": spec}
+        seat = does in DRIVERS and offers_seats(self.address, self._token)
+        told = {"study": study, "does": does, "home": where.home or "", "spec": spec, "seat": "1" if seat else ""}
         with tempfile.TemporaryDirectory(prefix="tune-vfl-job-") as folder:
             for name, text in (files or {}).items():
                 path = Path(folder, name)
@@ -127,6 +131,7 @@ class Jobs:
                         entrypoint=f"{where.variables} {shlex.join(['tune-vfl', *does.split(), *arguments])}",
                         runtime_env={"working_dir": folder} if files else None,
                         metadata={f"tune_vfl.{key}": value for key, value in told.items()},
+                        entrypoint_resources={SEAT: 1} if seat else None,
                     )
                 )
 
@@ -142,7 +147,10 @@ class Jobs:
         with _as_tune_vfl_errors(self.address):
             details = self._client.list_jobs()
         jobs = [_job(d, packs.get(str(d.job_id), Packs())) for d in details if d.submission_id]
-        return sorted(jobs, key=lambda job: job.started or 0.0, reverse=True)
+        jobs.sort(key=lambda job: job.started or 0.0, reverse=True)
+        seated = {str(d.submission_id) for d in details if (d.metadata or {}).get("tune_vfl.seat")}
+        places = places_of((job.id, job.status) for job in reversed(jobs) if job.id in seated)
+        return [replace(job, place=places.get(job.id, 0)) for job in jobs]
 
     def get(self, job_id: str) -> Job:
         """Return one job.

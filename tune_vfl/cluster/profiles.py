@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from tune_vfl.cluster.dashboard import DEFAULT_ADDRESS, dashboard_address
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
-from tune_vfl.machine.secrets import has_password
+from tune_vfl.machine.passwords import has_password
 from tune_vfl.spec import Strict, explain
 from tune_vfl.spec.yaml_text import load_yaml
 

@@ -11,8 +11,8 @@ import yaml
 
 from tune_vfl.cluster.jobs import ENDED, Job, Jobs, Where
 from tune_vfl.errors import SpecError, StudyError
-from tune_vfl.machine.secrets import has_password
-from tune_vfl.records.packed_file import from_bytes, from_text
+from tune_vfl.machine.passwords import has_password
+from tune_vfl.records.packed_file import MOST_BYTES, from_bytes, from_text
 
 if TYPE_CHECKING:
     from tune_vfl.records.packed import Packed
@@ -92,13 +92,14 @@ def resume(jobs: Jobs, named: str, where: Where, trials: int | None = None) -> S
     return Started(jobs.run("resume", [name, "--json", *budget], name, where), joined=False)
 
 
-def pull(jobs: Jobs, name: str, where: Where) -> Packed:
+def pull(jobs: Jobs, name: str, where: Where, most: int = MOST_BYTES) -> Packed:
     """Fetch a study or a whole campaign as it stands, running or not.
 
     Args:
         jobs: of the cluster.
         name: of the study or campaign.
         where: it is kept there.
+        most: the bytes that may come, unpacked.
 
     Raises:
         StudyError: when the cluster cannot pack it, with its own words.
@@ -111,7 +112,7 @@ def pull(jobs: Jobs, name: str, where: Where) -> Packed:
         said = [line.removeprefix("tune-vfl: ") for line in log.splitlines() if line.startswith("tune-vfl: ")]
         raise StudyError(f"{name!r} cannot be fetched from {jobs.address}: {' '.join(said) or job.message}")
     place = f"what came from {jobs.address}"
-    return from_bytes(from_text(log, place), place)
+    return from_bytes(from_text(log, place), place, most)
 
 
 def digest_of(raw: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from tune_vfl.ledger.damage import damage_named
 from tune_vfl.ledger.db_errors import retry, translated
 from tune_vfl.ledger.lease import Lease
 from tune_vfl.ledger.schema import make_tables, studies, version_of
-from tune_vfl.machine.secrets import hide_password
+from tune_vfl.machine.passwords import hide_password
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

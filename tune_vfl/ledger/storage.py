@@ -19,9 +19,9 @@ from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.db_errors import retry, translated
 from tune_vfl.ledger.lease import Clock
 from tune_vfl.machine.filesystems import network_file_system
+from tune_vfl.machine.passwords import from_environment, hide_password, with_password
 from tune_vfl.machine.places import home, sqlite_path, sqlite_uri
 from tune_vfl.machine.process_identity import boot_id
-from tune_vfl.machine.secrets import from_environment, hide_password
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Pool
@@ -142,15 +142,15 @@ def storage_at(given: str | None = None) -> LedgerStorage:
 
     Args:
         given: a path, ``sqlite:///PATH`` or ``postgresql://...``; None is what ``TUNE_VFL_STORAGE`` names, else
-            ``ledger.db`` under the home folder. ``${env:NAME}`` in it stands for an environment variable.
+            ``ledger.db`` under the home folder. ``${env:NAME}`` in a URL's password is an environment variable's value.
 
     Raises:
-        UsageError: for another kind of database, or a variable that is not set.
+        UsageError: for another kind of database, or a variable that is not set or would be sent elsewhere.
     """
-    named = given or os.environ.get("TUNE_VFL_STORAGE")
-    if not named:
+    own = os.environ.get("TUNE_VFL_STORAGE")
+    named = with_password(given, "storage") if given else from_environment(own, "TUNE_VFL_STORAGE") if own else None
+    if named is None:
         return SqliteFile(home() / "ledger.db")
-    named = from_environment(named, "storage")
     scheme, mark, _ = named.partition("://")
     if not mark:
         return SqliteFile(Path(named).absolute())

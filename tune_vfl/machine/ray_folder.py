@@ -1,7 +1,7 @@
 """The folder of a Ray that a search starts: short, of this user alone, and removed when the search ends.
 
 Ray keeps sockets in it, whose paths the system limits to 107 bytes, and logs. Its default, ``/tmp/ray``, belongs to the
-first user of a machine.
+first user of a machine. Ray opens its folder to every user, so it stands in one that nobody else can enter.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ LONGEST = 38
 """Bytes of a folder in which the paths of Ray's sockets are not too long."""
 PREFIX = "tune-vfl-"
 _DRAWN = 8  # letters that mkdtemp adds
+_RAYS = "r"  # Ray's own folder in it
 LOCK = "in-use"
 
 
@@ -28,7 +29,7 @@ class RayFolder:
     ``RAY_TMPDIR`` names another one, which is used as it is and not removed.
 
     Attributes:
-        path: the folder.
+        path: the folder, for Ray.
 
     Raises:
         UnreachableError: when no folder that is short enough can be written.
@@ -43,17 +44,19 @@ class RayFolder:
             return
         parent = _parent()
         _remove_orphans(parent)
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))  # mkdtemp: mode 0700
+        private = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))  # mkdtemp: mode 0700
+        self.path = private / _RAYS
+        self.path.mkdir()
         # Locked before it has its name, by which other processes know that it may be tried.
-        draft = self.path / f"{LOCK}.draft"
+        draft = private / f"{LOCK}.draft"
         self._lock = os.open(draft, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        draft.rename(self.path / LOCK)
+        draft.rename(private / LOCK)
 
     def remove(self) -> None:
         """Remove the folder with all that is in it, if it was made here."""
         if self._lock is not None:
-            shutil.rmtree(self.path, ignore_errors=True)
+            shutil.rmtree(self.path.parent, ignore_errors=True)
             os.close(self._lock)
             self._lock = None
 
@@ -62,7 +65,7 @@ def _parent() -> Path:
     """Return the first temporary folder that is short enough and can be written."""
     temporary = Path(tempfile.gettempdir())
     for place in (temporary, Path("/tmp")):  # noqa: S108 - the folder in it has a name that nobody can foresee
-        if len(os.fsencode(place / PREFIX)) + _DRAWN <= LONGEST and os.access(place, os.W_OK | os.X_OK):
+        if len(os.fsencode(place / PREFIX / _RAYS)) + _DRAWN <= LONGEST and os.access(place, os.W_OK | os.X_OK):
             return place
     _refuse_long(temporary, "TMPDIR")
     raise UnreachableError(f"no temporary folder can be written: neither {temporary} nor /tmp; set RAY_TMPDIR to one")

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 HEAD = "packed.json"
 TABLES = tuple(Packed.model_fields)
 BEGIN, END = "-----BEGIN TUNE-VFL STUDY-----", "-----END TUNE-VFL STUDY-----"
-MOST_BYTES = 2**29
-"""How much a file may hold when it is unpacked: a hundred thousand trials, and no bomb."""
+MOST_BYTES = 2**26
+"""How much a file may hold when it is unpacked, unless more is asked for: ten thousand trials, and no bomb."""
+_MOST_HEAD = 2**16
+_STEP = 2**20
 
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # the same study gives the same bytes
 _WIDTH = 76
@@ -54,12 +56,13 @@ def to_bytes(packed: Packed) -> bytes:
     return file.getvalue()
 
 
-def from_bytes(content: bytes, where: str) -> Packed:
-    """Read a file that :func:`to_bytes` or :func:`to_text` gave.
+def from_bytes(content: bytes, where: str, most: int = MOST_BYTES) -> Packed:
+    """Read a file that :func:`to_bytes` or :func:`to_text` gave, its head first.
 
     Args:
         content: of the file.
         where: the file, for messages.
+        most: the bytes that may be in it, unpacked.
 
     Raises:
         ParcelError: for everything that is not as expected.
@@ -68,7 +71,7 @@ def from_bytes(content: bytes, where: str) -> Packed:
         content = from_text(content.decode("ascii", errors="replace"), where)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            _refuse_others(archive, where)
+            _refuse_others(archive, where, most)
             files = {name: _lines(archive, name, where) for name in archive.namelist() if name != HEAD}
             if packed_before.HEAD in files:
                 return Packed.checked(_before(files, where), _none(where))
@@ -100,32 +103,46 @@ def from_text(text: str, where: str) -> bytes:
         raise ParcelError(f"{where}: the packed study in it is damaged ({error}); pack or pull it again") from error
 
 
-def read_packed(path: Path) -> Packed:
+def read_packed(path: Path, most: int = MOST_BYTES) -> Packed:
     """Read a file.
+
+    Args:
+        path: the file.
+        most: the bytes that it may have, and those that may be in it, unpacked.
 
     Raises:
         ParcelError: when it cannot be read, or is not a packed study.
     """
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)  # a device may have no end
+            content = bytearray()
+            while len(content) <= most and (more := file.read(_STEP)):  # a device may have no end
+                content += more
     except OSError as error:
         raise ParcelError(f"{path}: cannot be read ({error.strerror}); give a file that `study pack` wrote") from error
-    if len(content) > MOST_BYTES:
-        raise ParcelError(f"{_none(str(path))}: it is larger than {MOST_BYTES} bytes")
-    return from_bytes(content, str(path))
+    if len(content) > most:
+        raise ParcelError(f"{_none(str(path))}: it is larger than {_said(most)}")
+    return from_bytes(bytes(content), str(path), most)
 
 
-def _refuse_others(archive: zipfile.ZipFile, where: str) -> None:
+def _said(most: int) -> str:
+    return f"{most} bytes; --max-mib reads a larger one"
+
+
+def _refuse_others(archive: zipfile.ZipFile, where: str, most: int) -> None:
     """Refuse a file that is too large, that another version has written, or that holds anything else.
 
     Raises:
         ParcelError: saying which.
     """
-    if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:  # nothing longer is read than it says it is
-        raise ParcelError(f"{_none(where)}: what is in it is larger than {MOST_BYTES} bytes")
+    # Nothing longer is read than it says it is.
+    sizes = {info.filename: info.file_size for info in archive.infolist()}
+    if sum(info.file_size for info in archive.infolist()) > most:
+        raise ParcelError(f"{_none(where)}: what is in it is larger than {_said(most)}")
     names = archive.namelist()
     head_name = next((name for name in (HEAD, packed_before.HEAD) if name in names), None)
+    if head_name == HEAD and sizes[HEAD] > _MOST_HEAD:
+        raise ParcelError(f"{_none(where)}: {HEAD} in it is larger than {_MOST_HEAD} bytes")
     lines = _lines(archive, head_name, where) if head_name else []
     head = lines[0] if len(lines) == 1 and isinstance(lines[0], dict) else {}
     before = head_name == packed_before.HEAD and head.get("schema") == packed_before.SCHEMA

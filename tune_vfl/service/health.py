@@ -198,8 +198,8 @@ def ledger(storage: str | None = None) -> Check:
 
 def tracking() -> Check:
     """Check that the tracking store answers, without creating an embedded one."""
+    from tune_vfl.machine.passwords import hide_password
     from tune_vfl.machine.places import embedded_uri, resolve_uri
-    from tune_vfl.machine.secrets import hide_password
     from tune_vfl.tracking.store import client, is_begun, is_damaged
 
     uri = resolve_uri(None)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 
 from tune_vfl.cluster.dashboard import ask, find_token
+from tune_vfl.cluster.own_ports import refuse_strangers
+from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.network import listens
 from tune_vfl.service.checks import Check
 from tune_vfl.service.open_doors import gcs_answers
@@ -45,6 +47,10 @@ def _dashboard(url: str) -> Check:
         return Check("dashboard", "finding", f"{url} answers without a token", OPEN_ADVICE)
     if answer == "other":
         return Check("dashboard", "finding", f"what answers at {url} is no Ray dashboard", "give the dashboard's URL")
+    try:
+        refuse_strangers(url)
+    except UnreachableError as error:
+        return Check("dashboard", "finding", str(error), "see docs/cluster.md")
     ours = ask(url, find_token()) if find_token() else "token"
     if ours == "open":
         return Check("dashboard", "ok", f"{url} wants a token and takes ours")

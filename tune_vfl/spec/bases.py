@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+
+from tune_vfl.machine.passwords import password_of
+
+
+def _names_passwords_alone(text: str) -> str:
+    password_of(text)
+    return text
+
+
+Address = Annotated[str, AfterValidator(_names_passwords_alone)]
+"""A path or URL in which ``${env:NAME}`` may stand in the place of a password, and nowhere else."""
 
 
 class Strict(BaseModel):

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import to_jsonable_python
 
 from tune_vfl.errors import SpecError, did_you_mean
-from tune_vfl.spec.bases import ByName, Strict
+from tune_vfl.spec.bases import Address, ByName, Strict
 from tune_vfl.spec.constraints import Constraints
 from tune_vfl.spec.federation import Federation, gathered
 from tune_vfl.spec.listed import Listed
@@ -164,8 +164,8 @@ class StudySpec(Strict):
     constraints: Constraints = Field(default_factory=dict)
     confidence: float = Field(0.9, gt=0.5, lt=1)
     allocation: Literal["even"] = "even"
-    storage: str | None = None
-    tracking: str | None = None
+    storage: Address | None = None
+    tracking: Address | None = None
     _searched: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @property

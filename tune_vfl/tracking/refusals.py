@@ -6,8 +6,8 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import embedded_uri
-from tune_vfl.machine.secrets import hide_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Make what the nodes of cluster.yaml install, in ~/.tune-vfl/wheels: the package, built anew, and locked.txt with the
+# versions and hashes of all that it needs, against which the nodes check what they fetch.
+#
+#   bash cluster/wheels.sh         # once, and after each change; needs uv: python -m pip install 'uv>=0.9.2,<1'
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=~/.tune-vfl/wheels
+rm -rf build "$out"
+python -m pip wheel -q --no-deps -w "$out" .
+# boto3 is what the head's Ray starts and stops workers with. The Python and the system are those of the nodes.
+echo 'boto3>=1.34' | uv pip compile -q pyproject.toml - --extra postgres -c constraints.txt --generate-hashes \
+  --python-version 3.12.12 --python-platform x86_64-manylinux_2_28 --no-annotate --custom-compile-command "bash cluster/wheels.sh" \
+  -o "$out/locked.txt"

@@ -1,0 +1,44 @@
+"""Seats for drivers on a cluster's head: so many searches run there at once, others wait for their turn in Ray's queue.
+
+A head offers them as a resource of Ray's; one that was started without them takes every driver at once.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.cluster.dashboard import fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SEAT = "tune_vfl_driver"
+"""The resource of which a search or a resume takes one."""
+DRIVERS = frozenset({"search", "resume"})
+"""The verbs that take a seat: they run for hours, and hold up to a gigabyte; others do not wait for them."""
+
+
+def offers_seats(address: str, token: str | None = None) -> bool:
+    """Return whether a machine of the cluster, its head, has seats; False where the dashboard cannot say."""
+    raw = fetch(f"{address}/api/v0/nodes?detail=true", token)
+    return raw is not None and has_seats(raw)
+
+
+def has_seats(raw: bytes) -> bool:
+    """Read what the dashboard has answered."""
+    try:
+        listed: list[dict[str, Any]] = json.loads(raw)["data"]["result"]["result"]
+        return any(SEAT in node["resources_total"] for node in listed if node["state"] == "ALIVE")
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def places_of(drivers: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Return the place in the queue of each driver that waits, the first one's is 1.
+
+    Args:
+        drivers: id and status of each that takes a seat, the oldest first.
+    """
+    waiting = [job for job, status in drivers if status == "PENDING"]
+    return {job: place for place, job in enumerate(waiting, 1)}

@@ -1,0 +1,33 @@
+"""Tables as CSV in which a spreadsheet finds no formula."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A cell of text that begins with one of these is a formula to spreadsheets, which may run programs and send data."""
+
+
+def to_csv(frame: pd.DataFrame) -> str:
+    """Return a frame as CSV; names and texts that begin a formula get an apostrophe before them, numbers do not."""
+    texts = frame.select_dtypes(exclude=["number", "bool", "datetime"]).columns
+    escaped = frame.assign(**{str(name): frame[name].map(_escaped) for name in texts})
+    return str(escaped.rename(columns=_escaped).to_csv(index=False))
+
+
+def _escaped(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = f"'{value}" if value.startswith(FORMULA) and not _is_number(value) else value
+    return text.replace("\r\n", "\n").replace("\r", "\n")  # which is quoted: a carriage return would begin a row
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return not text.startswith(("\t", "\r"))
