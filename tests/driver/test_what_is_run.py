@@ -18,6 +18,7 @@ from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.machine.version import VERSION
 from tune_vfl.records.campaigns import PlannedCampaign
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def test_an_undefended_model_may_take_as_long_as_a_trial() -> None:
 def test_a_workers_answer_is_stored_once_and_a_late_failure_changes_nothing() -> None:
     reference = Asking("references")
     searcher = PackSearcher(SearchPacks([], [reference]), lambda: 8, {})
-    assert searcher.suggest("first0") == {"asks": "references", "seconds": None, "options": {}}
+    sent = {"asks": "references", "version": VERSION, "seconds": None, "options": {}}
+    assert searcher.suggest("first0") == sent
     searcher.on_trial_result("first0", {"outcomes": ["answer"]})
     assert reference.answers == ["answer"]
     searcher.fail("first0", "crash")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.confirmation.jobs import Job, Place
     from tune_vfl.confirmation.kept import Kept
-    from tune_vfl.execution.pack_searcher import Pack
+    from tune_vfl.execution.pack_searcher import WorkerPack
     from tune_vfl.execution.trainable_spec import TrainableSpec
     from tune_vfl.execution.worker_failures import Cause
     from tune_vfl.records.campaigns import CampaignRecord
@@ -147,14 +147,14 @@ class Trainings:
         self._missing, self._attackers, self._say = missing, attackers, say
         self._floors = Floors.held(campaign.studies, kept.records)
         self._jobs: list[Job] = []  # of this phase, until their floors are known
-        self._waiting: deque[Pack] = deque()
-        self._running: set[Pack] = set()
+        self._waiting: deque[WorkerPack] = deque()
+        self._running: set[WorkerPack] = set()
         self._stacks: dict[tuple[str, bool], bool] = {}
         self._losses: Counter[Any] = Counter()
         self._tuning = False
         self.failed: dict[Setting, str] = {}
 
-    def next_pack(self, pack_id: str) -> Pack | None:
+    def next_pack(self, pack_id: str) -> WorkerPack | None:
         """Return the next pack; None while running ones must end first, and at the end."""
         while not self._waiting:
             if self._running or not self._advance():

@@ -1,4 +1,4 @@
-"""Search from Python: start a search, or resume one."""
+"""The Python interface of a search: start one, or resume one."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def search(
     progress: bool = True,
     sinks: Sequence[Sink] | None = None,
 ) -> StoredStudy:
-    """Run a search here, or go on with the one of this name and spec.
+    """Run a search in this process, or resume the one of this name and spec.
 
     Args:
         spec: a planned study or campaign, a spec, a mapping of the same form, or the path of a YAML file.
         trials: the budget of finished trials, instead of the spec's; of a campaign, of all its studies together.
         name: the study's or campaign's name, instead of the spec's.
         storage: the ledger's database, instead of the spec's; see :func:`resume`.
-        take_over: drive another process out that holds the study.
+        take_over: end another process that holds the study.
         progress: show a bar on a terminal, a line a minute elsewhere, on stderr.
-        sinks: who projects the ledger; None is the MLflow recorder.
+        sinks: receivers of trials and studies; None is the live page and the MLflow recorder.
 
     Returns:
         The study or campaign; ``stopped`` when Ctrl-C ended it early.
@@ -65,7 +65,7 @@ def resume(
     sinks: Sequence[Sink] | None = None,
     work: TrainableSpec | None = None,
 ) -> StoredStudy:
-    """Finish what a stopped search still owes.
+    """Run the trials and measurements that a stopped search lacks.
 
     Args:
         name: the study or the campaign.
@@ -89,8 +89,8 @@ def resume(
 
 
 def _run(campaign: PlannedCampaign, *, storage: str | None, sinks: Sequence[Sink] | None, **how: Any) -> StoredStudy:
-    told = default_sinks(campaign, storage) if sinks is None else sinks
-    stopped = run_campaign(campaign, sinks=told, storage=storage, **how)
+    sinks = default_sinks(campaign, storage) if sinks is None else sinks
+    stopped = run_campaign(campaign, sinks=sinks, storage=storage, **how)
     return StoredStudy(storage_at(storage or campaign.studies[0].spec.storage), campaign.name, stopped=stopped)
 
 

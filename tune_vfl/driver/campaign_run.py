@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def run_study(study: PlannedStudy, **how: Any) -> bool:
-    """Run one study, of a campaign or of none; arguments and errors are those of :func:`run_campaign`."""
+    """Run one study, in a campaign or alone; arguments and errors are those of :func:`run_campaign`."""
     return run_campaign(PlannedCampaign.of(study), **how)
 
 
@@ -54,16 +54,16 @@ def run_campaign(
     storage: str | None = None,
     take_over: bool = False,
 ) -> bool:
-    """Run a campaign, from its start or from where it was left: all its studies at once, by the same workers.
+    """Run all studies of a campaign at once with the same workers, from the start or from the last run's end.
 
     Args:
-        campaign: what is run; a lone study is a campaign of one part.
-        trials: of a lone study, a new budget of finished trials; None keeps the study's.
-        sinks: who is told in a thread of their own.
-        progress: show it on stderr.
-        work: None is the real thing.
-        storage: the ledger, instead of the one that the spec names.
-        take_over: drive another process out that holds the campaign.
+        campaign: the plan; a single study is a campaign of one.
+        trials: a new budget of finished trials for a single study; None keeps the study's.
+        sinks: receivers of trials and studies, called in a thread of their own.
+        progress: show progress on stderr.
+        work: the trainable; None trains and attacks for real.
+        storage: the ledger's database, instead of the spec's.
+        take_over: end another process that holds the campaign.
 
     Returns:
         Whether it was stopped before the budget was used up.
@@ -95,12 +95,12 @@ def run_campaign(
 
 
 def what_is_kept(name: str) -> str:
-    """Say what becomes of what is left at once."""
+    """Return a sentence for a run that is left at once: finished trials are kept, running ones are repeated."""
     return f"what was finished is kept, what was running is asked again: 'tune-vfl resume {name}' goes on"
 
 
 class _Run:
-    """One run of a campaign, its lease held."""
+    """One run of a campaign, under its lease."""
 
     def __init__(
         self, campaign: PlannedCampaign, ledgers: Sequence[Ledger], work: TrainableSpec | None, lease: Lease
@@ -113,7 +113,7 @@ class _Run:
         self._report: ProgressReport | None = None
 
     def run(self, sinks: Sequence[Sink], *, progress: bool) -> bool:
-        """Run it and say whether it was stopped."""
+        """Run every missing trial and measurement; return whether the run was stopped early."""
         lost = sum(len(ledger.recover()) for ledger in self._ledgers)
         with Dispatcher(sinks) as dispatcher:
             owed = self._waiting() or any(model.pending for model in self._models)
@@ -131,12 +131,12 @@ class _Run:
         return owed_costs(self._ledgers, self._work, self._say)
 
     def _say(self, message: str) -> None:
-        """Tell a person something, where progress is shown."""
+        """Print a message where progress is shown."""
         if self._report:
             self._report.say(message)
 
     def _without_machine_code(self) -> bool:
-        """Say why training is in torch alone, where it is; return whether it is."""
+        """Print why no compiled kernels are used, if so; return whether that is so."""
         why = obstacle()
         if why:
             self._say(f"torch alone trains, up to twice as slow: {why}")
@@ -146,7 +146,7 @@ class _Run:
         return sum(ledger.record().waiting for ledger in self._ledgers)
 
     def _tell_all(self, dispatcher: Dispatcher) -> None:
-        """Tell all studies of the campaign, those too that this run has no part in: they are shown together."""
+        """Pass all studies of the campaign to the sinks, also those that this run does not search."""
         run = {ledger.study.name: ledger for ledger in self._ledgers}
         first = self._ledgers[0]
         whole = StoredStudy(first.place, first.study.campaign or first.study.name)
@@ -219,12 +219,12 @@ class _Run:
         return PackSearcher(source, room.packs, self._work.options)
 
     def _packs(self, ledger: Ledger, trials: int, workers: int) -> tuple[int, int]:
-        """Return how many trials a pack of a study holds, and how many while its sampler does not look at results.
+        """Return the trials of a pack of a study, and those while its sampler ignores outcomes.
 
         Args:
-            ledger: of the study.
-            trials: how many it is to ask.
-            workers: how many its packs have.
+            ledger: the study's.
+            trials: the number of pending trials.
+            workers: the number of workers for them.
         """
         alike = self._resources.pack == "auto" and not ledger.space.ordinary
         most = self._work.trainable.most_per_pack(ledger.cell) if alike else 1

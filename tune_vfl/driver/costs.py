@@ -1,4 +1,4 @@
-"""What the defenses of a search cost in training: measured once a study, by the workers that ran its trials."""
+"""The training cost of each study's defense, measured once by the workers that ran its trials."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def owed_costs(ledgers: Sequence[Ledger], work: TrainableSpec, say: Callable[[str], None]) -> list[Cost]:
-    """Return the costs that are to be measured; none where the trainable trains nothing.
+    """Return the cost measurements of studies without a cost; none for a trainable that trains nothing.
 
     Args:
         ledgers: of the studies of a search.
-        work: what is run.
-        say: is told what a person should know.
+        work: the trainable.
+        say: prints a message.
     """
     from trainables.base import TrainingTrainable
 
@@ -37,15 +37,15 @@ def owed_costs(ledgers: Sequence[Ledger], work: TrainableSpec, say: Callable[[st
 
 
 class Cost(SideMeasurement):
-    """What the defense of one study costs: a ratio of CPU times, which neighbours hardly move.
+    """The training cost of one study's defense: a ratio of CPU times, which other processes hardly change.
 
-    It is measured when no trial can be asked: while they wait for what attacks are compared with, and at the end where
-    the study has a result. What cannot be measured is said and left: the next run measures it.
+    It is measured while no trial can start: before the reference scores are known, and at the end if the study has a
+    result. A cost that cannot be measured is reported, and the next run measures it.
 
     Args:
-        ledger: of the study.
-        announce: is called when it begins.
-        say: is told what a person should know.
+        ledger: the study's.
+        announce: called before the measurement.
+        say: prints a message.
     """
 
     tries = 1
@@ -57,13 +57,13 @@ class Cost(SideMeasurement):
 
     @property
     def seconds_allowed(self) -> float | None:
-        """How long it may take, which is two trainings; None without a limit."""
+        """The time limit in seconds, of two trainings; None without a limit."""
         minutes = self._ledger.cell.trial_minutes
         return None if minutes is None else 2 * minutes * 60
 
     @property
     def wanted(self) -> bool:
-        """Whether the study has a result; which it keeps, so that it is looked up no more."""
+        """Whether the study has a result; cached once it has."""
         self._wanted = self._wanted or bool(self._ledger.record().ok)
         return self._wanted
 

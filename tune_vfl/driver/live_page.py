@@ -1,4 +1,4 @@
-"""The page of a search: written anew as trials come in, and once more at the end."""
+"""The report page of a running search, rewritten as trials end and once more at the end."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
     from tune_vfl.records.studies import StudyRecord, TrialRecord
 
-# A search that is over before has its page at its end alone.
+# A shorter search has its page at its end alone.
 FIRST_AFTER_SECONDS = 30.0
 EVERY_SECONDS = 15.0
-# What the first page takes, with all that it imports, as far as it is known before.
+# The expected time of the first page, with its imports.
 _FIRST_TAKES_SECONDS = 3.0
 # Writing takes at most one part in this many of the time.
 _SHARE = 50
-# Not if the search is expected to end within so many times what a page takes.
+# No page if the search is expected to end within so many times the time of a page.
 _SOON = 5
 
 
 class LivePage:
-    """Keeps the report of what is searched up to date, as a :class:`tune_vfl.driver.sinks.Sink`.
+    """A sink that keeps the report of a search up to date, see :class:`tune_vfl.driver.sinks.Sink`.
 
     Args:
-        name: of what is searched.
-        look: returns the campaign as it stands; not asked where the one study of this name was told.
-        folder: where the report is written.
-        report: draws the report of the end and returns its files by their place in the folder.
-        now: the time, in seconds.
+        name: of the study or campaign.
+        look: returns the campaign's current record; not called for a single study.
+        folder: the folder of the report.
+        report: draws the final report and returns its files by their place in the folder.
+        now: returns the time in seconds.
     """
 
     def __init__(
@@ -54,27 +54,27 @@ class LivePage:
         self._new: defaultdict[str, list[TrialRecord]] = defaultdict(list)  # trials that their study lacks
 
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
-        """Write the page, now and then."""
+        """Write the page if it is due."""
         self._told = True
         self._new[study] += records
         if self._now() >= self._next and not self._nearly_over():
             self._write()
 
     def on_study(self, record: StudyRecord) -> None:
-        """Remember it: the ledger need not be read for the page of one study, nor to know how much is left."""
+        """Keep the record, so that the page of one study needs no read of the ledger."""
         known = {trial.number for trial in record.trials}
         self._studies[record.name] = record
         self._new[record.name] = [trial for trial in self._new[record.name] if trial.number not in known]
 
     def on_end(self) -> None:
-        """Write the page for the last time, where there was anything new."""
+        """Write the final page if any trial ended."""
         from reports.page import place_report
 
         if self._told:
             self._written(place_report(self._report(), self._folder), "went")
 
     def left(self) -> str:
-        """Nothing is left that another run would have to write."""
+        """Return nothing: no other run has to write this page."""
         return ""
 
     def _write(self) -> None:
@@ -87,14 +87,14 @@ class LivePage:
         self._next = self._now() + max(EVERY_SECONDS, _SHARE * self._took)
 
     def _nearly_over(self) -> bool:
-        """Whether the last page comes soon, as far as is known: another one would only put it off."""
+        """Whether the final page is expected soon: another one would only delay it."""
         known = list(self._studies.values())
         new = sum(len(self._new[study.name]) for study in known)
         left = sum(study.running + study.waiting for study in known) - new
         return bool(known) and left * (self._now() - self._begun) <= _SOON * self._took * new
 
     def _campaign(self) -> CampaignRecord:
-        """Return what is searched as it stands."""
+        """Return the current record of the study or campaign."""
         study = self._studies.get(self._name)
         return self._look() if study is None else CampaignRecord.of(study.with_trials(self._new[study.name]))
 

@@ -1,4 +1,4 @@
-"""From what somebody wrote to studies that can be run: parsed, resolved once, each with the space that it searches."""
+"""Plans of searches from raw specs: parse, resolve, find the space of each study."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
 
     Raises:
         SpecError: with every problem; of several studies only when names or parameters are wrong, none is possible, or
-            the trials are fewer than what is published of them.
+            there are fewer trials than published settings.
     """
     spec = with_all_defenses(raw)
     expanded = expand(spec)
@@ -56,7 +56,7 @@ def shared_out(studies: Sequence[PlannedStudy], trials: int, campaign: str) -> t
     """Return studies as the parts of a campaign, each with its share of the trials.
 
     Raises:
-        SpecError: when the trials are fewer than what is published of the defenses.
+        SpecError: for fewer trials than published settings of the defenses.
     """
     demands = [Demand(len(s.space.published), s.space.size) for s in studies]
     shares = even_shares(demands, trials)
@@ -67,10 +67,10 @@ def shared_out(studies: Sequence[PlannedStudy], trials: int, campaign: str) -> t
 
 
 def changed(found: PlannedCampaign, *, trials: int | None = None, name: str | None = None) -> PlannedCampaign:
-    """Return it with another budget of finished trials or another name.
+    """Return the plan with another budget of finished trials or another name.
 
     Raises:
-        SpecError: for a name or a budget that it cannot have.
+        SpecError: for an invalid name or budget.
     """
     if trials is None and name is None:
         return found
@@ -81,12 +81,12 @@ def changed(found: PlannedCampaign, *, trials: int | None = None, name: str | No
 
 
 def with_more(campaign: PlannedCampaign, trials: int | None) -> PlannedCampaign:
-    """Return a plan with a new budget of finished trials in all, where that is more than it has.
+    """Return a plan with a larger budget of finished trials in all; the same plan for a smaller one.
 
     Raises:
-        SpecError: for fewer trials than what is published of its defenses.
+        SpecError: for fewer trials than published settings of its defenses.
     """
-    if trials is None or trials <= campaign.trials:  # nothing new is asked for: each keeps what it was given
+    if trials is None or trials <= campaign.trials:  # each study keeps its share
         return campaign
     return replace(campaign, studies=shared_out(campaign.studies, trials, campaign.name), trials=trials)
 
@@ -105,13 +105,13 @@ def with_all_defenses(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def planned(spec: SpecLike) -> PlannedStudy:
-    """Return the one study that is described, in whatever form; a planned one comes back as it is.
+    """Return the plan of one study; a plan is returned unchanged.
 
     Args:
         spec: a planned study, a spec, a mapping of the same form, or the path of a YAML file.
 
     Raises:
-        SpecError: with every problem, or when it describes several studies.
+        SpecError: with every problem, or for a spec of several studies.
     """
     if isinstance(spec, PlannedStudy):
         return spec
@@ -125,7 +125,7 @@ def planned(spec: SpecLike) -> PlannedStudy:
 
 
 def planned_campaign(spec: CampaignLike) -> PlannedCampaign:
-    """Return what is described, in whatever form: a campaign, or a lone study as one of one part.
+    """Return the plan of a spec in any form; a single study is a campaign of one.
 
     Raises:
         SpecError: with every problem.
@@ -138,7 +138,7 @@ def planned_campaign(spec: CampaignLike) -> PlannedCampaign:
 
 
 def plan_study(spec: StudySpec) -> PlannedStudy:
-    """Resolve a spec and find the space that it searches.
+    """Resolve a spec and find its search space.
 
     Raises:
         SpecError: with every problem.
@@ -196,24 +196,24 @@ def _unknown_names(raw: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Skipped]]:
-    """Plan a study of a matrix, without the attacks that do not go with its data set and model."""
+    """Plan a study of a matrix, without the attacks that do not fit its data set and model."""
     try:
         return plan_study(spec), []
     except SpecError as error:
         problems, unfit = error.problems, error.unfit
     fitting = tuple(attack for attack in spec.attacks if attack.name not in unfit)
     others = [p for p in problems if not any(p in why for why in unfit.values())]
-    if others or not fitting:  # what stands against every attack is the reason; that of single attacks would hide it
+    if others or not fitting:  # a problem with every attack is the reason; those of single attacks would hide it
         return None, [Skipped(spec.study, None, tuple(others or problems))]
     possible, more = _fitting(spec.model_copy(update={"attacks": fitting}))
     return possible, [*(Skipped(spec.study, name, tuple(why)) for name, why in unfit.items()), *more]
 
 
 def refuse_mistakes(raws: Sequence[Mapping[str, Any]]) -> list[StudySpec]:
-    """Parse raw specs and refuse unknown names and wrong options; a mistake is not an impossible pair. Loads no data.
+    """Parse raw specs and refuse unknown names and wrong options, without loading data.
 
     Raises:
-        SpecError: with the problems of all of them.
+        SpecError: with the problems of all specs.
     """
     specs, problems = [], []
     for raw in raws:
@@ -228,7 +228,7 @@ def refuse_mistakes(raws: Sequence[Mapping[str, Any]]) -> list[StudySpec]:
 
 
 def _mistakes(spec: StudySpec) -> list[str]:
-    """Return unknown names and wrong options of a spec, whatever its pairs can do together."""
+    """Return unknown names and wrong options of a spec, without a check of which methods fit together."""
     from tune_vfl.attacks.base import ATTACKS
     from tune_vfl.data.base import DATASETS
     from tune_vfl.defenses.base import DEFENSES

@@ -1,4 +1,4 @@
-"""How a search goes, on stderr: a bar on a terminal, one plain line a minute elsewhere."""
+"""The progress of a search on stderr: a bar on a terminal, one plain line a minute elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINE_EVERY_SECONDS = 60.0
 
 
 class RunProgress:
-    """How far a running search is: trials by outcome, the front so far, the time that is left.
+    """The progress of a running search: trials by outcome, the front, the remaining time.
 
     Args:
         records: its studies at the start of this run.
@@ -41,7 +41,7 @@ class RunProgress:
         self.follow(records)
 
     def follow(self, records: Sequence[StudyRecord]) -> None:
-        """Follow the fronts of the studies from where these stand."""
+        """Restart the fronts from these records."""
         self._fronts = {r.cell.dataset.name: GrowingFront(r.reference_point) for r in records}
         for record in records:
             for trial in record.ok:
@@ -61,7 +61,7 @@ class RunProgress:
 
     @property
     def front_size(self) -> int:
-        """How many points are on the front."""
+        """The number of points on the front."""
         return sum(front.size for front in self._fronts.values())
 
     @property

@@ -1,7 +1,7 @@
-"""What to ask next: lost trials again, published settings, then what the sampler proposes, never a point twice.
+"""Proposals of trials: lost ones again, published settings, then new points of the sampler, none twice.
 
-The sampler works on a copy of the study in memory, which is fast, and which also learns what the ledger must not hold:
-a proposal that repeats a known point is answered from the ledger instead of being run.
+The sampler works on a copy of the study in memory, which is fast. The copy also gets proposals that the ledger must not
+hold: one that repeats a known point is answered from the ledger instead of being run.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 _CONSTRAINTS_KEY = "constraints"
 # The number of a trial that is chosen and not written yet.
 _UNWRITTEN = -1
-# After so many repeated proposals in a row the sampler has nothing new to say about a finite space.
+# After so many repeated proposals in a row a finite space is taken as exhausted.
 _PATIENCE = 20
 
 
 class Asked(NamedTuple):
-    """A trial that the ledger holds as running."""
+    """A trial that runs, as the ledger holds it."""
 
     number: int
     params: dict[str, Any]
 
 
 class _Chosen(NamedTuple):
-    """A trial that is about to be written, and its place in the sampler's copy of the study."""
+    """A trial before it is written, with its number in the sampler's copy of the study."""
 
     trial: NewTrial
     position: int
 
 
 class _Lost(NamedTuple):
-    """A lost trial that is still to be asked again: who was lost with it, and the pack that it ran in."""
+    """A lost trial to retry: the cause of its loss, and its pack."""
 
     params: dict[str, Any]
     who: str | None
@@ -56,7 +56,7 @@ class _Lost(NamedTuple):
 
 
 class Proposals:
-    """Asks for one study. Not safe to share between threads.
+    """The proposals of one study. Not safe to share between threads.
 
     Args:
         ledger: the study's, recovered.
@@ -93,11 +93,10 @@ class Proposals:
         self._lost = self._owed()
 
     def ask(self, count: int, pack: str = "") -> list[Asked]:
-        """Ask for up to ``count`` trials and write them together; fewer when the space runs out.
+        """Start up to ``count`` trials and write them together; fewer when the space is exhausted.
 
-        The budget is the caller's.
-        A lost trial whose worker died is asked again alone: if it kills its worker again, no other is lost. Half of a
-        pack that did not fit into memory is asked again, and nothing with it.
+        The budget is the caller's. A trial whose worker died is retried alone, so that it cannot kill another one. Half
+        of a pack that did not fit into memory is retried, and no other trial with it.
         """
         again, full = self._again(count)
         chosen = [self._chosen(self._lost.pop(number).params, retry_of=number) for number in again]
@@ -109,7 +108,7 @@ class Proposals:
         return self._begin(chosen, pack) if chosen else []
 
     def _again(self, count: int) -> tuple[list[int], bool]:
-        """Return the lost trials that are asked again together, and whether nothing else may join them."""
+        """Return the lost trials to retry together, and whether no other trial may join them."""
         numbers = sorted(self._lost)
         first = self._lost[numbers[0]] if numbers else None
         if first is not None and first.who == "worker":
@@ -123,7 +122,7 @@ class Proposals:
         return {t.number: _Lost(t.params, t.lost, t.pack) for t in self._ledger.owed_retries()}
 
     def learn(self, record: TrialRecord) -> None:
-        """Tell the sampler how a trial ended."""
+        """Tell the sampler the outcome of a trial."""
         import optuna
 
         position = self._mirrored.pop(record.number, None)
@@ -140,7 +139,7 @@ class Proposals:
             self._mirror.tell(position, state=optuna.trial.TrialState.FAIL)
 
     def _chosen(self, params: dict[str, Any], retry_of: int | None = None) -> _Chosen:
-        """Remember a point that is to be asked; its copy in memory was made by the proposal, or is made here."""
+        """Reserve a point; its copy in memory was made by the proposal, or is made here."""
         key = point_key(params)
         position = self._pending.pop(key, None) if retry_of is None else None
         if position is None:
@@ -152,7 +151,7 @@ class Proposals:
         return _Chosen(NewTrial(params, retry_of, kept), position)
 
     def _begin(self, chosen: Sequence[_Chosen], pack: str) -> list[Asked]:
-        """Write trials."""
+        """Write trials as running."""
         numbers = self._ledger.begin_together([trial for trial, _ in chosen], pack)
         asked = [Asked(number, trial.params) for number, (trial, _) in zip(numbers, chosen, strict=True)]
         for (number, params), (_, position) in zip(asked, chosen, strict=True):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.driver.side_measurements import SideMeasurement
     from tune_vfl.driver.study_run import StudyRun
-    from tune_vfl.execution.pack_searcher import Pack
+    from tune_vfl.execution.pack_searcher import WorkerPack
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SearchPacks:
     costs: Sequence[SideMeasurement] = field(default=())
     deadline: float | None = None
 
-    def next_pack(self, pack_id: str) -> Pack | None:
+    def next_pack(self, pack_id: str) -> WorkerPack | None:
         """Return the next pack; None while only the end of a running pack may bring one."""
         pack = None
         if self.deadline is None or time.monotonic() <= self.deadline:
@@ -44,7 +44,7 @@ class SearchPacks:
     def _references_known(self) -> bool:
         return all(measurement.over for measurement in self.references)
 
-    def _trials(self, pack_id: str) -> Pack | None:
+    def _trials(self, pack_id: str) -> WorkerPack | None:
         while self._references_known and (study := self._next_study()):
             if pack := study.next_pack(pack_id):
                 return pack

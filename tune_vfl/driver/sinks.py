@@ -1,6 +1,6 @@
-"""Listeners, such as MLflow's recorder, copy to another place what the ledger gets, of one study or of several.
+"""Sinks receive the trials and studies of a search: the live page, MLflow's recorder.
 
-They are called in a thread of their own, and what goes wrong in one never stops a search.
+They are called in a thread of their own, and an error in one never stops a search.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.studies import StudyRecord, TrialRecord
 
-# How long the end of a search waits for a sink that does not get on, and how often it says what it waits for.
+# The end of a search waits so long for a sink without progress, and reports the rest so often.
 PATIENCE_SECONDS, SAY_EVERY_SECONDS = 120.0, 10.0
 _LATER = "'tune-vfl doctor --repair' writes the rest"
 
 
 class Sink(Protocol):
-    """Copies studies to another place. Calls come one at a time, a study's in the order of events, from one thread."""
+    """A receiver of studies. Calls come from one thread, one at a time, in the order of events."""
 
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
-        """Trials of the study of this name were finished: all that were since the last call."""
+        """Receive the trials of a study that ended since the last call."""
 
     def on_study(self, record: StudyRecord) -> None:
-        """A study as it stands: at the start of a run, when its baseline is known, and at the end."""
+        """Receive a study's record: at the start of a run, with its baseline, and at the end."""
 
     def on_end(self) -> None:
-        """The run is over: what was told is all that there is for now."""
+        """Finish: the run is over."""
 
     def left(self) -> str:
-        """Say what is still to be copied of what was told, empty for nothing; asked from another thread."""
+        """Return a sentence on records that are not written yet, empty for none; called from another thread."""
 
 
 class Dispatcher:
-    """Passes events to sinks in one thread. The first error of each is reported; it goes on being told.
+    """The thread that calls sinks. The first error of each sink is printed, and later events still reach it.
 
-    A block of it ends when everything is delivered; one that Ctrl-C leaves does not wait.
+    As a context manager it waits until everything is delivered, except after Ctrl-C.
 
     Args:
-        sinks: who is told.
-        patience: seconds that the end waits for sinks that do not get on.
+        sinks: the receivers.
+        patience: the seconds that the end waits for sinks without progress.
     """
 
     def __init__(self, sinks: Sequence[Sink], patience: float = PATIENCE_SECONDS) -> None:
@@ -70,15 +70,15 @@ class Dispatcher:
             self.close()
 
     def on_trial(self, study: str, record: TrialRecord) -> None:
-        """Pass on a finished trial of the study of this name."""
+        """Pass on a finished trial of a study."""
         self._events.put((study, record))
 
     def on_study(self, record: StudyRecord) -> None:
-        """Pass on a study as it stands."""
+        """Pass on a study's record."""
         self._events.put(record)
 
     def close(self) -> None:
-        """Wait until everything is delivered, for as long as it gets on, and say from time to time what is left.
+        """Wait until everything is delivered while there is progress, and print from time to time what is left.
 
         Raises:
             KeyboardInterrupt: on Ctrl-C, which does not wait.
@@ -108,7 +108,7 @@ class Dispatcher:
     def _left(self) -> str:
         left = []
         for sink in self._listeners:
-            with suppress(Exception):  # who cannot say it has nothing to say
+            with suppress(Exception):  # a sink that cannot tell is left out
                 left.append(sink.left())
         return "; ".join(filter(None, left)) or "not everything is copied yet"
 
@@ -120,7 +120,7 @@ class Dispatcher:
                 study, trial = event
                 trials.setdefault(study, []).append(trial)
                 if not self._events.empty():
-                    continue  # all of a study that wait are told together
+                    continue  # waiting trials of a study go together
             for study, waiting in trials.items():
                 self._tell(methodcaller("on_trials", study, tuple(waiting)))
             trials.clear()
@@ -134,7 +134,7 @@ class Dispatcher:
         for sink in self._listeners:
             try:
                 event(sink)
-            except Exception as error:  # a projection must never stop a search, whatever it meets
+            except Exception as error:  # no error of a sink may stop a search
                 if id(sink) not in self._warned:
                     self._warned.add(id(sink))
                     what = f"{type(error).__name__}: {error}"
@@ -143,7 +143,7 @@ class Dispatcher:
 
 
 class SinkObserver:
-    """Tells sinks what a search's driver sees, as a :class:`tune_vfl.driver.study_run.Observer`.
+    """An observer of a search that passes its events to sinks, see :class:`tune_vfl.driver.study_run.Observer`.
 
     Args:
         ledgers: of the studies.
@@ -154,14 +154,14 @@ class SinkObserver:
         self._ledgers, self._dispatcher = {one.study.name: one for one in ledgers}, dispatcher
 
     def on_ask(self, study: str, count: int) -> None:
-        """Nothing to tell."""
+        """Do nothing."""
 
     def on_tell(self, study: str, record: TrialRecord) -> None:
-        """Pass the trial on."""
+        """Pass the trial to the sinks."""
         self._dispatcher.on_trial(study, record)
 
     def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
-        """Pass the studies on, now with their baseline."""
+        """Pass the studies to the sinks, with their baseline."""
         for study in studies:
             self._dispatcher.on_study(self._ledgers[study].record())
 

@@ -32,14 +32,14 @@ def undefended(cell: Cell) -> Cell:
 
 
 class Undefended(SideMeasurement):
-    """The undefended model of studies that have the same one, with what all of their attacks are compared with.
+    """The undefended model that several studies share, with the reference scores of their attacks.
 
     Args:
-        ledgers: of these studies. What one of them holds the others are given.
+        ledgers: of these studies. A measurement in one of them is copied to the others.
 
     Attributes:
-        cell: what it is evaluated with.
-        observers: who is told when it was measured.
+        cell: the evaluation settings.
+        observers: called after the measurement.
     """
 
     tries = MAX_WORKER_LOSSES
@@ -59,7 +59,7 @@ class Undefended(SideMeasurement):
 
     @property
     def references(self) -> References | None:
-        """What attacks are compared with; None before it was measured."""
+        """The reference scores of attacks; None before they are measured."""
         return self._ledgers[0].references
 
     @property
@@ -68,14 +68,14 @@ class Undefended(SideMeasurement):
         return self._ledgers[0]
 
     def set_references(self, references: References, reference_point: tuple[float, float]) -> None:
-        """Keep what is measured once a model, where it is not known yet."""
+        """Store the reference scores in the ledgers that lack them."""
         for ledger in self._ledgers:
             if ledger.references is None:
                 ledger.set_references_and_reference_point(references, reference_point)
 
     @property
     def seconds_allowed(self) -> float | None:
-        """How long it may take; None without a limit."""
+        """The time limit in seconds; None without a limit."""
         minutes = self.cell.trial_minutes
         return None if minutes is None else minutes * 60
 

@@ -1,7 +1,6 @@
-"""How far a trial is from keeping its study's constraints, for samplers that look where they are kept.
+"""Violations of a study's constraints by a trial, for samplers with constraints.
 
-What decides the answer are bounds with a confidence (:mod:`tune_vfl.analysis.constraints`); what steers a search are
-the measured numbers themselves.
+The decision uses bounds with a confidence (:mod:`tune_vfl.analysis.constraints`); a sampler uses the measured numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 def violations(outcome: Outcome, undefended: Outcome | None, constraints: Mapping[str, float]) -> list[float]:
     """Return a number for each constraint, at most 0 where it is kept.
 
-    A constraint on what was not measured, and on the cost, which no setting of a study changes, counts as kept.
+    A constraint on a number that was not measured counts as kept, and so does one on the cost, which is the study's.
 
     Args:
         outcome: of a trial that ended ok.

@@ -1,4 +1,4 @@
-"""How many packs of a search may run at once: what there is and may still be started, shared with the others there."""
+"""The number of packs that may run at once: CPUs and GPUs of all nodes, shared with other searches."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 
 
 def capacity_key(resources: Resources) -> str:
-    """Name what searches share: a cluster, or this machine, and on it what runs on GPUs or what does not."""
+    """Return a name of the resources that searches share: a cluster or this machine, and its GPUs or its CPUs."""
     return f"{os.environ.get('RAY_ADDRESS') or boot_id()} {'gpu' if resources.gpu else 'cpu'}"
 
 
 def packs_that_fit(resources: Resources, node: Mapping[str, float]) -> int:
-    """Return how many packs a node has room for. A pack that takes a part of a GPU lies on one, never on two."""
+    """Return the number of packs that fit on a node. A part of a GPU is always of one GPU, never of two."""
     room = math.floor(node.get("CPU", 0.0) / resources.cpu + 1e-9)
     if not resources.gpu:
         return room
@@ -40,14 +40,14 @@ def packs_that_fit(resources: Resources, node: Mapping[str, float]) -> int:
 
 
 class Capacity:
-    """Looks from time to time at what there is.
+    """The capacity for a search's packs, updated from time to time.
 
     Args:
-        resources: what one pack takes, and the ``concurrency`` asked for.
+        resources: of one pack, with the spec's ``concurrency``.
         lease: the study's.
-        nodes: the resources of each node that is up.
-        grows: the cluster may get more nodes, so that what is there now is no limit.
-        now: the time, in seconds.
+        nodes: returns the resources of each node that is up.
+        grows: the cluster may add nodes, so that the present ones are no limit.
+        now: returns the time in seconds.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Capacity:
         self._looked = False
 
     def packs(self) -> int:
-        """Return how many packs may run at once, at least 1.
+        """Return the number of packs that may run at once, at least 1.
 
         Raises:
-            SpecError: at the first look, when not even one finds room and none will.
+            SpecError: at the first call, when no pack fits and no node can be added.
         """
         if self._now() >= self._look_at:
             self._look_at = self._now() + _EVERY_SECONDS
@@ -89,7 +89,7 @@ class Capacity:
         return max(1, everything // self._sharing + (self._place < everything % self._sharing))
 
     def _look_who_shares(self) -> None:
-        """Note the place of this search among those that share the room, from 0, and how many they are."""
+        """Update this search's place among those that share the resources, from 0, and their number."""
         try:
             sharing = self._lease.roommates()
         except UnreachableError:  # the ledger's database is away: what it said last holds
@@ -108,7 +108,7 @@ class Capacity:
 
 
 def startable(resources: Resources, bootstrap: Path = BOOTSTRAP) -> int:
-    """Return how many packs have room on the head and all the nodes that its autoscaler may start; 0 if unknown."""
+    """Return the number of packs that fit on the head and all nodes that its autoscaler may start; 0 if unknown."""
     import yaml
 
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
 
 
-class Pack(Protocol):
+class WorkerPack(Protocol):
     """Work for one call of a worker."""
 
     @property
@@ -49,7 +49,7 @@ class Pack(Protocol):
 class PackSource(Protocol):
     """The order of packs: a search's studies, or a confirmation's phases."""
 
-    def next_pack(self, pack_id: str, /) -> Pack | None:
+    def next_pack(self, pack_id: str, /) -> WorkerPack | None:
         """Return the next pack; None while only the end of a running pack may bring one."""
 
 
@@ -69,7 +69,7 @@ class PackSearcher(Searcher):  # type: ignore[misc]
     def __init__(self, source: PackSource, capacity: Callable[[], int], options: Mapping[str, Any]) -> None:
         super().__init__(metric=None, mode=None)
         self._source, self._capacity, self._options = source, capacity, options
-        self._running: dict[str, Pack] = {}
+        self._running: dict[str, WorkerPack] = {}
         self._losses_in_a_row = 0
         self.stopped = False
         self.failure: Exception | None = None

@@ -1,9 +1,9 @@
-"""How many trials a pack holds. It changes the speed, never a result.
+"""The number of trials in a pack. It changes the speed, never a result.
 
-Sixteen trained networks in one pass are where stacking has given most of what it can; trials times seeds counts. A
-network in seventy costs some two thirds of one in sixteen, but a sampler that learns would get fewer rounds: so many
-are taken while it does not look at what came back. Trials that are trained differently cannot share a pass, and a pack
-of them would only lose more when it is killed: it holds one.
+Stacking gains most up to sixteen networks in one pass (trials times seeds). A network in seventy costs some two thirds
+of one in sixteen, but a sampler that learns would get fewer rounds: packs are that large only while the sampler ignores
+outcomes. Trials with different training cannot share a pass, and a pack of them would only lose more when it is killed:
+it holds one.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 LANES = 16
 BLIND_LANES = 72
-"""While a sampler does not look at what came of its trials."""
+"""The networks of a pack while a sampler ignores outcomes."""
 # A kill loses a pack's work: no pack is meant to last longer than this.
 LONGEST_PACK_SECONDS = 600.0
 
 
 def pack_size(resources: Resources, *, trials: int, seeds: int, workers: int, most: int, lanes: int = LANES) -> int:
-    """Return how many trials a pack holds.
+    """Return the number of trials in a pack.
 
     Args:
         resources: ``pack`` is taken as it is, unless it is ``auto``.
-        trials: how many are still to be run.
+        trials: the number of pending trials.
         seeds: networks a trial.
-        workers: packs that run at once.
-        most: how many trials one pass can take, 1 where nothing stacks.
-        lanes: networks that a pack is to hold.
+        workers: the number of packs that run at once.
+        most: the number of trials that one pass can take, 1 without stacking.
+        lanes: the networks of a pack.
     """
     if isinstance(resources.pack, int):
         return resources.pack

@@ -1,4 +1,4 @@
-"""Ray, started quietly where none is, and Tune, told to leave everything to the ledger."""
+"""The Ray session of a driver: connect to a cluster or start Ray here, with quiet settings for Tune."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 def quiet_tune() -> Iterator[None]:
     """Set Tune's environment and loggers for the block and put them back after it.
 
-    What Ray prints by itself (a worker that died) goes to stderr: stdout is for answers.
+    Ray's own messages, such as on a dead worker, go to stderr: stdout is for answers.
     """
     levels = {name: logging.getLogger(name).level for name in ("ray", "ray.tune", "ray.train")}
     for name in levels:
@@ -122,7 +122,7 @@ def capacity_for(resources: Resources, lease: Lease) -> Capacity:
 
 
 def _nodes() -> list[Mapping[str, float]]:
-    """Return what each node that is up has, by Ray's names (``CPU``, ``GPU``)."""
+    """Return the resources of each node that is up, by Ray's names (``CPU``, ``GPU``)."""
     import ray
 
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -143,7 +143,7 @@ def _join(address: str) -> None:
 def _start_patiently() -> None:
     """Start Ray here. It gives its own processes half a minute; on a machine that is busy a second try finds them warm.
 
-    What it raises then is a plain ``Exception``, so that every one is taken for a start that failed.
+    Ray raises a plain ``Exception`` then, so every exception counts as a failed start.
     """
     import ray
 
@@ -190,5 +190,5 @@ def _end(folder: RayFolder) -> None:
 
 
 def grows() -> bool:
-    """Return whether the cluster is somebody else's, which may add machines when work waits."""
+    """Return whether Ray is a cluster's, which may add machines when work waits."""
     return bool(os.environ.get("RAY_ADDRESS"))

@@ -1,4 +1,4 @@
-"""What a search has its workers do."""
+"""The trainable of a search and its options."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainableSpec:
-    """What a study runs: the real trainable by default, another one for tests and benchmarks."""
+    """A trainable class and its options: the real one by default, another one for tests and benchmarks."""
 
     trainable: type[PackTrainable]
     options: Mapping[str, Any]
 
     @classmethod
     def real(cls) -> TrainableSpec:
-        """Return the real thing."""
+        """Return the trainable that trains and attacks."""
         from trainables.cell import CellTrainable  # imports Ray Tune, which takes a second
 
         return cls(CellTrainable, {})

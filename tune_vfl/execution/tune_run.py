@@ -1,4 +1,4 @@
-"""Ray Tune, told to run what a searcher hands out and to leave everything else to the ledger."""
+"""One run of Ray Tune over a searcher's packs, without Tune's own records: the ledger is the only one."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def run_tune(
     checks: Sequence[Callable[[], object]],
     say: Callable[[str], None],
 ) -> None:
-    """Let Ray Tune run what a searcher hands out, until it has nothing more.
+    """Run a searcher's packs with Ray Tune until it has no more.
 
     Args:
-        searcher: hands out packs, and hears what came of them.
-        trainable: runs a pack.
+        searcher: the source of packs, which gets their answers.
+        trainable: evaluates a pack.
         resources: of one pack.
-        checks: made at every step, each raises what ends the search.
-        say: is told what a person should know.
+        checks: called at every step; each raises an exception to end the run.
+        say: prints a message.
 
     Raises:
-        RayDiedError: when Ray under this process is gone.
-        Exception: what the searcher met, as it was.
+        RayDiedError: when Ray under this process has died.
+        Exception: the searcher's, unchanged.
     """
     import ray
 

@@ -1,4 +1,4 @@
-"""Watchdogs of a running search: they end it when Ray has died, the lease was lost, or a signal came."""
+"""Watchdogs of a run: they end it when Ray has died, the lease is lost, or a signal came."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 _EVERY_SECONDS = 10.0
-# A pack may exceed the limits of its trials by so much: to load its libraries, and to end.
+# Seconds by which a pack may exceed the limits of its trials: to load its libraries, and to end.
 GRACE_SECONDS = 60.0
 # A node that is only slow to answer comes back before this many looks.
 _LOOKS = 3
 
 
 class RayDiedError(UnreachableError):
-    """The Ray that the driver hangs on is gone."""
+    """Ray's node under the driver has died."""
 
 
 def own_node_lives() -> bool:
-    """Return whether the node that this driver hangs on is alive."""
+    """Return whether Ray's node of this driver is alive."""
     import ray
 
     own = ray.get_runtime_context().get_node_id()
@@ -33,10 +33,10 @@ def own_node_lives() -> bool:
 
 
 class NodeWatch(Callback):  # type: ignore[misc]
-    """Ends a search whose own Ray node is dead, instead of waiting for workers that nobody can start.
+    """Ends a run whose own Ray node is dead, instead of waiting for workers that cannot start.
 
     Args:
-        lives: whether the node is alive.
+        lives: returns whether the node is alive.
         every: seconds between two looks.
     """
 
@@ -46,10 +46,10 @@ class NodeWatch(Callback):  # type: ignore[misc]
         self._dead = 0
 
     def on_step_begin(self, iteration: int, trials: Collection[Any], **info: Any) -> None:
-        """Look from time to time.
+        """Check from time to time.
 
         Raises:
-            RayDiedError: when the node was dead at several looks in a row.
+            RayDiedError: when the node was dead at several checks in a row.
         """
         if time.monotonic() < self._next:
             return
@@ -64,7 +64,7 @@ class NodeWatch(Callback):  # type: ignore[misc]
 
 
 class DriverCallback(Callback):  # type: ignore[misc]
-    """A callback that is never restored: Tune pickles it with the experiment, which no other process goes on with."""
+    """A callback that is never restored, although Tune pickles it with the experiment."""
 
     def __reduce__(self) -> tuple[type[Callback], tuple[()]]:
         """Pickle as a callback that does nothing."""
@@ -72,10 +72,10 @@ class DriverCallback(Callback):  # type: ignore[misc]
 
 
 class StepChecks(DriverCallback):
-    """Checks at every step of Tune whether the search is to end: a lost lease, a signal that was swallowed.
+    """Checks at every step of Tune for a lost lease or a missed signal.
 
     Args:
-        checks: each raises what ends the search, and returns at once.
+        checks: called at every step; each returns at once, or raises an exception to end the run.
     """
 
     def __init__(self, checks: Sequence[Callable[[], object]]) -> None:

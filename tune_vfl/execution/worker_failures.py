@@ -22,10 +22,10 @@ class Packs(Protocol):
     """The packs of a search, by the ids of Tune's trials."""
 
     def time_limit(self, trial_id: str, /) -> float | None:
-        """Return how many seconds a running pack may take; None without a limit."""
+        """Return the time limit of a running pack in seconds; None without a limit."""
 
     def fail(self, trial_id: str, cause: Cause, /) -> int:
-        """Tell that the worker of a pack has failed; return how many trials the pack had."""
+        """Store that the worker of a pack failed; return the number of trials in the pack."""
 
 
 def live_nodes() -> frozenset[str]:
@@ -36,17 +36,17 @@ def live_nodes() -> frozenset[str]:
 
 
 class WorkerFailures(DriverCallback):
-    """Tells a searcher which of its packs have lost their worker, and why.
+    """Reports failed workers to the searcher, with the cause.
 
     A worker ends itself when a pack exceeds its time limit (see :mod:`trainables.base`), so a worker that fails after
     that has timed out. A worker of a cluster may fail before Ray misses its node, which is waited for.
 
     Args:
         searcher: of the packs.
-        say: is told what a person should know.
+        say: prints a message.
         nodes: returns the nodes that are alive.
         now: returns the time, in seconds.
-        sleep: waits so many seconds.
+        sleep: waits for some seconds.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class WorkerFailures(DriverCallback):
         self._last_nodes = nodes()
 
     def on_trial_start(self, iteration: int, trials: Collection[Any], trial: Any, **info: Any) -> None:
-        """Start the clock of a pack: it has its worker now."""
+        """Start the clock of a pack."""
         self._last_nodes = self._nodes()
         self._started[trial.trial_id] = self._now()
         self._nodes_at_start[trial.trial_id] = self._last_nodes
@@ -74,7 +74,7 @@ class WorkerFailures(DriverCallback):
         self._nodes_at_start.pop(trial.trial_id, None)
 
     def on_trial_error(self, iteration: int, trials: Collection[Any], trial: Any, **info: Any) -> None:
-        """Stop the clock, and tell the cause of the failure."""
+        """Stop the clock, and report the cause of the failure."""
         cause = self._cause(trial.trial_id)
         self.on_trial_complete(iteration, trials, trial)
         count = self._searcher.fail(trial.trial_id, cause)
@@ -89,7 +89,7 @@ class WorkerFailures(DriverCallback):
         return "node" if self._lost_node(self._nodes_at_start.get(pack, self._last_nodes)) else "crash"
 
     def _lost_node(self, before: frozenset[str]) -> bool:
-        """Return whether a node is gone, once Ray had time to miss it: a lone machine carries the driver too."""
+        """Return whether a node is gone, once Ray had time to notice; a single node runs the driver too."""
         until = self._now() + (NODE_SECONDS if len(before) > 1 else 0)
         while not before - self._nodes():
             if self._now() >= until:
@@ -99,7 +99,7 @@ class WorkerFailures(DriverCallback):
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Return whether Ray's memory monitor has ended a worker, which makes Tune give up a whole run."""
+    """Return whether Ray's memory monitor ended a worker, after which Tune ends its whole run."""
     while error is not None and not isinstance(error, OutOfMemoryError):
         error = error.__cause__
     return error is not None

@@ -153,7 +153,7 @@ def search(spec: CampaignLike, **how: Any) -> Study:
 
     Args:
         spec: a mapping of the form of a spec, or the path of a YAML file.
-        how: ``trials``, ``name``, ``storage``, ``take_over``, ``progress``, ``listeners``, as there.
+        how: ``trials``, ``name``, ``storage``, ``take_over``, ``progress``, ``sinks``, as there.
     """
     from tune_vfl.driver.api import search as run
 
