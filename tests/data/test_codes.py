@@ -191,10 +191,11 @@ def test_numbers_in_many_forms_are_numbers() -> None:
 
 
 def test_names_alike() -> None:
-    names = ["a", "A ", "b", "1", "01", "1.0", "TRUE", "e\u0301", "\u00e9", "1_0", "10"]
+    names = ["a", "A ", "b", "1", "01", "1.0", "TRUE", "e\u0301", "\u00e9", "1_0", "10", "x_Y-z", "X y Z"]
     assert alike({name: k for k, name in enumerate(names)}) == (
         (("A ", 1), ("a", 0)),
         (("TRUE", 6), ("1.0", 5), ("01", 4), ("1", 3)),
+        (("X y Z", 12), ("x_Y-z", 11)),
         (("\u00e9", 8), ("e\u0301", 7)),
     )
 

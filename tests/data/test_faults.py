@@ -66,6 +66,11 @@ CSV = {
     ),
     "class of one row": (labels([0] * 11 + [7]), csv(split=1), ["label column 'y'", "class '7' has 1 row "]),
     "positive is no class": (GOOD, csv(positive="yes"), ["label column 'y'", "no class 'yes'", "'0' and '1'"]),
+    "positive of two spellings": (
+        labels(["yes", "Yes", "no", "no"]),
+        csv(split=1, positive="yes"),
+        ["there are 3 ('Yes', 'no', 'yes')", "differ in spelling only", 'classes: {"yes": "Yes"}'],
+    ),
     "positive of three": (labels([0, 1, 2]), csv(split=1, positive=1), ["label column 'y'", "there are 3"]),
     "infinite feature": (rows([1, 2, "inf"]), csv(split=1), ["column 'a'", "inf", "row 3"]),
     "feature beyond 32 bits": (rows([1, "1e300"]), csv(split=1), ["column 'a'", "1e+300", "row 2"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -38,6 +39,10 @@ def test_separators(tmp_path: Path, separator: str) -> None:
     if separator not in ",;\t":
         with pytest.raises(DataError, match="set `separator`"):
             read({"path": str(tmp_path / "a.csv"), "label": "y"})
+        if separator != " ":
+            (tmp_path / "b.csv").write_text((tmp_path / "a.csv").read_text().replace("Köln", "a,b"))
+            with pytest.raises(DataError, match=re.escape(f"set `separator` to {separator!r}")):
+                read({"path": str(tmp_path / "b.csv"), "label": "y"})
         with (tmp_path / "a.csv").open("a") as file:
             file.write("a decimal 4,5\n")
         with pytest.raises(DataError, match=r"line 14 has 2 fields where 1 columns .* set `separator`"):

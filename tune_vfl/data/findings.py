@@ -136,7 +136,7 @@ def _oddities(c: ColumnFacts, num_classes: int, error: float) -> list[Oddity]:
         found.append("tells the label")
     elif c.alone is not None and c.alone > max(base + SUSPECT * (1 - base), base + _ERRORS * error):
         found.append("known before?")
-    if c.looks:
+    if c.looks and not (c.slips and c.looks == "numbers as text"):
         found.append(c.looks)
     if c.spelt:
         found.append("spellings")

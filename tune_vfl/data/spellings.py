@@ -1,4 +1,4 @@
-"""Names that differ in spelling only: case, blanks, zeros, ``1`` and ``True``."""
+"""Names that differ in spelling only: case, blanks or ``_`` between words, zeros, ``1`` and ``True``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 Spelt = tuple[tuple[str, int], ...]
 """Spellings of one name, each with its rows, the most frequent first."""
 _INVISIBLE = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]+")
+_JOINTS = re.compile(r"(?<=[^\W\d_])[_-]+(?=[^\W\d_])")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,3})?")
 _WORDS = {"true": "1", "false": "0"}
 
 
 def key(name: str) -> str:
     """Return a key that is the same for all spellings of a name."""
-    bare = _INVISIBLE.sub("", unicodedata.normalize("NFKC", name)).casefold()
+    bare = _JOINTS.sub("", _INVISIBLE.sub("", unicodedata.normalize("NFKC", name)).casefold())
     if not _NUMBER.fullmatch(bare):
         return _WORDS.get(bare, bare)
     digits = bare.lstrip("+").lstrip("0") if "e" not in bare else f"{float(bare):.0f}"

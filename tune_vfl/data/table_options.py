@@ -16,7 +16,7 @@ from tune_vfl.spec import Strict
 
 def _one_character(value: str) -> str:
     if len(value) != 1 or value in '\r\n"':
-        raise ValueError("expected one character, such as ';' or a tab in double quotes")
+        raise ValueError("expected one character in quotes, such as '|' or \"\\t\"")
     return value
 
 

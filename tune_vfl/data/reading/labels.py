@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.codes import sorted_codes
+from tune_vfl.data.column_notes import shown
 from tune_vfl.data.reading.marks import MISSING_LABELS, is_mark
 from tune_vfl.data.reading.numbers import as_numbers, whole
+from tune_vfl.data.spellings import spelling_note
 from tune_vfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CLASSES = 1000
+_SHOWN = 5
 _MOST_DIGITS = 1e15
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
@@ -179,7 +182,12 @@ def _positive_last(
     names: list[str], codes: np.ndarray[Any, Any], positive: str | float | bool, where: str
 ) -> tuple[list[str], np.ndarray[Any, Any]]:
     if len(names) != 2:
-        raise DataError(f"{where}: positive={positive!r} is for two classes, and there are {len(names)}; leave it out")
+        counts = dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
+        advice = spelling_note(counts) or "leave it out, or list all labels of the positive class: positive: [...]"
+        raise DataError(
+            f"{where}: positive={positive!r} is for two classes, and there are {len(names)} "
+            f"({shown([repr(name) for name in names], _SHOWN)}); {advice}"
+        )
     if isinstance(positive, bool):
         accepted = _YES if positive else _NO
         matches = [k for k, name in enumerate(names) if name.lower() in accepted]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DELIMITERS = ",;\t"
+_RARER = "|^~:\x01"
+_SHOWN = 40
 _LONGEST_FIELD = 2**31 - 1
 _USUAL = "utf-8-sig"
 
@@ -195,15 +197,23 @@ def _check_rows(path: Path, delimiter: str, header: list[str], form: TextForm, s
                 )
             if rows > 0 and len(row) != len(header):
                 raise DataError(
-                    f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns ({header[0]!r} "
-                    f"to {header[-1]!r}) are expected; check its separators{_said_separator(header)} and quotes, or "
-                    "whether the file is cut off"
+                    f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns "
+                    f"({_short(header[0])!r} to {_short(header[-1])!r}) are expected; check its separators"
+                    f"{_said_separator(header)} and quotes, or whether the file is cut off"
                 )
     return rows
 
 
 def _said_separator(header: list[str]) -> str:
-    return "" if len(header) > 1 else " (of another than , ; and tab, set `separator`)"
+    if len(header) > 1:
+        return ""
+    likely = max(_RARER, key=header[0].count)
+    example = f" to {likely!r}" if likely in header[0] else ""
+    return f" (of another than , ; and tab, set `separator`{example})"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _SHOWN else f"{name[: _SHOWN - 1]}…"
 
 
 def _parse(path: Path, delimiter: str, header: list[str], form: TextForm, *, has_header: bool) -> pd.DataFrame:
