@@ -17,10 +17,13 @@ from tune_vfl.cli.jobs import _show_end, _usable
 from tune_vfl.cluster import studies
 from tune_vfl.cluster.jobs import SCHEMAS, Job, Where, answers_in, is_answer
 from tune_vfl.cluster.profiles import find_profile, profiles_file
+from tune_vfl.data import load
 from tune_vfl.errors import ParcelError, SpecError, StudyError, UnknownNameError, UsageError
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.packed_file import to_bytes, to_text
 from tune_vfl.service import parcels
+from tune_vfl.spec import Named
+from tune_vfl.spec.raw import read_yaml
 
 RAW = {"study": "s", "dataset": "wine", "defense": "laplace", "budget": {"trials": 4}}
 
@@ -74,6 +77,28 @@ def test_a_stopped_study_goes_on():
     assert there.asked[-1][:2] == (["resume", "s", "--json", "--trials", "8"], Where("/h"))
     with pytest.raises(StudyError, match="runs no study"):
         studies.resume(there, "strange", Where())
+
+
+@pytest.mark.parametrize("by", ["time", "group"])
+@pytest.mark.parametrize("separator", ["|", "\t", "\x01", "~"])
+def test_how_a_table_is_read_travels_to_the_cluster(tmp_path, by, separator):
+    rows = [("größe", "on", "when", "y"), *((f"{k % 9},5", "Ja", str(2000 + k // 20), str(k % 3)) for k in range(400))]
+    (tmp_path / "t.csv").write_bytes("".join(separator.join(row) + "\n" for row in rows).encode("cp1252"))
+    dataset = {
+        "name": "csv", "path": str(tmp_path / "t.csv"), "label": "y", "positive": ["1", "2"], "rows": 200,
+        "separator": separator, "encoding": "cp1252", "decimal": ",", "split": {by: "when"},
+        "categories": {"on": {"Ja": "ja"}}, "parties": {"no": ["größe"], "active": ["on"]},
+    }  # fmt: skip
+    there = Cluster()
+    studies.submit(there, {**RAW, "study": "2024", "dataset": dataset}, Where())
+    (tmp_path / "spec.yaml").write_text(there.asked[-1][2]["spec.yaml"], encoding="utf-8")
+    arrived = read_yaml(tmp_path / "spec.yaml")
+    assert arrived == {**RAW, "study": "2024", "dataset": dataset}
+    data = load(Named.model_validate(arrived["dataset"]))
+    assert data.fingerprint == load(Named.model_validate(dataset)).fingerprint
+    assert (len(data.y), data.passive[0].party, data.active.names) == (200, "no", ("on=ja",))
+    assert data.passive[0].x.max() == 8.5
+    assert any(("latest" if by == "time" else "groups of 'when'") in note for note in data.notes)
 
 
 def test_where_studies_are_kept_is_quoted_for_the_shell():

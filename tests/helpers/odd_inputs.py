@@ -184,6 +184,38 @@ def name_in_spec(folder: Path, text: str, place: str) -> str:
     return "right" if str(name[place]()) == text else "wrong"
 
 
+def quoted(folder: Path, text: str) -> str:
+    """A study or a label that other readers take for another value is its text, and told to be quoted."""
+    (folder / "s.yaml").write_text(f"dataset: {{name: csv, label: {text}}}\nstudy: {text}\n")
+    notes: list[str] = []
+    read = read_yaml(folder / "s.yaml", notes.append)
+    told = [f'label: "{text}" in line 1', f'study: "{text}" in line 2']
+    right = read["study"] == read["dataset"]["label"] == text and len(notes) == 1
+    return "told" if right and all(said in notes[0] for said in told) else "wrong"
+
+
+def lacking(folder: Path, by: str, part: str) -> str:
+    """A part of the rows that has no row of a class is refused or told by that class, before any training."""
+    n = 2000
+    late = {"training": range(1450, n), "test": range(1300), "reserve": range(1700)}[part]
+    labels = ["rare" if k in late and k % 2 else "usual" for k in range(n)]
+    frame = pd.DataFrame({"a": np.linspace(0, 1, n), "w": np.arange(n) // 10, "y": labels})
+    if by == "npz":
+        x, y = np.zeros((n, 4, 4)), frame["y"].to_numpy(dtype=str)
+        cut = 1400 if part == "test" else 1500
+        np.savez(folder / "a.npz", x_train=x[:cut], y_train=y[:cut], x_test=x[cut:], y_test=y[cut:])
+        where: dict[str, Any] = {"name": "npz", "path": str(folder / "a.npz")}
+    else:
+        frame.to_csv(folder / "t.csv", index=False)
+        parties = {"p": ["a"]}
+        where = {"name": "csv", "path": str(folder / "t.csv"), "label": "y", "split": {by: "w"}, "parties": parties}
+    try:
+        notes = load(Named.model_validate(where)).notes
+    except TuneVflError as error:
+        return "refused" if "'rare'" in str(error) and part in str(error) else "wrong"
+    return "told" if any("'rare'" in note and part in note for note in notes) else "wrong"
+
+
 def twice(folder: Path, text: str, key: str) -> str:
     """A key given twice is refused by its name."""
     (folder / "s.yaml").write_text(text)
@@ -273,6 +305,8 @@ SPELT = [
     ("7", "07"),
 ]
 TEXTS = ["1.10", "010", "no", "on", "1e5", "1_0", "0x1F", "2024-01-02", "1:30", "007", "yes", "+1", "1.0"]
+QUOTED = ["2024", "on", "no", "yes", "1.10", "true", "1e5", "010", "2024-01-02"]
+LACKING = [("time", "training"), ("time", "test"), ("time", "reserve"), ("npz", "test")]
 TWICE = {
     "a section": ("attacks: [a]\nstudy: s\nattacks: [b]\n", "attacks"),
     "a field": ("training:\n  epochs: 2\n  lr: 1\n  epochs: 3\n", "epochs"),
@@ -343,6 +377,10 @@ def _odd_specs_and_files() -> Iterator[Odd]:
     for text in TEXTS:
         for place in ("exclude", "label", "party"):
             yield Odd(f"a name in a spec ({place})", text, partial(name_in_spec, text=text, place=place))
+    for text in QUOTED:
+        yield Odd("a name to quote", text, partial(quoted, text=text))
+    for by, part in LACKING:
+        yield Odd("a part without a class", f"{by}: {part}", partial(lacking, by=by, part=part))
     for name, (text, key) in TWICE.items():
         yield Odd("a key given twice", name, partial(twice, text=text, key=key))
     for name, spelt in IDS.items():
