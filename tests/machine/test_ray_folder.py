@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,3 +75,14 @@ def test_a_folder_that_is_named_is_used_as_it_is(temporary: Path, monkeypatch: p
     monkeypatch.setenv("RAY_TMPDIR", "/tmp/".ljust(60, "x"))
     with pytest.raises(UnreachableError, match="RAY_TMPDIR is 60 bytes long"):
         RayFolder()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_full_disk_is_said_before_ray_starts(named: bool, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray waits half a minute for a file of its own that it could not write, and says so."""
+    if named:
+        monkeypatch.setenv("RAY_TMPDIR", str(temporary))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * 2**20))
+    with pytest.raises(UnreachableError, match=rf"{temporary} has 3 MiB free, and Ray needs 16 .*RAY_TMPDIR"):
+        RayFolder()
+    assert list(temporary.iterdir()) == []

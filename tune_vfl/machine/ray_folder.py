@@ -17,6 +17,7 @@ from tune_vfl.errors import UnreachableError
 
 LONGEST = 38
 """Bytes of a folder in which the paths of Ray's sockets are not too long."""
+LEAST_BYTES = 16 * 2**20
 PREFIX = "tune-vfl-"
 _DRAWN = 8  # letters that mkdtemp adds
 _RAYS = "r"  # Ray's own folder in it
@@ -32,7 +33,7 @@ class RayFolder:
         path: the folder, for Ray.
 
     Raises:
-        UnreachableError: when no folder that is short enough can be written.
+        UnreachableError: when no folder that is short enough can be written, or its disk is full.
     """
 
     def __init__(self) -> None:
@@ -40,10 +41,12 @@ class RayFolder:
         self._lock: int | None = None
         if named:
             _refuse_long(Path(named), "RAY_TMPDIR")
+            _refuse_full(Path(named))
             self.path = Path(named)
             return
         parent = _parent()
         _remove_orphans(parent)
+        _refuse_full(parent)
         private = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))  # mkdtemp: mode 0700
         self.path = private / _RAYS
         self.path.mkdir()
@@ -78,6 +81,17 @@ def _refuse_long(place: Path, name: str) -> None:
             f"{name} is {length} bytes long ({place}), and Ray's sockets have room for {LONGEST}: set RAY_TMPDIR to a "
             "shorter folder of your own"
         )
+
+
+def _refuse_full(place: Path) -> None:
+    """Refuse a disk on which Ray would wait in vain for its own files."""
+    with suppress(FileNotFoundError):
+        free = shutil.disk_usage(place).free
+        if free < LEAST_BYTES:
+            raise UnreachableError(
+                f"{place} has {free / 2**20:.0f} MiB free, and Ray needs {LEAST_BYTES // 2**20} for sockets and logs: "
+                "make room there, or set RAY_TMPDIR to a folder of your own on another disk"
+            )
 
 
 def _remove_orphans(parent: Path) -> None:
