@@ -35,13 +35,13 @@ OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE
 # Ray gives up when its start takes half a minute.
 IN_ONE_WORKER = {
     "tests/faults/test_driver.py": "drivers",
+    "tests/confirmation/test_run.py": "drivers",
     "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/reports/test_reports.py": "reports",
     "tests/driver/test_run.py": "simulated",
     "tests/driver/test_costs.py": "simulated",
     "tests/execution/test_devices.py": "simulated",
     "tests/faults/test_workers.py": "simulated",
-    "tests/confirmation/test_run.py": "simulated",
     "tests/faults/test_services.py": "servers",
     "tests/ledger/test_ledger.py": "servers",
     "tests/ledger/test_lease.py": "servers",

@@ -37,12 +37,12 @@ class Ended(NamedTuple):
     stopped: bool
 
 
-def go(options=None, *, name="study", sinks=(), progress=False, trials=None, take_over=False, **fields):
+def go(options=None, *, name="study", sinks=(), progress=False, take_over=False, **fields):
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
     work = TrainableSpec(SimulatedTrainable, options or {})
     study = PlannedStudy(spec, cell, space_of(spec, cell))
-    how = {"sinks": sinks, "progress": progress, "work": work, "trials": trials, "take_over": take_over}
+    how = {"sinks": sinks, "progress": progress, "work": work, "take_over": take_over}
     stopped = run_study(study, **how)
     return Ended(load_study(name).record().studies[0], stopped)
 

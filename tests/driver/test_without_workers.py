@@ -349,7 +349,7 @@ def test_a_part_of_a_campaign_can_go_on_alone(workers: Workers) -> None:
     plan = planned(trials=6)
     run_campaign(plan, work=TrainableSpec(SimulatedTrainable, OPTIONS), progress=False)
     alone = replace(plan.studies[0], campaign="c")
-    campaign_run.run_study(alone, trials=5, work=TrainableSpec(SimulatedTrainable, OPTIONS), progress=False)
+    campaign_run.run_study(alone.changed(trials=5), work=TrainableSpec(SimulatedTrainable, OPTIONS), progress=False)
     assert counted(record()) == {"laplace": 5, "gaussian": 3}
 
 

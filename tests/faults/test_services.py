@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -19,6 +20,7 @@ from tune_vfl.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
     from tests.helpers.postgres import Postgres
+    from tune_vfl.records.studies import StudyRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -94,10 +96,22 @@ def slow(door: Door, driver: Driver) -> None:
 
 MOMENTS = [
     pytest.param(False, open_later, id="start"),
-    pytest.param(True, shut_for_a_while, id="middle"),
+    pytest.param(True, shut_for_a_while, id="middle", marks=pytest.mark.slow),
     pytest.param(True, shut_until_the_end, id="end"),
-    pytest.param(True, slow, id="slow"),
+    pytest.param(True, slow, id="slow", marks=pytest.mark.slow),
 ]
+
+
+def resume_until_mlflow_answers(driver: Driver, record: StudyRecord) -> None:
+    """Resume, and once more after a time-out: on a busy machine the server may be slow again."""
+    heard: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(logging.getLogger("tune_vfl.tracking"), "warning", lambda text, *_: heard.append(text))
+        for _ in range(3):
+            heard.clear()
+            assert driver.go_on() == record
+            if not heard:
+                return
 
 
 @pytest.mark.usefixtures("wiped")
@@ -114,7 +128,7 @@ def test_an_mlflow_that_is_away_or_slow_stops_nothing_and_misses_nothing_in_the_
         record = check_study()
         if moment is shut_until_the_end:
             door.is_open = True
-            assert driver.go_on() == record
+            resume_until_mlflow_answers(driver, record)
     assert lost(record) == 0
     check_mlflow(server, record)
 

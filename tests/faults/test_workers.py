@@ -89,7 +89,9 @@ def kill_processes(node: Any) -> None:
         process.kill()
 
 
-@pytest.mark.parametrize("graceful", [False, True], ids=["killed", "terminated"])
+@pytest.mark.parametrize(
+    "graceful", [pytest.param(False, id="killed"), pytest.param(True, id="terminated", marks=pytest.mark.slow)]
+)
 def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
     graceful: bool, cluster: Any, tmp_path: Path
 ) -> None:

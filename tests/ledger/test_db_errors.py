@@ -205,10 +205,10 @@ def test_a_file_that_another_process_keeps_locked_is_waited_for(tmp_path: Path, 
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerTroubleError, match=r"locked for a minute \(tried again for"):
-        ledger.extend(5)
+        ledger.set_cost(5.0)
     other.rollback()
     other.close()
-    ledger.extend(5)
+    ledger.set_cost(5.0)
 
 
 def test_ctrl_c_is_answered_while_a_locked_file_is_waited_for(tmp_path: Path) -> None:
@@ -219,11 +219,11 @@ def test_ctrl_c_is_answered_while_a_locked_file_is_waited_for(tmp_path: Path) ->
     begun = time.monotonic()
     sent.start()
     with pytest.raises(Interrupted), answered(lambda: "left"):
-        ledger.extend(5)
+        ledger.set_cost(5.0)
     assert time.monotonic() - begun < 3
     other.rollback()
     other.close()
-    ledger.extend(5)
+    ledger.set_cost(5.0)
 
 
 def test_what_passes_is_tried_again_and_what_does_not_is_told() -> None:

@@ -186,7 +186,7 @@ def test_who_lost_it_cannot_write_and_is_told_who_has_it(place: LedgerStorage) -
             for write in (
                 lambda: ledger.begin({"scale": 0.03}),
                 lambda: told(ledger, begun),
-                lambda: ledger.extend(7),
+                lambda: ledger.set_cost(7.0),
                 lambda: ledger.confirmations.keep((begun, 1000), SeedRecord(outcome="error")),
             ):
                 with pytest.raises(LeaseLostError, match=rf"process {os.getpid()} on .* has it now"):

@@ -58,7 +58,7 @@ def ledger_in(folder):
     held.confirmations.keep_tuned(0, TUNED)
     held.confirmations.set_answer(made_up_confirmation())
     held.set_cost(1.25)
-    held.extend(12)
+    open_ledger(budget={"trials": 12}, storage=str(folder / "there" / "ledger.db")).close()  # more trials
     return held
 
 

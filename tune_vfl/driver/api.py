@@ -80,12 +80,9 @@ def resume(
     Raises:
         StudyError: when there is none of this name, or another process runs it.
     """
-    how: dict[str, Any] = {"take_over": take_over, "sinks": sinks, "progress": progress, "work": work}
     stored = open_study(name, storage)
-    campaign = stored.plan()
-    if campaign.lone:
-        return _run(campaign, trials=trials, storage=stored.storage, **how)
-    return _run(with_more(campaign, trials), storage=stored.storage, **how)
+    how: dict[str, Any] = {"take_over": take_over, "sinks": sinks, "progress": progress, "work": work}
+    return _run(with_more(stored.plan(), trials), storage=stored.storage, **how)
 
 
 def _run(campaign: PlannedCampaign, *, storage: str | None, sinks: Sequence[Sink] | None, **how: Any) -> StoredStudy:

@@ -47,7 +47,6 @@ def run_study(study: PlannedStudy, **how: Any) -> bool:
 def run_campaign(
     campaign: PlannedCampaign,
     *,
-    trials: int | None = None,
     sinks: Sequence[Sink] = (),
     progress: bool = True,
     work: TrainableSpec | None = None,
@@ -58,7 +57,6 @@ def run_campaign(
 
     Args:
         campaign: the plan; a single study is a campaign of one.
-        trials: a new budget of finished trials for a single study; None keeps the study's.
         sinks: receivers of trials and studies, called in a thread of their own.
         progress: show progress on stderr.
         work: the trainable; None trains and attacks for real.
@@ -84,8 +82,6 @@ def run_campaign(
             sys.stderr.write(f"{name!r} is taken over from {lease.taken_from}\n")
         ledgers = Ledger.of_campaign(campaign, place, lease)
         try:
-            if trials is not None:
-                ledgers[0].extend(trials)
             with answered(lambda: f"{name}: left; {what_is_kept(name)}"):
                 run = _Run(campaign, ledgers, work, lease)
                 return run.run(sinks, progress=progress)

@@ -88,6 +88,8 @@ def with_more(campaign: PlannedCampaign, trials: int | None) -> PlannedCampaign:
     """
     if trials is None or trials <= campaign.trials:  # each study keeps its share
         return campaign
+    if campaign.lone:
+        return changed(campaign, trials=trials)
     return replace(campaign, studies=shared_out(campaign.studies, trials, campaign.name), trials=trials)
 
 

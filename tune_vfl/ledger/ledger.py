@@ -143,10 +143,6 @@ class Ledger(StudyReader):
         end_session(self.session)
         self.place.close()
 
-    def extend(self, trials: int) -> None:
-        """Set the budget of finished trials."""
-        self._set(trials=trials)
-
     def keep_joint_answer(self, answer: JointConfirmation) -> None:
         """Store the answer of a confirmation of this study's campaign."""
         change = update(campaigns).where(campaigns.c.name == self.study.campaign).values(confirmation=answer.plain())
