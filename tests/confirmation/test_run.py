@@ -248,6 +248,7 @@ def test_more_seeds_add_to_those_that_there_are(tmp_path: Path) -> None:
     assert sum(trained(tmp_path / "more").values()) == len(kept()) - len(before)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_costs_a_retry_and_a_setting_that_kills_workers_is_left_out(
     tmp_path: Path, capfd: Any
 ) -> None:
@@ -266,6 +267,7 @@ def test_a_worker_that_dies_costs_a_retry_and_a_setting_that_kills_workers_is_le
     assert next(p for p in repaired.answer.points if p.number == last).outcome == "ok"
 
 
+@pytest.mark.slow
 def test_a_setting_that_hangs_in_compiled_code_is_left_out_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tune_vfl.execution.watchdogs.GRACE_SECONDS", 3.0)
     searched(scales=(SCALES[0], SCALES[-1]), budget={"trial_minutes": 0.1}).close()

@@ -107,6 +107,7 @@ def test_a_search_ends_with_its_costs_and_a_constraint_on_them_decides(capfd):
     assert costs() == COSTS, "what was measured is not measured again"
 
 
+@pytest.mark.slow
 def test_a_worker_that_trials_do_not_need_yet_measures_costs(tmp_path):
     """While it is measured what attacks are compared with."""
     journal = tmp_path / "journal"
@@ -115,7 +116,9 @@ def test_a_worker_that_trials_do_not_need_yet_measures_costs(tmp_path):
     assert costs() == COSTS
 
 
-@pytest.mark.parametrize(("concurrency", "trainable", "cost"), [(2, Meeting, 2.0), (1, Hurried, 1.0)])
+@pytest.mark.parametrize(
+    ("concurrency", "trainable", "cost"), [pytest.param(2, Meeting, 2.0, marks=pytest.mark.slow), (1, Hurried, 1.0)]
+)
 def test_as_many_are_measured_at_once_as_there_is_room_for(tmp_path, concurrency, trainable, cost):
     plan = planned(resources={"concurrency": concurrency})
     run_campaign(plan, work=TrainableSpec(trainable, {"journal": str(tmp_path / "journal")}), progress=False)

@@ -86,6 +86,7 @@ def test_who_runs_out_of_memory_is_told_what_to_do():
         errand.lose("memory")
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_twice_is_asked_again(tmp_path):
     go(Dying, tmp_path)
     assert [len(study.ok) for study in open_study("c").record().studies] == [3, 3]

@@ -10,6 +10,7 @@ from tests.helpers.side_measurements import Asking
 from trainables.cell import CellTrainable
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.data import load
+from tune_vfl.driver.planning import planned
 from tune_vfl.driver.search_packs import SearchPacks
 from tune_vfl.errors import DataError, OtherDataError
 from tune_vfl.evaluation.resolving import resolve
@@ -107,3 +108,18 @@ def test_the_driver_raises_a_workers_exception_and_suggests_nothing_more() -> No
     assert packs[0].answers == []
     with pytest.raises(OtherDataError, match="other rows"):
         searcher.suggest("two")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"dataset": "digits"},
+        {"dataset": {"name": "breast_cancer", "split": 0.3}},
+        {"dataset": {"name": "wine", "passive_parties": 3}},
+        {"dataset": "digits", "federation": {"name": "horizontal", "clients": 3}, "attacks": ["wgi"]},
+    ],
+    ids=["digits", "breast_cancer", "wine", "horizontal"],
+)
+def test_a_worker_reads_the_rows_of_the_plan(spec: dict[str, Any]) -> None:
+    plan = planned({"study": "s", "defense": "none", "attacks": ["default"], **spec})
+    assert CellTrainable.data_of(plan.cell) == plan.data != ""

@@ -55,7 +55,10 @@ def test_the_first_ctrl_c_loses_nothing(tmp_path: Path) -> None:
         assert lost(driver.go_on()) == 0
 
 
-@pytest.mark.parametrize(("signals", "code"), [((signal.SIGINT, signal.SIGINT), 130), ((signal.SIGTERM,), 143)])
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [((signal.SIGINT, signal.SIGINT), 130), pytest.param((signal.SIGTERM,), 143, marks=pytest.mark.slow)],
+)
 def test_leaving_at_once_costs_the_flight(signals: tuple[int, ...], code: int, tmp_path: Path) -> None:
     with Driver(tmp_path, shared_ray(), options={"sleep": 2.0}) as driver:
         driver.wait_until_trained(3)  # the second pack has just begun

@@ -40,7 +40,7 @@ def end_sessions(server: Postgres) -> None:
     assert server.end_sessions()
 
 
-@pytest.mark.parametrize("fault", [restart, end_sessions, away_for_a_while])
+@pytest.mark.parametrize("fault", [pytest.param(restart, marks=pytest.mark.slow), end_sessions, away_for_a_while])
 def test_what_becomes_of_the_server_costs_the_wait_alone(
     fault: Any, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -117,7 +117,7 @@ def _handlers_kept() -> Iterator[None]:
 
 
 def capacity_for(resources: Resources, lease: Lease) -> Capacity:
-    """Return the room of the packs of a study on the Ray that this process is connected to."""
+    """Return the capacity for a study's packs on the Ray of this process."""
     return Capacity(resources, lease, nodes=_nodes, grows=grows())
 
 
@@ -141,7 +141,7 @@ def _join(address: str) -> None:
 
 
 def _start_patiently() -> None:
-    """Start Ray here. It gives its own processes half a minute; on a machine that is busy a second try finds them warm.
+    """Start Ray here, with a second try: Ray gives its processes half a minute, which a busy machine may exceed.
 
     Ray raises a plain ``Exception`` then, so every exception counts as a failed start.
     """
