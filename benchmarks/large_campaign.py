@@ -1,4 +1,4 @@
-"""What verbs cost on a large campaign: 5,000 simulated trials over 20 studies.
+"""CPU time of verbs on a large campaign: 5,000 simulated trials over 20 studies.
 
     python -m benchmarks.large_campaign FOLDER [--trials 5000] [--turns 3] [--against CHECKOUT]
 
@@ -68,7 +68,7 @@ def search(case: str, trials: int) -> None:
 
 
 class Answer(NamedTuple):
-    """What a verb printed, and the CPU seconds that its process took."""
+    """A verb's output, and the CPU seconds of its process."""
 
     said: str
     cpu: float

@@ -1,4 +1,4 @@
-"""What a search costs beside the trials themselves: ask, Ray Tune, tell, page, MLflow, with the simulated trainable.
+"""Overhead of a search beside its trials: ask, Ray Tune, tell, page, MLflow, with the simulated trainable.
 
     python -m benchmarks.search_overhead [--samplers random nsga2 tpe] [--trials 10000] [--packs auto 1]
 
@@ -80,7 +80,7 @@ class Samples(threading.Thread):
 
 
 class Costs(NamedTuple):
-    """What one search cost, see above; all are wall and CPU seconds, ``first`` and ``last`` a trial."""
+    """The cost of one search, see above; all are wall and CPU seconds, ``first`` and ``last`` a trial."""
 
     first: tuple[float, float]
     last: tuple[float, float]

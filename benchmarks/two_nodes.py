@@ -1,4 +1,4 @@
-"""What a second core brings: the machine's own ceiling, and a search on two nodes of one CPU against one.
+"""The gain of a second core: the machine's own ceiling, and a search on two nodes of one CPU against one.
 
     python -m benchmarks.two_nodes ceiling [--repeats 5] [--seconds 6] [--pinned]
     python -m benchmarks.two_nodes search [--repeats 3] [--trials 240]

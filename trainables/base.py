@@ -1,4 +1,4 @@
-"""What every trainable of tune-vfl is: a pack of trials in, one outcome per trial out, whatever happens.
+"""The base of trainables: a worker evaluates a pack of trials and returns one outcome per trial, also after errors.
 
 A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``params`` (one mapping per trial),
 ``options`` of the trainable, ``data`` (the fingerprint of the study's rows) and ``version`` (of the driver), which are

@@ -76,5 +76,5 @@ def test_a_driver_s_own_node_lives_whatever_becomes_of_the_others(monkeypatch: p
 
 
 def test_packs_of_trials_may_wait_for_each_other() -> None:
-    pack = TrialPack(SimpleNamespace(seconds_allowed=lambda numbers: 60.0 * len(numbers)), [4, 7], [])  # type: ignore[arg-type]
+    pack = TrialPack(SimpleNamespace(trial_minutes=0.5), [4, 7], [])  # type: ignore[arg-type]
     assert (pack.trials, pack.seconds_allowed) == (2, 120.0)

@@ -23,6 +23,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -110,6 +111,7 @@ class First:
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "TUNE_VFL_DATA") if name in os.environ}
         ours = {"HOME": self.at, "TUNE_VFL_HOME": self.home, "TMPDIR": self.temporary, "SECRET": SECRET}
         self.environment = {**kept, **{name: str(value) for name, value in ours.items()}, "RAY_AUTH_MODE": "token"}
+        self._as_usual: dict[str, Any] = {"env": self.environment, "cwd": self.at, "umask": 0o022}
 
     def runs(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Run a verb to its end."""
@@ -119,9 +121,7 @@ class First:
         """Run Python to its end."""
         return subprocess.run(
             [sys.executable, *words],
-            env=self.environment,
-            cwd=self.at,
-            umask=0o022,
+            **self._as_usual,
             capture_output=True,
             text=True,
             check=False,
@@ -133,9 +133,7 @@ class First:
         log = (self.at / f"{Path(str(words[0])).name}.log").open("wb")
         started = subprocess.Popen(
             list(map(str, words)),
-            env=self.environment,
-            cwd=self.at,
-            umask=0o022,
+            **self._as_usual,
             stdout=log,
             stderr=log,
             start_new_session=True,

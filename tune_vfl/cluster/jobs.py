@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import json
 import logging
-import os
 import shlex
 import tempfile
 import time
@@ -18,6 +17,7 @@ from tune_vfl.cluster.admission import DRIVERS, SEAT, offers_seats, places_of
 from tune_vfl.cluster.dashboard import bearer, require_answer
 from tune_vfl.cluster.packs import Packs, packs_by_job
 from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
+from tune_vfl.machine.environment import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -266,17 +266,8 @@ def _connect(address: str, token: str | None) -> JobSubmissionClient:
 
     for handler in logging.getLogger("ray").handlers:
         handler.setLevel(logging.WARNING)  # Ray reports each upload
-    with _without(_OVERRIDES), _as_tune_vfl_errors(address):
+    with environment(dict.fromkeys(_OVERRIDES)), _as_tune_vfl_errors(address):
         return JobSubmissionClient(address, headers=bearer(token))
-
-
-@contextmanager
-def _without(names: Sequence[str]) -> Iterator[None]:
-    held = {name: os.environ.pop(name) for name in names if name in os.environ}
-    try:
-        yield
-    finally:
-        os.environ.update(held)
 
 
 @contextmanager

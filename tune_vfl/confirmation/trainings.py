@@ -10,6 +10,7 @@ from tune_vfl.confirmation.jobs import Floors, cut
 from tune_vfl.confirmation.tuning import tuned_message
 from tune_vfl.driver.study_run import HUNG
 from tune_vfl.driver.undefended import undefended
+from tune_vfl.execution.pack_sizes import seconds_of
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
 from tune_vfl.outcome import TunedAttack, read_outcome
 from tune_vfl.records.confirmations import UNDEFENDED, records_of
@@ -68,8 +69,7 @@ class JobPack:
     @property
     def seconds_allowed(self) -> float | None:
         """The time limit in seconds, with a retry of each setting alone; None without a limit."""
-        minutes, count = self.job.cell.trial_minutes, len(self.job.numbers)
-        return None if minutes is None else minutes * 60 * (2 * count if count > 1 else 1)
+        return seconds_of(self.trials, self.job.cell.trial_minutes)
 
     def message(self) -> dict[str, Any]:
         """Return the worker's configuration, see :mod:`trainables.base`."""
@@ -102,8 +102,7 @@ class AttackerPack:
     def message(self) -> dict[str, Any]:
         """Return the worker's configuration, see :mod:`trainables.base`."""
         study, number = self.setting
-        record = self.trainings.campaign.study(study)
-        return {**tuned_message(record, number, self.minutes), "data": record.data}
+        return tuned_message(self.trainings.campaign.study(study), number, self.minutes)
 
     def end(self, sent: Sequence[Any], /) -> None:
         """Store the attacker."""
@@ -188,7 +187,7 @@ class Trainings:
             else:
                 self._waiting.append(JobPack(self, job))
 
-    def called(self, setting: Setting) -> str:
+    def _called(self, setting: Setting) -> str:
         """Return a setting's name for messages."""
         study, number = setting
         one = len(self.campaign.studies) == 1
@@ -253,7 +252,7 @@ class Trainings:
     def lose_attacker(self, pack: AttackerPack) -> None:
         """Report that no attacker was tuned against a setting."""
         self._running.discard(pack)
-        self._say(f"{self.called(pack.setting)}: nobody was tuned against it, the worker process died")
+        self._say(f"{self._called(pack.setting)}: nobody was tuned against it, the worker process died")
 
     def _stack(self, setting: Setting) -> bool:
         """Whether networks of a study's trials, or of its undefended model, train in one pass; cached."""
@@ -266,4 +265,4 @@ class Trainings:
     def _fail(self, settings: Sequence[Setting], reason: str) -> None:
         for setting in settings:
             self.failed.setdefault(setting, reason)
-            self._say(f"{self.called(setting)} could not be measured: {reason}")
+            self._say(f"{self._called(setting)} could not be measured: {reason}")

@@ -37,7 +37,13 @@ def tuned_message(record: StudyRecord, number: int, minutes: float) -> dict[str,
     cell, params = cell_of(record, number)
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + SEEDS))
     cell = cell.model_copy(update={"seeds": seeds})
-    return {"asks": "attacker", "cell": cell.model_dump_json(), "params": [dict(params)], "minutes": minutes}
+    return {
+        "asks": "attacker",
+        "cell": cell.model_dump_json(),
+        "params": [dict(params)],
+        "minutes": minutes,
+        "data": record.data,
+    }
 
 
 def with_attackers(answer: Answer, found: Mapping[Setting, TunedAttack]) -> Answer:

@@ -52,7 +52,7 @@ TextEncoding = Annotated[str, AfterValidator(_known_encoding)]
 
 
 class TextOptions(Strict):
-    """How a table is written; Parquet needs nothing of it but the decimal sign of texts."""
+    """The format of a text table; for Parquet only the decimal sign of texts counts."""
 
     separator: Separator | None = Field(None, description="the character between fields; none: comma, semicolon or tab")
     encoding: TextEncoding | None = Field(None, description="the encoding of the text, such as cp1252; none: UTF-8")
@@ -109,12 +109,12 @@ class CsvOptions(Encoding, LabelOptions, TextOptions):
 
     @property
     def row_split(self) -> ByTime | ByGroup | None:
-        """How a column says which rows are test rows."""
+        """The split of rows into training and test by a column; None for a random one."""
         return self.split if isinstance(self.split, (ByTime, ByGroup)) else None
 
     @property
     def column_split(self) -> float | ByImportance | None:
-        """How the columns are partitioned where no list says."""
+        """The split of columns between the parties if no list assigns them."""
         return None if isinstance(self.split, (ByTime, ByGroup)) else self.split
 
     @property

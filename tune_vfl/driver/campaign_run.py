@@ -82,7 +82,7 @@ def run_campaign(
             sys.stderr.write(f"{name!r} is taken over from {lease.taken_from}\n")
         ledgers = Ledger.of_campaign(campaign, place, lease)
         try:
-            with answered(lambda: f"{name}: left; {what_is_kept(name)}"):
+            with answered(lambda: f"{name}: left; {_kept_by(name)}"):
                 run = _Run(campaign, ledgers, work, lease)
                 return run.run(sinks, progress=progress)
         finally:
@@ -90,7 +90,7 @@ def run_campaign(
                 ledger.close()
 
 
-def what_is_kept(name: str) -> str:
+def _kept_by(name: str) -> str:
     """Return a sentence for a run that is left at once: finished trials are kept, running ones are repeated."""
     return f"what was finished is kept, what was running is asked again: 'tune-vfl resume {name}' goes on"
 
@@ -237,7 +237,7 @@ class _Run:
             if self._report:
                 self._report.say(self._report.progress.stopping())
 
-        with answered(lambda: f"{self._name}: left at once; {what_is_kept(self._name)}", stop=stop) as signals:
+        with answered(lambda: f"{self._name}: left at once; {_kept_by(self._name)}", stop=stop) as signals:
             checks = (self._lease.check, signals.check)
             run_tune(searcher, self._work.trainable, self._resources, checks, self._say)
         searcher.check_workers(self._name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from tune_vfl.driver.proposals import Proposals
-from tune_vfl.execution.pack_sizes import shortened
+from tune_vfl.execution.pack_sizes import seconds_of, shortened
 from tune_vfl.outcome import Outcome, read_outcome
 from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.spec.cell import References
@@ -57,7 +57,7 @@ class TrialPack(NamedTuple):
     @property
     def seconds_allowed(self) -> float | None:
         """The time limit in seconds; None without a limit."""
-        return self.study.seconds_allowed(self.numbers)
+        return seconds_of(len(self.numbers), self.study.trial_minutes)
 
     def message(self) -> dict[str, Any]:
         """Return the worker's configuration, see :mod:`trainables.base`."""
@@ -119,20 +119,17 @@ class StudyRun:
             observer.on_ask(self.name, len(started))
         return TrialPack(self, [trial.number for trial in started], [trial.params for trial in started])
 
+    @property
+    def trial_minutes(self) -> float | None:
+        """The time limit of one trial; None without a limit."""
+        return self._ledger.cell.trial_minutes
+
     def message(self, params: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return a worker's configuration for settings, see :mod:`trainables.base`."""
         references = self._ledger.references or References()
         cell = self._ledger.cell.model_dump_json()
         data = self._ledger.study.data
         return {"cell": cell, "params": list(params), "references": references.model_dump_json(), "data": data}
-
-    def seconds_allowed(self, numbers: Sequence[int]) -> float | None:
-        """Return the time limit of a pack of trials in seconds; None without a limit.
-
-        A pack that fails is retried trial by trial, each with its own limit.
-        """
-        minutes = self._ledger.cell.trial_minutes
-        return None if minutes is None else minutes * 60 * (2 * len(numbers) if len(numbers) > 1 else 1)
 
     def end(self, numbers: Sequence[int], sent: Sequence[Any]) -> None:
         """Store the outcomes of a pack."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.execution.capacity import Capacity
+from tune_vfl.machine.environment import environment
 from tune_vfl.machine.network import require_loopback, require_ray_head
 from tune_vfl.machine.ray_folder import RayFolder
 from tune_vfl.machine.runtime import usable_cpus
@@ -46,21 +47,6 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM
 
 
 @contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the block and put them back after it."""
-    before = {k: os.environ.get(k) for k in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
-
-
-@contextmanager
 def quiet_tune() -> Iterator[None]:
     """Set Tune's environment and loggers for the block and put them back after it.
 
@@ -71,7 +57,7 @@ def quiet_tune() -> Iterator[None]:
         # Tune prints a page of its own frames for every worker that dies; the ledger and the progress say it in a line.
         logging.getLogger(name).setLevel(logging.CRITICAL if name == "ray.tune" else logging.ERROR)
     try:
-        with _environment(_QUIET), redirect_stdout(sys.stderr), warnings.catch_warnings():
+        with environment(_QUIET), redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -170,7 +156,7 @@ def _start_here() -> None:
     make_token_private()
     folder = RayFolder()
     atexit.register(_end, folder)
-    with _environment(_ONE_THREAD):
+    with environment(_ONE_THREAD):
         ray.init(
             address="local",  # a new one, also where `ray start` has left a cluster on this machine
             num_cpus=usable_cpus(),

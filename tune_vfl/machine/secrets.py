@@ -1,4 +1,4 @@
-"""Ray's token, in a file that nobody else reads."""
+"""Ray's token in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_token_private() -> None:
 
 
 def keep_private(path: Path) -> None:
-    """Let nobody but its owner read a file of ours that others could read, and say so on stderr."""
+    """Make one's own file unreadable for other users, with a message on stderr if it was readable."""
     with suppress(OSError):
         held = path.stat()
         if held.st_uid != os.getuid() or not held.st_mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -33,7 +33,7 @@ _STEP = 2**20
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # the same study gives the same bytes
 _WIDTH = 76
 
-# What Python's zip raises for a file that is none, is cut short or changed, is packed in a way that it does not know
+# Errors of Python's zip on a file that is no zip, is cut short or changed, uses an unknown compression
 # (NotImplementedError), or has a password (RuntimeError).
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Waste(NamedTuple):
-    """What can go.
+    """A file, a folder or the free space of a database that can be removed.
 
     Attributes:
         kind: such as ``cache``, in the words of the command's answer.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import DataError, UnwritableError
@@ -10,7 +11,6 @@ from tune_vfl.spec.listed import absolute_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from tune_vfl.records.studies import StudyRecord
 
@@ -63,8 +63,6 @@ def report_studies(
 
 def changed_data(study: StudyRecord) -> str:
     """Return a sentence when a study's own files hold other rows now; empty when not, or when they are elsewhere."""
-    from pathlib import Path
-
     files = absolute_paths(study.cell.dataset.options)
     if not study.data or not files or not all(Path(file).exists() for file in files):
         return ""

@@ -1,17 +1,16 @@
-"""What MLflow marks as deleted, removed for good with ``mlflow gc``, and the artifact folders that nothing owns."""
+"""Removal for good of runs that MLflow marks as deleted, and of artifact folders without an experiment or a study."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.machine.environment import environment
 from tune_vfl.machine.places import embedded_uri, home
+from tune_vfl.tracking.store import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -22,7 +21,7 @@ _PAGE = 1000
 
 
 class Deleted(NamedTuple):
-    """What the embedded MLflow marks as deleted.
+    """Runs and experiments that the embedded MLflow marks as deleted.
 
     Attributes:
         runs: their ids, with their artifacts' folders.
@@ -72,7 +71,11 @@ def remove_for_good(runs: Collection[str], experiments: Collection[str]) -> None
     named += ["--experiment-ids", ",".join(experiments)] if experiments else []
     said = io.StringIO()
     try:
-        with _tracking_at(uri), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with (
+            environment({"MLFLOW_TRACKING_URI": uri}),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+        ):
             cli.main(["gc", "--backend-store-uri", uri, *named], standalone_mode=False)
     except Exception as error:
         raise UnreachableError(f"'mlflow gc' failed: {str(error).strip() or type(error).__name__}") from error
@@ -92,25 +95,6 @@ def artifact_folders(client: MlflowClient, names: Collection[str]) -> list[Path]
     owned = {local_path(e.artifact_location) for e in experiments}
     found = sorted(at.iterdir()) if at.is_dir() and not at.is_symlink() else []
     return [p for p in found if p.is_dir() and not p.is_symlink() and p.name not in names and p not in owned]
-
-
-def local_path(uri: str) -> Path:
-    """Return the path in a ``file:`` URL."""
-    return Path(url2pathname(urlsplit(uri).path)).absolute()
-
-
-@contextlib.contextmanager
-def _tracking_at(uri: str) -> Iterator[None]:
-    name = "MLFLOW_TRACKING_URI"
-    before = os.environ.get(name)
-    os.environ[name] = uri
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _all(search: Any, **wanted: Any) -> Iterator[Any]:

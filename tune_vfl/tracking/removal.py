@@ -10,8 +10,9 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import embedded_uri, resolve_uri
 from tune_vfl.tracking import payload, store
-from tune_vfl.tracking.deleted import deleted, is_ours, local_path, remove_for_good
+from tune_vfl.tracking.deleted import deleted, is_ours, remove_for_good
 from tune_vfl.tracking.refusals import explained
+from tune_vfl.tracking.store import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -26,12 +26,17 @@ def artifact_folder(uri: str, study: str) -> str | None:
     return (home() / "artifacts" / study).as_uri() if uri == embedded_uri() else None
 
 
+def local_path(uri: str) -> Path:
+    """Return the path in a ``file:`` URL."""
+    return Path(url2pathname(urlsplit(uri).path)).absolute()
+
+
 def is_elsewhere(location: str, uri: str, study: str) -> bool:
     """Return whether an experiment keeps its artifacts outside the home, which has been moved or copied since then."""
     ours = artifact_folder(uri, study)
     if ours is None or location == ours:
         return False
-    old, new = (Path(url2pathname(urlsplit(place).path)) for place in (location, ours))
+    old, new = map(local_path, (location, ours))
     if old.parts[-2:] != new.parts[-2:]:  # an experiment that another program began
         return False
     return not (old.exists() and new.exists() and old.samefile(new))

@@ -29,7 +29,7 @@ _WITH_COMMA = r"^([+-]?[0-9]*),([0-9]*(?:[eE][+-]?[0-9]{1,3})?)$"
 
 
 class TextForm(NamedTuple):
-    """How a table is written: character between fields, encoding, decimal sign; None where the usual ones are."""
+    """The format of a text table: separator, encoding, decimal sign; None for the usual ones."""
 
     separator: str | None = None
     encoding: str | None = None
