@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.defenses import Problem, main, tasks_of
-from benchmarks.selection import Way, compared, largest_ways, sparse_ways
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
 
@@ -40,10 +39,3 @@ def test_a_table_for_a_data_set_with_its_own_recipe(capsys: pytest.CaptureFixtur
     assert head.startswith("| defense, wine:split=0.5 |")
     assert laplace.startswith("| laplace |")
     assert left_out.startswith("marvell: not here: ")
-
-
-@pytest.mark.parametrize("ways", [largest_ways(64), sparse_ways(64)], ids=["largest magnitudes", "sparse vector"])
-def test_the_plain_ways_to_a_selection_have_the_same_answer(ways: dict[str, Way]) -> None:
-    found = compared(ways, 1)
-    assert list(found) == list(ways)
-    assert next(iter(found.values())).ratio == 1

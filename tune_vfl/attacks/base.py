@@ -175,8 +175,7 @@ class Attack(ABC, Generic[P_co]):
     def draws(self) -> int:
         """Number of draws of known rows and random numbers over which a training's success is averaged.
 
-        More than one where that narrows intervals more than seeds of the same cost would
-        (``benchmarks/noise_of_a_seed.py``).
+        More than one where that narrows intervals more than seeds of the same cost would.
         """
         return 1
 

@@ -1,7 +1,7 @@
 """The largest magnitudes of a batch: the one of a given rank, and the batch with everything below it set to zero.
 
 On a CPU numpy partitions each member's numbers instead of sorting them. At 256 x 128 entries ``torch.kthvalue`` takes
-3.7 times as long and a sort 17 times (``python -m benchmarks.selection``).
+3.7 times as long and a sort 17 times.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ there is a compiler a loop over them does it. Elsewhere two steps without a loop
 place on is known for every place beforehand, so find for each the next acceptance if the search started there, then
 follow these links from the first place on.
 
-It is hand-written because no library has it (``python -m benchmarks.selection``).
+It is hand-written because no library has it.
 """
 
 from __future__ import annotations
