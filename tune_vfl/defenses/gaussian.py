@@ -34,7 +34,7 @@ class GaussianParams(Strict):
 
 @defense("gaussian")
 class Gaussian(Defense[GaussianParams]):
-    """Adds independent N(0, ``sigma``^2) noise to each entry at each step, after optional clipping of rows.
+    """Adds independent ``N(0, sigma²)`` noise to each entry at each step, after optional clipping of rows.
 
     Without ``clip`` nothing bounds a row's influence, so that no privacy budget can be computed from ``sigma``. Like
     Laplace noise it is an absolute number against gradients of a batch mean. With ``where="embeddings"`` the passive

@@ -37,7 +37,7 @@ class Geno(Defense[GenoParams]):
     """Sends zeros in place of rows whose norm exceeds a threshold, or of all rows to a party that drifts.
 
     ``scope="rows"`` looks at the norm of each row of the outgoing gradient. ``scope="party"`` looks at how far the
-    embeddings of a party moved since the epoch before, |e - e_before| / |e_before| over the batch: a party that
+    embeddings of a party moved since the epoch before, ``|e - e_before| / |e_before|`` over the batch: a party that
     amplifies its updates does so after the gradient has left, and shows it there only. ``threshold="auto"`` is, per
     party, the median of the last 100 steps plus 3 * 1.4826 median absolute deviations, found anew at every tenth step
     (at every step of the first 19).

@@ -41,7 +41,7 @@ def quantile_ranks(drops: Sequence[float], size: int) -> list[int]:
 
 @defense("sparsification")
 class Sparsification(Defense[SparsificationParams]):
-    """Sends the entries of u = gradient + residual that are not below the ``drop``-quantile of |u| over the batch.
+    """Sends the entries of ``u = gradient + residual`` not below the ``drop``-quantile of ``|u|`` over the batch.
 
     The rest becomes the party's residual. A residual belongs to places in the batch, not to rows: what one row held
     back is sent as part of another's gradient. It only fits batches of its own size, see ``residual_on_resize``.

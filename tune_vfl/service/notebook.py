@@ -53,7 +53,11 @@ class Study(StoredStudy):
     """
 
     def frontier(self, attack: str | None = None) -> list[dict[str, Any]]:
-        """Return the front as plain data, see :func:`tune_vfl.analysis.summary.frontier`."""
+        """Return the front as plain data, a mapping for each setting, as ``frontier --format json`` prints it.
+
+        Args:
+            attack: take this attack's advantage for the leakage instead of the worst attack's.
+        """
         return frontier(self.record(), attack)
 
     def summary(self) -> dict[str, Any]:
@@ -63,7 +67,16 @@ class Study(StoredStudy):
     def export(
         self, select: str | None = None, path: str | Path | None = None, dataset: str | None = None
     ) -> ExportedConfig:
-        """Select a setting and write it as JSON, see :func:`tune_vfl.analysis.exporting.export`."""
+        """Select a setting and write it as JSON.
+
+        Args:
+            select: as the option ``--select`` of the verb ``export``; None takes the decision.
+            path: a JSON file; None writes nothing.
+            dataset: which of several data sets.
+
+        Raises:
+            UnwritableError: when the file cannot be written.
+        """
         return export(self.record(), select, path, dataset)
 
     def front(self) -> pd.DataFrame:
@@ -149,11 +162,20 @@ class Study(StoredStudy):
 
 
 def search(spec: CampaignLike, **how: Any) -> Study:
-    """Run a search in this process, or resume the one of this name and spec; see :func:`tune_vfl.driver.api.search`.
+    """Run a search in this process, or resume the one of this name and spec.
 
     Args:
         spec: a mapping of the form of a spec, or the path of a YAML file.
-        how: ``trials``, ``name``, ``storage``, ``take_over``, ``progress``, ``sinks``, as there.
+        how: ``trials``, ``name`` and ``storage`` take the place of the spec's; ``take_over=True`` ends another process
+            that holds the study; ``progress=False`` shows none; ``sinks=()`` writes neither MLflow's runs nor the page.
+
+    Returns:
+        The study or campaign; ``stopped`` when Ctrl-C ended it early.
+
+    Raises:
+        SpecError: with every problem of the spec.
+        StudyError: when the name belongs to a study of another spec, or another process runs it.
+        UnreachableError: when the ledger or the cluster does not answer.
     """
     from tune_vfl.driver.api import search as run
 

@@ -1,0 +1,56 @@
+"""Pages that the site makes from the code at each build: the methods, and who sees what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+
+from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.registry import Registry
+
+
+def defenses() -> list[str]:
+    """Return the classes of all defenses, in the order of their names."""
+    return classes(DEFENSES, "tune_vfl.defenses")
+
+
+def attacks() -> list[str]:
+    """Return the classes of all attacks, in the order of their names."""
+    return classes(ATTACKS, "tune_vfl.attacks")
+
+
+def classes(registry: Registry, package: str) -> list[str]:
+    """Return each class of a registry with the options that a spec gives it."""
+    lines = []
+    for name in registry.names():
+        cls = registry[name]
+        lines += [f"## {name}", "", f"{cls.summary[0].upper()}{cls.summary[1:]}. {cls.reference}", ""]
+        lines += ["```{eval-rst}", f".. autoclass:: {package}.{cls.__name__}", "   :no-index-entry:", "```", ""]
+        fields = cls.Params.model_fields
+        if fields:
+            lines += ["| parameter | default | |", "|---|---|---|"]
+        for field, info in fields.items():
+            default = "required" if info.is_required() else f"`{info.get_default(call_default_factory=True)}`"
+            lines.append(f"| `{field}` | {default} | {info.description or ''} |")
+        lines.append("")
+    return lines
+
+
+PAGES: dict[str, Callable[[], list[str]]] = {"defenses": defenses, "attacks": attacks}
+
+
+class Generated(Directive):
+    """A page's part that is made from the code: the Markdown of one of :data:`PAGES`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Parse the lines as if they stood in the page."""
+        lines = PAGES[self.arguments[0]]()
+        parent = nodes.section()
+        self.state.nested_parse(StringList(lines, source=__file__), self.content_offset, parent, match_titles=True)
+        return parent.children

@@ -1,0 +1,54 @@
+"""The site: every page has its place in the order by need, and every link between pages leads somewhere.
+
+The builder checks the same and more (python -m sphinx -W -c docs . build/site); this is what a commit breaks easily.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), ROOT / "benchmarks/README.md"])
+TREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def placed(page: Path) -> list[Path]:
+    """The pages of a page's toctrees."""
+    lines = [line for tree in TREE.findall(text(page)) for line in tree.splitlines() if line and line[0] != ":"]
+    names = [re.sub(r".*<(.*)>", r"\1", line) for line in lines]
+    return [(page.parent / f"{name}.md").resolve() for name in names]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text(page), flags=re.DOTALL | re.MULTILINE), re.MULTILINE
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_has_one_place() -> None:
+    found = Counter(child for page in PAGES for child in placed(page))
+    assert {page: found[page] for page in PAGES if page.name != "index.md"} == {
+        page: 1 for page in PAGES if page.name != "index.md"
+    }
+    assert set(found) <= set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(text(page)):
+        if target.startswith(("http://", "https://")):
+            continue
+        there = (page.parent / target).resolve() if target else page
+        assert there.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(there), f"{page.name}: {target}#{anchor}"
