@@ -11,11 +11,12 @@ from docutils.statemachine import StringList
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.registry import Registry
+from tune_vfl.spaces.named import named_spaces
 
 
 def defenses() -> list[str]:
     """Return the classes of all defenses, in the order of their names."""
-    return classes(DEFENSES, "tune_vfl.defenses")
+    return classes(DEFENSES, "tune_vfl.defenses", published)
 
 
 def attacks() -> list[str]:
@@ -23,8 +24,15 @@ def attacks() -> list[str]:
     return classes(ATTACKS, "tune_vfl.attacks")
 
 
-def classes(registry: Registry, package: str) -> list[str]:
-    """Return each class of a registry with the options that a spec gives it."""
+def published(defense: str) -> list[str]:
+    """Return the published settings of a defense that a search tries first, with their sources."""
+    points = [point for space in named_spaces(defense).values() for point in space.published if point.params]
+    lines = [f"| {' '.join(f'`-p {k}={v}`' for k, v in p.params.items())} | {p.source} |" for p in points]
+    return ["", "| published setting | source |", "|---|---|", *lines] if lines else []
+
+
+def classes(registry: Registry, package: str, more: Callable[[str], list[str]] = lambda _: []) -> list[str]:
+    """Return each class of a registry with the options that a spec gives it, and more of it by its name."""
     lines = []
     for name in registry.names():
         cls = registry[name]
@@ -36,7 +44,7 @@ def classes(registry: Registry, package: str) -> list[str]:
         for field, info in fields.items():
             default = "required" if info.is_required() else f"`{info.get_default(call_default_factory=True)}`"
             lines.append(f"| `{field}` | {default} | {info.description or ''} |")
-        lines.append("")
+        lines += [*more(name), ""]
     return lines
 
 

@@ -273,6 +273,13 @@ def load_config(path: Path | str) -> ExportedConfig:
 
     Raises:
         ConfigError: when the file is missing, is not JSON, or is not a configuration of a schema known here.
+
+    Example:
+        >>> from tune_vfl import load_config
+        >>> setting = load_config("best.json")
+        >>> defense = setting.build_defense(num_classes=2, embedding_dims=[8])
+        >>> defense.name
+        'laplace'
     """
     try:
         raw = json.loads(Path(path).read_text(encoding="utf-8"))

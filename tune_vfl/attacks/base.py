@@ -45,6 +45,11 @@ class AttackCapabilities:
         needs_concat: it needs a top model that takes each party's embedding as a part of its own.
         needs_logits: it takes the model's outputs for class logits under a cross-entropy; a defense that makes them one
             number trains on another loss, and what the attack then says has no meaning.
+
+    Example:
+        >>> from tune_vfl.attacks import Pmc
+        >>> sorted(Pmc.capabilities.sees), Pmc.capabilities.parties
+        (['auxiliary', 'bottom', 'features', 'gradients'], 'joined')
     """
 
     goal: Literal["labels", "features"] = "labels"
@@ -70,6 +75,11 @@ class AuxiliaryRequest:
         per_class: rows a class; None takes the data set's recipe.
         total: rows in all for ``random``; None takes ``per_class`` times the number of classes.
         smaller: fewer rows a class than ``per_class``, of which it wants the sets too, each held by the next larger.
+
+    Example:
+        >>> from tune_vfl.attacks import AuxiliaryRequest
+        >>> AuxiliaryRequest(per_class=10)
+        AuxiliaryRequest(how='per_class', per_class=10, total=None, smaller=())
     """
 
     how: Literal["per_class", "random"] = "per_class"
@@ -87,6 +97,11 @@ class TargetRequest:
         pairs: other rows that it knows with their embeddings; ``threat`` takes as many as the study says, None a sixth
             of the training rows, at most 10,000.
         batch: of an attack on gradients: rows of each batch whose gradient it gets; rows that fill none are left out.
+
+    Example:
+        >>> from tune_vfl.attacks import Wmi
+        >>> Wmi(Wmi.Params(rows=16)).target_request()
+        TargetRequest(rows=16, pairs='threat', batch=1)
     """
 
     rows: int
@@ -108,6 +123,13 @@ class Attack(ABC, Generic[P_co]):
 
     Args:
         params: this attack's parameters, one set for all members of a pack; None takes the defaults.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.attacks import Norm, View
+        >>> gradients = torch.tensor([[0.1, 0.0], [0.0, 2.0], [3.0, 0.0]])  # what came back for three rows
+        >>> Norm().run(View.from_gradients(gradients))["norm"].scores.argmax().item()  # the likeliest positive
+        2
     """
 
     name: ClassVar[str]

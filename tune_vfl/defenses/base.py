@@ -49,6 +49,15 @@ class Defense(Hooks, Generic[P]):
 
     Raises:
         SpecError: when it is for two classes and ``num_classes`` is larger.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.defenses import Marvell
+        >>> y, gradient = torch.tensor([0, 1, 0, 1]), torch.tensor([[0.1, 0], [2, 0], [0.2, 0], [3, 0]])
+        >>> marvell = Marvell(Marvell.Params(budget=4.0), num_classes=2, embedding_dims=[2])
+        >>> marvell.setup(y, torch.arange(4), seed=0)
+        >>> marvell.cut_gradient(gradient, y=y).shape  # what may leave the label party
+        torch.Size([4, 2])
     """
 
     name: ClassVar[str]

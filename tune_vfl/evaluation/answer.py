@@ -117,6 +117,13 @@ def evaluate(
     Raises:
         SpecError: with every problem.
         DataError: when the data cannot be read.
+
+    Example:
+        >>> from tune_vfl import evaluate
+        >>> short = ["training.epochs=1"]  # only to be quick here
+        >>> found = evaluate("breast_cancer", defense="max_norm", attacks=["norm"], seeds=1, settings=short)
+        >>> found["outcome"], sorted(found["attacks"]), 0.5 < found["utility"]["mean"] <= 1
+        ('ok', ['norm'], True)
     """
     raw = {
         "study": "evaluate",

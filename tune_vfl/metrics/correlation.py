@@ -44,6 +44,13 @@ def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
     Returns:
         ``(*trials,)`` from 0 (independent) to 1. Small batches give too large values. Where all rows of one side are
         equal, the value is near 0.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.metrics import distance_correlation
+        >>> x = torch.arange(8.0).unsqueeze(1)
+        >>> round(distance_correlation(x, -3 * x).item(), 3)
+        1.0
     """
     a, b = _centered(_distances(x)), _centered(_distances(y))
     return _ratio((a * b).mean((-2, -1)), *(m.square().mean((-2, -1)) for m in (a, b)))
@@ -65,6 +72,13 @@ def class_distance_correlation(x: Tensor, y: Tensor, num_classes: int) -> Tensor
 
     Returns:
         ``(*trials,)`` float64, differentiable once by ``x``.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.metrics import class_distance_correlation
+        >>> y = torch.tensor([0, 1, 0, 1])
+        >>> round(class_distance_correlation(y.unsqueeze(1).float(), y, num_classes=2).item(), 3)
+        1.0
     """
     rows = x.double() - x.double().mean(-2, keepdim=True).detach()
     count = x.shape[-2]

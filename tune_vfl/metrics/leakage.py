@@ -53,6 +53,15 @@ def leak_auc(
 
     Returns:
         A number in [0, 1], at least 1/2 with ``flip``; NaN without positives or without negatives.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.metrics import leak_auc
+        >>> scores, y = np.array([0.9, 0.8, 0.2, 0.1]), np.array([0, 0, 1, 1])
+        >>> leak_auc(scores, y)  # the attacker does not know which end is positive
+        1.0
+        >>> leak_auc(scores, y, flip=False)
+        0.0
     """
     column = positive_score(scores)
     if aggregate == "epoch":
@@ -147,7 +156,14 @@ def constant_f1(y: Labels) -> float:
 
 
 def majority_share(y: Labels) -> float:
-    """Share of the most frequent class: the best constant guess's success. NaN without rows."""
+    """Share of the most frequent class: the best constant guess's success. NaN without rows.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.metrics import majority_share
+        >>> majority_share(np.array([0, 0, 0, 1]))
+        0.75
+    """
     return float(np.unique(y, return_counts=True)[1].max() / len(y)) if len(y) else float("nan")
 
 
@@ -156,6 +172,11 @@ def advantage(success: float, floor: float, *, clip: bool = True) -> float:
 
     The floor is the success that needs no federation. A floor of 1 leaves nothing to gain: 0. NaN in, NaN out.
     Without ``clip`` a success below the floor is negative.
+
+    Example:
+        >>> from tune_vfl.metrics import advantage
+        >>> round(advantage(0.8, floor=0.6), 3)
+        0.5
     """
     if np.isnan(success) or np.isnan(floor):
         return float("nan")

@@ -52,6 +52,11 @@ def ranks(points: ArrayLike) -> NDArray[np.int64]:
 
     Returns:
         ``(n,)`` int64. Equal points share a rank.
+
+    Example:
+        >>> from tune_vfl.metrics import ranks
+        >>> ranks([(0.9, 0.5), (0.8, 0.2), (0.7, 0.4)]).tolist()
+        [0, 0, 1]
     """
     rows = as_points(points)
     if not len(rows):
@@ -77,6 +82,11 @@ def front(points: ArrayLike) -> NDArray[np.bool_]:
 
     Returns:
         ``(n,)`` bool; True for every one of several equal points.
+
+    Example:
+        >>> from tune_vfl.metrics import front
+        >>> front([(0.9, 0.5), (0.8, 0.2), (0.7, 0.4)]).tolist()  # utility, leakage
+        [True, True, False]
     """
     return np.equal(ranks(points), 0)
 
@@ -93,6 +103,11 @@ def knee(points: ArrayLike) -> int | None:
 
     Returns:
         Its row; the lowest row among ties; None without points.
+
+    Example:
+        >>> from tune_vfl.metrics import knee
+        >>> knee([(0.9, 0.9), (0.88, 0.3), (0.6, 0.1)])
+        1
     """
     rows = as_points(points)
     on_front = np.flatnonzero(front(rows))
@@ -117,6 +132,11 @@ def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
 
     Returns:
         The area; 0 without points.
+
+    Example:
+        >>> from tune_vfl.metrics import hypervolume
+        >>> round(hypervolume([(0.9, 0.5), (0.8, 0.2)], reference=(0.5, 1.0)), 3)
+        0.29
     """
     rows, worst = as_points(points), as_points([reference])[0]
     better = rows[(rows[:, 0] > worst[0]) & (rows[:, 1] < worst[1])]
@@ -193,6 +213,11 @@ def hypervolume_history(points: ArrayLike, reference: Sequence[float]) -> NDArra
 
     Returns:
         ``(n,)``, never falling.
+
+    Example:
+        >>> from tune_vfl.metrics import hypervolume_history
+        >>> hypervolume_history([(0.9, 0.5), (0.6, 0.6), (0.8, 0.2)], reference=(0.5, 1.0)).round(3).tolist()
+        [0.2, 0.2, 0.29]
     """
     rows = as_points(points)
     held, history = GrowingFront(reference), np.zeros(len(rows))

@@ -44,6 +44,12 @@ def mse(found: Floats, true: Floats) -> float:
 
     Raises:
         ShapeError: when the shapes differ.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.metrics import mse
+        >>> mse(np.array([[0.0, 1.0]]), np.array([[0.0, 0.5]]))
+        0.125
     """
     a, b = _pair(found, true)
     return _finite(np.square(a - b).mean()) if b.size else float("nan")
@@ -69,6 +75,13 @@ def recovered(found: Floats, true: Floats, mean: Floats) -> float:
 
     Returns:
         A number in [0, 1], larger is more leakage; NaN where the error of the mean is 0.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.metrics import recovered
+        >>> true = np.array([[0.0, 0.0], [2.0, 2.0]])
+        >>> recovered(true * 0.5 + 0.5, true, mean=true.mean(0))
+        0.75
     """
     without = mse_of_the_mean(mean, true)
     return max(0.0, 1 - mse(found, true) / without) if without > 0 else float("nan")
@@ -79,6 +92,13 @@ def psnr(found: Floats, true: Floats) -> float:
 
     Raises:
         ShapeError: for tables, or when the shapes differ.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.metrics import psnr
+        >>> image = np.zeros((1, 1, 16, 16))
+        >>> round(psnr(image + 0.1, image), 3)
+        20.0
     """
     a, b = _images(found, true, "PSNR")
     if not b.size:
@@ -100,6 +120,13 @@ def ssim(found: Floats, true: Floats) -> float:
 
     Raises:
         ShapeError: for tables, or when the shapes differ.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.metrics import ssim
+        >>> image = np.random.default_rng(0).random((1, 1, 16, 16))
+        >>> round(ssim(image, image), 3)
+        1.0
     """
     a, b = _images(found, true, "SSIM")
     if not b.size:

@@ -31,6 +31,11 @@ def cap(utilities: Sequence[float], recovery_errors: Sequence[float]) -> float:
 
     Raises:
         ShapeError: without settings, or when the lengths differ.
+
+    Example:
+        >>> from tune_vfl.metrics import cap
+        >>> round(cap([0.9, 0.8], recovery_errors=[0.3, 0.6]), 3)
+        0.375
     """
     if len(utilities) != len(recovery_errors) or not len(utilities):
         raise ShapeError(
@@ -59,6 +64,11 @@ def dcs(success: float, utility: float, *, floor: float, undefended: float, beta
 
     Raises:
         UsageError: for a beta outside [0, 1].
+
+    Example:
+        >>> from tune_vfl.metrics import dcs
+        >>> round(dcs(0.6, 0.9, floor=0.5, undefended=0.95), 3)
+        0.927
     """
     if not 0 <= beta <= 1:
         raise UsageError(f"DCS weighs by beta between 0 and 1, got {beta}")
@@ -66,10 +76,22 @@ def dcs(success: float, utility: float, *, floor: float, undefended: float, beta
 
 
 def leak_per_training_auc(leak_auc: float, train_auc: float) -> float:
-    """GAFM's rule to select parameters: leak AUC over training AUC; smaller is better. NaN for a training AUC of 0."""
+    """GAFM's rule to select parameters: leak AUC over training AUC; smaller is better. NaN for a training AUC of 0.
+
+    Example:
+        >>> from tune_vfl.metrics import leak_per_training_auc
+        >>> round(leak_per_training_auc(0.6, 0.9), 3)
+        0.667
+    """
     return leak_auc / train_auc if train_auc else float("nan")
 
 
 def utility_per_leak(test_auc: float, leak_auc: float) -> float:
-    """GAFM's ratio of test AUC over leak AUC; larger is better. NaN for a leak AUC of 0."""
+    """GAFM's ratio of test AUC over leak AUC; larger is better. NaN for a leak AUC of 0.
+
+    Example:
+        >>> from tune_vfl.metrics import utility_per_leak
+        >>> round(utility_per_leak(0.9, 0.6), 3)
+        1.5
+    """
     return test_auc / leak_auc if leak_auc else float("nan")

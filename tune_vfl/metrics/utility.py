@@ -29,6 +29,12 @@ def auc(scores: Floats, y: Labels) -> float:
 
     Returns:
         A number in [0, 1]; NaN without positives, without negatives, or with a score that is not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.metrics import auc
+        >>> auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]))
+        0.75
     """
     positives = int((y == 1).sum())
     negatives = len(y) - positives
@@ -55,6 +61,13 @@ def ovr_auc(scores: Floats, y: Labels) -> float:
     """AUC of ``(n, K)`` class scores: the positive class's for K = 2, else one class against the rest, averaged.
 
     Classes that no row has are left out of the average.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.metrics import ovr_auc
+        >>> scores = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]])
+        >>> ovr_auc(scores, np.array([0, 1, 2]))
+        1.0
     """
     if not np.isfinite(scores).all():
         return float("nan")

@@ -22,6 +22,13 @@ class Answer:
             them: each fold is then measured by itself.
         named: the columns of class scores stand for classes; False: for clusters without names, which the evaluator
             matches to classes, those of each fold by the rows of the others.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.attacks import Answer
+        >>> answer = Answer(scores=torch.tensor([0.2, 0.9]), ids=torch.arange(2), oriented=True)
+        >>> answer.ids[answer.scores.argmax()].item()  # the likeliest positive
+        1
     """
 
     scores: Tensor
@@ -45,6 +52,12 @@ class Reconstruction:
         batch: the rows stand in batches of so many, and within each in no order: the evaluator pairs them with the
             true ones as brings the least squared error.
         labels: ``(*trials, M)`` int64 the classes that the attacker takes the rows to be of, where it says so.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.attacks import Reconstruction
+        >>> tuple(Reconstruction(rows=torch.zeros(4, 8), ids=torch.arange(4)).rows.shape)
+        (4, 8)
     """
 
     rows: Tensor

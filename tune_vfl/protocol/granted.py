@@ -50,6 +50,13 @@ class Recording:
         ids: ``(*trials, M)`` positions in the training split.
         gradients: ``(*trials, M, d)`` exactly the tensors that were sent to the attacker, or their means.
         batches: ``(start, stop)`` of each batch in the M rows.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.attacks import Recording
+        >>> one = Recording(ids=torch.arange(5), gradients=torch.zeros(5, 2), batches=((0, 3), (3, 5)))
+        >>> one.batch_rows.tolist()
+        [3.0, 3.0, 3.0, 2.0, 2.0]
     """
 
     ids: Tensor
@@ -122,6 +129,12 @@ class Auxiliary:
         ids: ``(*trials, A)`` positions in the training split.
         labels: ``(*trials, A)`` their true labels.
         smaller: by rows a class, the sets that would have been drawn of fewer; each is a part of the next larger.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.attacks import Auxiliary
+        >>> Auxiliary(ids=torch.tensor([3, 17]), labels=torch.tensor([0, 1])).ids.tolist()
+        [3, 17]
     """
 
     ids: Tensor

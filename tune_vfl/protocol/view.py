@@ -59,6 +59,16 @@ class View:
         num_classes: K, a public constant.
         streams: the attack's own random streams, named below its own name.
         held: the granted values, by the name of the grant.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.attacks import GradCluster, View
+        >>> y = torch.arange(200) % 2  # a loop of your own: labels, and the gradients that came back for them
+        >>> gradients = torch.stack([y - 0.5, 0.5 - y], dim=1) + 0.1 * torch.randn(200, 2)
+        >>> known = (torch.arange(4), y[:4])  # four rows whose labels the party knows
+        >>> answer = GradCluster().run(View.from_gradients(gradients, known=known))["grad_cluster"]
+        >>> (answer.scores.argmax(1) == y[answer.ids]).float().mean().item()
+        1.0
     """
 
     attack: str

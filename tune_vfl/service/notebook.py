@@ -176,6 +176,13 @@ def search(spec: CampaignLike, **how: Any) -> Study:
         SpecError: with every problem of the spec.
         StudyError: when the name belongs to a study of another spec, or another process runs it.
         UnreachableError: when the ledger or the cluster does not answer.
+
+    Example:
+        >>> from tune_vfl import search
+        >>> spec = {"study": "tiny", "dataset": {"name": "wine"}, "defense": "laplace", "budget": {"seeds": 2}}
+        >>> study = search(spec, trials=5, progress=False)
+        >>> len(study.trials())
+        5
     """
     from tune_vfl.driver.api import search as run
 
@@ -192,6 +199,12 @@ def load_study(name: str, storage: str | None = None) -> Study:
 
     Raises:
         StudyError: when there is none of this name; the message suggests the nearest.
+
+    Example:
+        >>> from tune_vfl import load_study
+        >>> study = load_study("study")
+        >>> study.front()[["utility", "leakage"]].round(2).values.tolist()
+        [[0.9, 0.6], [0.85, 0.5]]
     """
     found = open_study(name, storage)
     return Study(found.place, found.name)

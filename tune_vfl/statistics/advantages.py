@@ -29,6 +29,12 @@ class Advantage(NamedTuple):
         by_seed: ``(S,)`` pseudo-values: their mean is ``value``, their spread is that of the ratio. Intervals, bounds
             and the choice of attacks work on them.
         headroom: ``1 - mean floor``: what there is to gain.
+
+    Example:
+        >>> from tune_vfl.statistics import Advantage, advantage
+        >>> found = advantage([0.8, 0.9], floor=[0.5, 0.5])
+        >>> round(found.value, 3), found.by_seed.round(3).tolist(), found.headroom
+        (0.7, [0.6, 0.8], 0.5)
     """
 
     value: float
@@ -37,7 +43,13 @@ class Advantage(NamedTuple):
 
 
 def narrow(floor: float) -> bool:
-    """Return whether a mean floor leaves less than .1 above it; rounding does not count."""
+    """Return whether a mean floor leaves less than .1 above it; rounding does not count.
+
+    Example:
+        >>> from tune_vfl.statistics import narrow
+        >>> narrow(0.95), narrow(0.5)
+        (True, False)
+    """
     return 1 - floor < LEAST_HEADROOM - 1e-9
 
 
@@ -54,6 +66,11 @@ def chosen_floor(guess: ArrayLike, r_lower: ArrayLike | None = None) -> Floats:
 
     Returns:
         ``(S,)``.
+
+    Example:
+        >>> from tune_vfl.statistics import chosen_floor
+        >>> chosen_floor(guess=[0.5, 0.5], r_lower=[0.6, 0.7]).tolist()
+        [0.6, 0.7]
     """
     constant = finite(guess, "seeds", "guess")
     if r_lower is None:
@@ -80,6 +97,11 @@ def advantage(success: ArrayLike, floor: ArrayLike) -> Advantage:
     Raises:
         ShapeError: for different numbers of seeds.
         UsageError: for a number that is not finite.
+
+    Example:
+        >>> from tune_vfl.statistics import advantage
+        >>> round(advantage([0.8, 0.9], floor=[0.5, 0.6]).value, 3)
+        0.667
     """
     a, f = finite(success, "seeds", "success"), finite(floor, "seeds", "floor")
     if a.shape != f.shape:
@@ -106,6 +128,11 @@ def pseudo_values(success: ArrayLike, floor: ArrayLike) -> Floats:
     Raises:
         ShapeError: for different shapes.
         UsageError: for a number that is not finite.
+
+    Example:
+        >>> from tune_vfl.statistics import pseudo_values
+        >>> pseudo_values(success=[[0.8, 0.9]], floor=[[0.5, 0.5]]).round(3).tolist()
+        [[0.6, 0.8]]
     """
     a, f = finite(success, "settings seeds", "success"), finite(floor, "settings seeds", "floor")
     if a.shape != f.shape:

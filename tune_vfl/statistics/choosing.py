@@ -26,6 +26,12 @@ class Scale(NamedTuple):
         utility_low: what needs no federation: the label party alone; the guess, where the federation gains nothing.
         utility_high: the undefended model's utility.
         leakage_high: the undefended model's leakage; its lower end is 0.
+
+    Example:
+        >>> from tune_vfl.statistics import Scale, compromise
+        >>> scale = Scale(utility_low=0.7, utility_high=0.9, leakage_high=0.5)
+        >>> compromise([[0.85]], [[[0.1]]], scale).round(3).tolist()  # .75 of the way in utility, .2 in leakage
+        [[0.55]]
     """
 
     utility_low: float
@@ -46,6 +52,12 @@ def compromise(utility: ArrayLike, x: ArrayLike, scale: Scale) -> Floats:
 
     Raises:
         ShapeError, UsageError: for other shapes, or a number that is not finite.
+
+    Example:
+        >>> from tune_vfl.statistics import Scale, compromise
+        >>> scale = Scale(utility_low=0.7, utility_high=0.9, leakage_high=0.5)
+        >>> compromise([[0.85, 0.80]], [[[0.1, 0.1]]], scale).round(3).tolist()
+        [[0.55, 0.3]]
     """
     u, advantages = finite(utility, "settings seeds", "utility"), finite(x, "attacks settings seeds", "advantages")
     if advantages.shape[1:] != u.shape:
@@ -73,6 +85,13 @@ def knee(front: Sequence[int], utility: ArrayLike, x: ArrayLike, scale: Scale) -
 
     Raises:
         ShapeError, UsageError: as :func:`compromise`.
+
+    Example:
+        >>> from tune_vfl.statistics import Scale, knee
+        >>> x = [[[0.5, 0.6, 0.5], [0.3, 0.2, 0.3], [0.1, 0.1, 0.0]]]  # 1 attack, 3 settings, 3 seeds
+        >>> utility = [[0.90, 0.92, 0.91], [0.89, 0.91, 0.90], [0.70, 0.71, 0.72]]
+        >>> knee([0, 1, 2], utility, x, Scale(utility_low=0.6, utility_high=0.92, leakage_high=0.6))
+        1
     """
     balance = compromise(utility, x, scale)
     settings, seeds = balance.shape
@@ -81,7 +100,13 @@ def knee(front: Sequence[int], utility: ArrayLike, x: ArrayLike, scale: Scale) -
 
 
 def worst_means(x: ArrayLike) -> Floats:
-    """Return M of every setting ``(N,)``: the largest of its attacks' means, from ``(K, N, S)``."""
+    """Return M of every setting ``(N,)``: the largest of its attacks' means, from ``(K, N, S)``.
+
+    Example:
+        >>> from tune_vfl.statistics import worst_means
+        >>> worst_means([[[0.5, 0.6], [0.3, 0.2], [0.1, 0.0]]]).round(3).tolist()  # 1 attack, 3 settings, 2 seeds
+        [0.55, 0.25, 0.05]
+    """
     return np.asarray(finite(x, "attacks settings seeds", "advantages").mean(-1).max(0))
 
 
@@ -115,6 +140,11 @@ def export_choice(utility: ArrayLike, upper_90: ArrayLike, cap: float) -> int | 
 
     Returns:
         A setting, the first among equals; None where no bound is below the cap.
+
+    Example:
+        >>> from tune_vfl.statistics import export_choice
+        >>> export_choice([0.95, 0.9, 0.8], upper_90=[0.6, 0.2, 0.1], cap=0.2)
+        1
     """
     u, bound = finite(utility, "settings", "utility"), finite(upper_90, "settings", "bounds")
     if u.shape != bound.shape:

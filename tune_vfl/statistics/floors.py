@@ -43,6 +43,12 @@ def stratified_folds(y: ArrayLike, rng: np.random.Generator) -> Ints:
     Raises:
         ShapeError: for another shape.
         UsageError: for other labels.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import stratified_folds
+        >>> stratified_folds([0, 0, 0, 1, 1], np.random.default_rng(0)).tolist()
+        [1, 0, 0, 1, 0]
     """
     labels = np.asarray(y)
     if labels.ndim != 1:
@@ -91,6 +97,11 @@ def auc_by_fold(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float:
 
     Raises:
         ShapeError: for arrays of different shapes.
+
+    Example:
+        >>> from tune_vfl.statistics import auc_by_fold
+        >>> auc_by_fold([0.1, 0.2, 0.8, 0.9], y=[0, 1, 0, 1], folds=[0, 0, 1, 1])
+        1.0
     """
     values, labels, numbers = _rows(scores, y, folds)
     total = weight = 0.0
@@ -117,6 +128,14 @@ def cross_fitted(predict: Callable[[Bools], ArrayLike], y: ArrayLike, folds: Arr
     Returns:
         The balanced accuracy (of scores that are not hard: the AUC) of :func:`auc_by_fold`; 1/2 on noise. With few
         positives the fitted centers are weak: an upper bound only where there are many more positives than dimensions.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import cross_fitted, nearest_center, stratified_folds
+        >>> y = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+        >>> folds = stratified_folds(y, np.random.default_rng(0))
+        >>> cross_fitted(nearest_center(y[:, None] + 0.1, y), y, folds)
+        1.0
     """
     labels, numbers = np.asarray(y), np.asarray(folds)
     scores = np.full(labels.shape, np.nan)
@@ -132,6 +151,14 @@ def nearest_center(values: ArrayLike, y: ArrayLike) -> Callable[[Bools], Floats]
     Args:
         values: ``(n, d)``.
         y: ``(n,)`` 0 or 1.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import nearest_center
+        >>> y = np.array([0, 0, 1, 1])
+        >>> rule = nearest_center([[0.0], [0.1], [1.0], [0.9]], y)
+        >>> rule(np.array([True, False, True, False])).tolist()  # fitted on the first and the third row
+        [0.0, 0.0, 1.0, 1.0]
     """
     rows, labels = np.asarray(values, dtype=np.float64), np.asarray(y)
     if rows.ndim != 2 or labels.shape != rows.shape[:1]:
@@ -160,6 +187,14 @@ def cross_fitted_auc(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float
     Returns:
         A number in [0, 1], 1/2 on noise, below it where the folds disagree; NaN with a score that is not finite, or
         with fewer than two rows of a class.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import cross_fitted_auc, stratified_folds
+        >>> y = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+        >>> folds = stratified_folds(y, np.random.default_rng(0))
+        >>> cross_fitted_auc(-y.astype(float), y, folds)
+        1.0
     """
     (area,) = cross_fitted_auc_of_each([scores], y, folds)
     return area

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 
 class Tolerances(NamedTuple):
-    """Differences too small to matter for a choice."""
+    """Differences too small to matter for a choice.
+
+    Example:
+        >>> from tune_vfl.statistics import Tolerances
+        >>> Tolerances(utility=0.01)
+        Tolerances(utility=0.01, leakage=0.02)
+    """
 
     utility: float = 0.002
     leakage: float = 0.02
@@ -54,6 +60,12 @@ def leakage_differences(x: ArrayLike) -> Estimate:
 
     Raises:
         ShapeError, UsageError: for another shape, a number that is not finite, or a single seed.
+
+    Example:
+        >>> from tune_vfl.statistics import leakage_differences
+        >>> x = [[[0.5, 0.6, 0.5], [0.3, 0.2, 0.3], [0.1, 0.1, 0.0]]]  # 1 attack, 3 settings, 3 seeds
+        >>> leakage_differences(x).mean.round(3)[0].tolist()
+        [0.0, 0.267, 0.467]
     """
     advantages = finite(x, "attacks settings seeds", "advantages")
     settings = advantages.shape[1]
@@ -69,6 +81,11 @@ class Own(NamedTuple):
         mean: ``(N,)``.
         variance: ``(N,)`` of the means.
         df: degrees of freedom of each variance.
+
+    Example:
+        >>> from tune_vfl.statistics import Own, own_levels
+        >>> own_levels([[0.90, 0.92], [0.80, 0.82]]).mean.round(3).tolist()
+        [0.91, 0.81]
     """
 
     mean: Floats
@@ -88,13 +105,25 @@ class Own(NamedTuple):
 
 
 def own_levels(y: ArrayLike) -> Own:
-    """Return the own levels of ``(N, S)`` numbers, N and S at least 2."""
+    """Return the own levels of ``(N, S)`` numbers, N and S at least 2.
+
+    Example:
+        >>> from tune_vfl.statistics import own_levels
+        >>> own_levels([[0.90, 0.92], [0.80, 0.82]]).variance.round(6).tolist()  # both moved alike
+        [0.0, 0.0]
+    """
     block = shrink(y)
     return Own(block.mean, block.own / block.seeds, block.own_df)
 
 
 def worst_levels(x: ArrayLike) -> Own:
-    """Return the own level of each setting's worst attack, from ``(K, N, S)`` advantages, N and S at least 2."""
+    """Return the own level of each setting's worst attack, from ``(K, N, S)`` advantages, N and S at least 2.
+
+    Example:
+        >>> from tune_vfl.statistics import worst_levels
+        >>> worst_levels([[[0.5, 0.6], [0.3, 0.2], [0.1, 0.0]]]).mean.round(3).tolist()  # 1 attack, 3 settings, 2 seeds
+        [0.55, 0.25, 0.05]
+    """
     advantages = finite(x, "attacks settings seeds", "advantages")
     worst, settings = advantages.mean(-1).argmax(0), np.arange(advantages.shape[1])
     blocks = [shrink(block) for block in advantages]
@@ -113,6 +142,13 @@ def dominance(utility: Estimate, leakage: Estimate, tolerances: Tolerances = TOL
 
     Returns:
         ``(N, N)``: column over row; 0 on the diagonal.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import differences, dominance
+        >>> y = np.array([[0.90, 0.92, 0.91], [0.85, 0.88, 0.86], [0.80, 0.81, 0.82]])  # three settings, three seeds
+        >>> dominance(differences(y), differences(1 - y)).round(2)[1].tolist()  # the first one is better in both
+        [1.0, 0.0, 0.0]
     """
     better = _chance(utility.mean.T - tolerances.utility, utility.se)
     safer = _chance(leakage.mean - tolerances.leakage, leakage.se)
@@ -132,6 +168,11 @@ def membership(chances: ArrayLike) -> Floats:
 
     Returns:
         ``(N,)`` in [0, 1].
+
+    Example:
+        >>> from tune_vfl.statistics import membership
+        >>> membership([[0.0, 0.9], [0.1, 0.0]]).round(3).tolist()  # the first one is probably dominated
+        [0.1, 0.9]
     """
     return np.asarray(1 - finite(chances, "settings settings", "chances").max(1))
 
@@ -151,6 +192,13 @@ def membership_of_many(front: ArrayLike, utility: Own, leakage: Own, least: floa
     Returns:
         ``(N,)``; where another setting that is far from the front would alone have pressed it down, too large by
         ``least`` at most.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import membership_of_many, own_levels, worst_levels
+        >>> y = np.array([[0.90, 0.92, 0.91], [0.85, 0.88, 0.86], [0.80, 0.81, 0.82]])  # three settings, three seeds
+        >>> membership_of_many([True, False, False], own_levels(y), worst_levels(1 - y[None])).round(2).tolist()
+        [1.0, 0.0, 0.0]
     """
     on_front = np.flatnonzero(front)
     along = on_front[np.argsort(utility.mean[on_front], kind="stable")]
@@ -210,6 +258,11 @@ def candidates(member: ArrayLike, front: ArrayLike, trials: int) -> list[int]:
 
     Returns:
         Settings: those of the front by number, then at most 5 or 10 others by falling chance, each above 0.
+
+    Example:
+        >>> from tune_vfl.statistics import candidates
+        >>> candidates([0.9, 0.8, 0.3, 0.0], front=[True, True, False, False], trials=40)
+        [0, 1, 2]
     """
     chances, on_front = finite(member, "settings", "chances"), np.asarray(front, dtype=bool)
     if on_front.shape != chances.shape:

@@ -39,6 +39,13 @@ class Estimate(NamedTuple):
         mean: the estimates.
         se: their standard errors over seeds.
         df: the degrees of freedom of these.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import Estimate
+        >>> one = Estimate(mean=np.array([0.9]), se=np.array([0.01]), df=np.array([9.0]))
+        >>> one.half_width().round(3).tolist()  # of the 90% interval
+        [0.018]
     """
 
     mean: Floats
@@ -152,6 +159,14 @@ def levels(y: ArrayLike) -> Estimate:
 
     Raises:
         ShapeError, UsageError: for another shape, a number that is not finite, or a single seed.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import levels
+        >>> y = np.array([[0.90, 0.92, 0.91], [0.85, 0.88, 0.86], [0.80, 0.81, 0.82]])  # three settings, three seeds
+        >>> found = levels(y)
+        >>> found.mean.round(3).tolist(), found.half_width().round(3).tolist()
+        ([0.91, 0.863, 0.81], [0.017, 0.026, 0.017])
     """
     block = finite(y, "settings seeds", "block")
     return (shrunk_levels if len(block) >= FEWEST_SETTINGS else plain_levels)(block)
@@ -168,6 +183,13 @@ def differences(y: ArrayLike) -> Estimate:
 
     Raises:
         ShapeError, UsageError: as :func:`levels`.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import differences
+        >>> y = np.array([[0.90, 0.92, 0.91], [0.85, 0.88, 0.86], [0.80, 0.81, 0.82]])  # three settings, three seeds
+        >>> differences(y).mean.round(3)[0].tolist()
+        [0.0, 0.047, 0.1]
     """
     block = finite(y, "settings seeds", "block")
     return (shrunk_differences if len(block) >= FEWEST_SETTINGS else plain_differences)(block)
@@ -185,6 +207,13 @@ def differences_from(reference: ArrayLike, y: ArrayLike) -> Estimate:
 
     Raises:
         ShapeError, UsageError: as :func:`levels`, or for other seeds.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import differences_from
+        >>> y = np.array([[0.90, 0.92, 0.91], [0.85, 0.88, 0.86], [0.80, 0.81, 0.82]])  # three settings, three seeds
+        >>> differences_from([0.93, 0.95, 0.94], y).mean.round(3).tolist()
+        [0.03, 0.077, 0.13]
     """
     block, one = finite(y, "settings seeds", "block"), finite(reference, "seeds", "reference")
     if len(one) != block.shape[1]:
@@ -214,6 +243,12 @@ def levels_by_undefended(y: ArrayLike, undefended: ArrayLike) -> Estimate:
 
     Raises:
         ShapeError, UsageError: as :func:`levels`, or for R < S.
+
+    Example:
+        >>> from tune_vfl.statistics import levels_by_undefended
+        >>> y = [[0.90, 0.92], [0.85, 0.88], [0.80, 0.81], [0.82, 0.85]]  # four settings, two seeds
+        >>> levels_by_undefended(y, undefended=[0.93, 0.95, 0.94, 0.96]).mean.round(3).tolist()
+        [0.914, 0.869, 0.809, 0.839]
     """
     block, more = finite(y, "settings seeds", "block"), finite(undefended, "seeds", "undefended model")
     s, r = seeds_of(block, "block"), len(more)
@@ -235,5 +270,11 @@ def levels_by_undefended(y: ArrayLike, undefended: ArrayLike) -> Estimate:
 
 
 def undecided(low: float, high: float) -> bool:
-    """Whether an advantage's interval is too wide for a recommendation: half of it is more than .25."""
+    """Whether an advantage's interval is too wide for a recommendation: half of it is more than .25.
+
+    Example:
+        >>> from tune_vfl.statistics import undecided
+        >>> undecided(0.1, 0.7), undecided(0.1, 0.3)
+        (True, False)
+    """
     return (high - low) / 2 > WIDEST

@@ -45,6 +45,14 @@ class Limits(NamedTuple):
         narrow: ``(K, N)`` whether less than .1 is left above the floor, see
             :func:`tune_vfl.statistics.advantages.narrow`. Nothing says then that an advantage is small: the upper end
             is 1.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import Limits, leakage_bounds
+        >>> x = [[[0.5, 0.6, 0.5], [0.3, 0.2, 0.3], [0.1, 0.1, 0.0]]]  # 1 attack, 3 settings, 3 seeds
+        >>> known = Limits(noise=np.full((1, 3), 0.05), narrow=np.zeros((1, 3), dtype=bool))
+        >>> [round(bound.upper, 2) for bound in leakage_bounds(x, known)]
+        [0.66, 0.39, 0.19]
     """
 
     noise: Floats
@@ -66,22 +74,45 @@ def max_of_means(x: ArrayLike) -> float:
 
     Raises:
         ShapeError, UsageError: for another shape than ``(K, S)``, or a number that is not finite.
+
+    Example:
+        >>> from tune_vfl.statistics import max_of_means
+        >>> round(max_of_means([[0.1, 0.2, 0.3], [0.4, 0.0, 0.5]]), 3)  # 2 attacks, 3 seeds
+        0.3
     """
     return float(finite(x, "attacks seeds", "advantages").mean(1).max())
 
 
 def worst_attack(x: ArrayLike) -> int:
-    """Return the attack with the largest mean; the first among equals."""
+    """Return the attack with the largest mean; the first among equals.
+
+    Example:
+        >>> from tune_vfl.statistics import worst_attack
+        >>> worst_attack([[0.1, 0.2, 0.3], [0.4, 0.0, 0.5]])  # 2 attacks, 3 seeds
+        1
+    """
     return int(finite(x, "attacks seeds", "advantages").mean(1).argmax())
 
 
 def mean_of_maxima(x: ArrayLike) -> float:
-    """W (``leakage_worst_seed``): the mean over seeds of the largest advantage at each seed; never below M."""
+    """W (``leakage_worst_seed``): the mean over seeds of the largest advantage at each seed; never below M.
+
+    Example:
+        >>> from tune_vfl.statistics import mean_of_maxima
+        >>> round(mean_of_maxima([[0.1, 0.2, 0.3], [0.4, 0.0, 0.5]]), 3)  # 2 attacks, 3 seeds
+        0.367
+    """
     return float(finite(x, "attacks seeds", "advantages").max(0).mean())
 
 
 def means_of_maxima(x: ArrayLike) -> Floats:
-    """W of many settings, from ``(K, N, S)``: ``(N,)``."""
+    """W of many settings, from ``(K, N, S)``: ``(N,)``.
+
+    Example:
+        >>> from tune_vfl.statistics import means_of_maxima
+        >>> means_of_maxima([[[0.5, 0.6], [0.3, 0.2], [0.1, 0.0]]]).round(3).tolist()  # 1 attack, 3 settings, 2 seeds
+        [0.55, 0.25, 0.05]
+    """
     return np.asarray(finite(x, "attacks settings seeds", "advantages").max(0).mean(1))
 
 
@@ -98,6 +129,11 @@ def chosen_attacks(x: ArrayLike, earlier: ArrayLike | None = None) -> Ints:
 
     Raises:
         ShapeError, UsageError: for other shapes, a number that is not finite, or a seed that no other one chooses for.
+
+    Example:
+        >>> from tune_vfl.statistics import chosen_attacks
+        >>> chosen_attacks([[0.1, 0.2, 0.3], [0.4, 0.0, 0.5]]).tolist()  # 2 attacks, 3 seeds
+        [0, 1, 1]
     """
     scored = finite(x, "attacks seeds", "advantages")
     total = scored.sum(1, keepdims=True) - scored
@@ -119,6 +155,11 @@ def cross_selected(x: ArrayLike, earlier: ArrayLike | None = None) -> float:
 
     Returns:
         Signed, never above W. On noise its mean is 0, where that of M is not.
+
+    Example:
+        >>> from tune_vfl.statistics import cross_selected
+        >>> round(cross_selected([[0.1, 0.2, 0.3], [0.4, 0.0, 0.5]]), 3)  # 2 attacks, 3 seeds
+        0.2
     """
     chosen = chosen_attacks(x, earlier)
     scored = finite(x, "attacks seeds", "advantages")
@@ -134,6 +175,11 @@ class Bounds(NamedTuple):
             because the leakage is above it only if its own attack is.
         upper_90: the one-sided 90% bound, by which settings are exported.
         contenders: ``(K,)`` the attacks that may be the worst one.
+
+    Example:
+        >>> from tune_vfl.statistics import Bounds, bounds
+        >>> bounds(mean=[0.1, 0.4], se=[0.02, 0.05], df=[9, 9]).contenders.tolist()
+        [False, True]
     """
 
     lower: float
@@ -157,6 +203,11 @@ def bounds(mean: ArrayLike, se: ArrayLike, df: ArrayLike) -> Bounds:
 
     Raises:
         ShapeError, UsageError: for other shapes, or a number that is not finite.
+
+    Example:
+        >>> from tune_vfl.statistics import bounds
+        >>> round(bounds(mean=[0.1, 0.4], se=[0.02, 0.05], df=[9, 9]).upper, 3)
+        0.492
     """
     m, spread, freedom = (finite(a, "attacks", "estimates") for a in (mean, se, df))
     if not m.shape == spread.shape == freedom.shape:
@@ -177,6 +228,11 @@ def leakage_bounds(x: ArrayLike, limits: Limits | None = None) -> list[Bounds]:
 
     Raises:
         ShapeError, UsageError: for another shape, a number that is not finite, or a single seed.
+
+    Example:
+        >>> from tune_vfl.statistics import leakage_bounds
+        >>> [round(bound.upper, 2) for bound in leakage_bounds([[[0.5, 0.6], [0.3, 0.2], [0.1, 0.0]]])]
+        [0.87, 0.57, 0.37]
     """
     return _bounds(*_estimates(x, limits))
 
@@ -194,6 +250,11 @@ def upper_bounds(x: ArrayLike, confidence: float, limits: Limits | None = None) 
 
     Raises:
         ShapeError, UsageError: as :func:`leakage_bounds`.
+
+    Example:
+        >>> from tune_vfl.statistics import upper_bounds
+        >>> upper_bounds([[[0.5, 0.6], [0.3, 0.2], [0.1, 0.0]]], confidence=0.9).round(2).tolist()
+        [0.7, 0.4, 0.2]
     """
     (mean, se, df), held = _estimates(x, limits)
     high = mean + t_quantile(confidence, df) * se
@@ -229,5 +290,11 @@ def _bounds(estimate: Estimate, limits: Limits) -> list[Bounds]:
 
 
 def clipped(advantage: ArrayLike) -> Floats:
-    """Return advantages clipped to [0, 1] for display."""
+    """Return advantages clipped to [0, 1] for display.
+
+    Example:
+        >>> from tune_vfl.statistics import clipped
+        >>> clipped([-0.1, 0.4]).tolist()
+        [0.0, 0.4]
+    """
     return np.clip(np.asarray(advantage, dtype=np.float64), 0.0, 1.0)

@@ -27,6 +27,13 @@ def merged(front: Sequence[int], utility: Estimate, leakage: Estimate) -> list[l
         Groups along the front, from the largest utility down; a setting joins the group before it while both of its
         differences from the group's first setting, the farthest one, lie within their 90% half-widths. Show a group's
         range, not its members' order.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import differences, merged
+        >>> y = np.array([[0.90, 0.92, 0.91], [0.90, 0.91, 0.91], [0.70, 0.71, 0.72]])
+        >>> merged([0, 1, 2], differences(y), differences(y / 2))
+        [[0, 1], [2]]
     """
     same = _within(utility) & _within(leakage)
     # Any column of differences orders the settings as their means do.
@@ -41,6 +48,13 @@ def merged_of_many(front: Sequence[int], utility: Own, leakage: Own) -> list[lis
         front: settings, places in both.
         utility: of all settings.
         leakage: of the same settings, of each its worst attack's.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import merged_of_many, own_levels, worst_levels
+        >>> y = np.array([[0.90, 0.92, 0.91], [0.90, 0.91, 0.91], [0.70, 0.71, 0.72]])
+        >>> merged_of_many([0, 1, 2], own_levels(y), worst_levels(y[None] / 2))
+        [[0, 1], [2]]
     """
 
     def alike(first: Ints, others: Ints) -> Bools:

@@ -33,6 +33,11 @@ def center_null(positives: int, negatives: int, dimension: float) -> float:
 
     Returns:
         ``Phi(sqrt(d (1/n1 + 1/n0)) / 2)``, in (1/2, 1).
+
+    Example:
+        >>> from tune_vfl.statistics import center_null
+        >>> round(center_null(positives=6, negatives=500, dimension=64), 3)
+        0.95
     """
     _both(positives, negatives)
     return float(normal_below(math.sqrt(dimension * (1 / positives + 1 / negatives)) / 2))
@@ -44,6 +49,12 @@ def effective_dimension(values: ArrayLike) -> float:
     Raises:
         ShapeError, UsageError: for another shape, or a number that is not finite.
         UsageError: for rows that are all equal.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import effective_dimension
+        >>> round(effective_dimension(np.random.default_rng(0).normal(size=(1000, 4))), 1)
+        4.0
     """
     rows = finite(values, "rows d", "values")
     centered = rows - rows.mean(0)
@@ -59,6 +70,11 @@ def folded_auc_null(positives: int, negatives: int) -> float:
     """Mean, on noise without ties, of the larger of AUC and 1 - AUC.
 
     ``1/2 + sqrt(2/pi) sd`` with ``sd² = (n1 + n0 + 1) / (12 n1 n0)``, the mean of a folded normal.
+
+    Example:
+        >>> from tune_vfl.statistics import folded_auc_null
+        >>> round(folded_auc_null(positives=10, negatives=90), 3)
+        0.577
     """
     _both(positives, negatives)
     spread = math.sqrt((positives + negatives + 1) / (12 * positives * negatives))
@@ -83,6 +99,14 @@ def permutation_p_value(
     Returns:
         ``(1 + permutations at least as large) / (1 + permutations)``, in (0, 1]; NaN where the success is NaN. A
         permutation without a success counts as large.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import permutation_p_value
+        >>> y, scores = np.arange(40) % 2, np.arange(40) % 2 + 0.1
+        >>> agreement = lambda labels: float((labels == scores.round()).mean())
+        >>> permutation_p_value(agreement, y, np.random.default_rng(0))
+        0.01
     """
     labels = np.asarray(y, dtype=np.int64)
     found = statistic(labels)

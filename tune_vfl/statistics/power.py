@@ -27,6 +27,11 @@ def seeds_to_separate(
 
     Raises:
         UsageError: for a difference of 0, a negative deviation, or a rho of 1 and more.
+
+    Example:
+        >>> from tune_vfl.statistics import seeds_to_separate
+        >>> seeds_to_separate(0.05, sd=0.08, rho=0.3)
+        23
     """
     if difference == 0 or sd < 0 or not 0 <= rho < 1:
         raise UsageError(f"no number of seeds separates a difference of {difference} with sd {sd} and rho {rho}")

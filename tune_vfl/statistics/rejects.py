@@ -42,6 +42,14 @@ class Plan(NamedTuple):
             for points that were lost.
         phase: how many phases are over.
         done: whether nothing is left to run: all points are settled, and those on the front have the requested seeds.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import Plan, plan
+        >>> nothing_yet = np.empty((2, 0))  # two points, no seed
+        >>> first = plan(nothing_yet, nothing_yet[None], seeds=10)
+        >>> first.wanted.tolist(), first.done
+        ([4, 4], False)
     """
 
     wanted: Ints
@@ -57,6 +65,11 @@ def totals(seeds: int) -> list[int]:
 
     Raises:
         UsageError: for fewer than 1.
+
+    Example:
+        >>> from tune_vfl.statistics import totals
+        >>> totals(10)
+        [4, 8, 12, 20]
     """
     if seeds < 1:
         raise UsageError(f"a confirmation needs at least 1 seed, got {seeds}")
@@ -80,6 +93,13 @@ def plan(utility: ArrayLike, advantages: ArrayLike, seeds: int = 10, lost: Array
     Raises:
         ShapeError: for shapes that do not fit.
         UsageError: for infinite values, or fewer than 1 seed.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import plan
+        >>> nothing_yet = np.empty((2, 0))  # two points, no seed
+        >>> plan(nothing_yet, nothing_yet[None], seeds=10).wanted.tolist()
+        [4, 4]
     """
     u, x, gone = _values(utility, advantages, lost)
     has = _run_so_far(u, x)

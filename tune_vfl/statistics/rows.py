@@ -27,6 +27,11 @@ def delong_variance(scores: ArrayLike, y: ArrayLike) -> float:
 
     Returns:
         At least 0; NaN with fewer than two rows of a class.
+
+    Example:
+        >>> from tune_vfl.statistics import delong_variance
+        >>> round(delong_variance([0.1, 0.4, 0.35, 0.8], y=[0, 0, 1, 1]), 4)
+        0.125
     """
     values, labels = finite(scores, "rows", "scores"), np.asarray(y)
     if labels.shape != values.shape:
@@ -41,6 +46,11 @@ def share_variance(share: float, rows: int) -> float:
 
     Raises:
         UsageError: without rows, or for a share outside [0, 1].
+
+    Example:
+        >>> from tune_vfl.statistics import share_variance
+        >>> round(share_variance(0.9, rows=1000) ** 0.5, 4)
+        0.0095
     """
     if rows < 1 or not 0 <= share <= 1:
         raise UsageError(f"expected a share in [0, 1] of at least 1 row, got {share} of {rows}")

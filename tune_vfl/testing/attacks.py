@@ -112,7 +112,15 @@ def on_noise(cls: AttackClass, options: dict[str, Any]) -> tuple[dict[str, list[
 
 
 class AttackContract:
-    """What every attack must keep."""
+    """What every attack must keep.
+
+    Example::
+
+        class TestMine(AttackContract):
+            @pytest.fixture
+            def attack_class(self):
+                return Mine
+    """
 
     @pytest.fixture
     def attack_class(self) -> AttackClass:

@@ -33,6 +33,11 @@ class DefenseCapabilities:
         client_bottom: what becomes of a client's bottom model in the horizontal setting: ``shared`` with the server,
             which averages it; ``hidden``: averaged out of the server's sight; ``kept``: every
             client has its own, which never leaves it.
+
+    Example:
+        >>> from tune_vfl.defenses import Kdk
+        >>> sorted(Kdk.capabilities.protects), Kdk.capabilities.run_by
+        (['labels'], 'active')
     """
 
     classes: Literal["binary", "any"] = "any"
