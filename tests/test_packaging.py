@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
+import yaml
 from packaging.requirements import Requirement
 
+from tune_vfl.machine.version import VERSION
+
 ROOT = Path(__file__).parents[1]
+
+
+PACKAGES = ("tune_vfl", "trainables", "reports", "search_spaces")
+
+
+def files_of_the_packages():
+    return [p for name in PACKAGES for p in (ROOT / name).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
 
 
 def test_every_file_of_the_packages_is_shipped():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     shipped = [*project["tool"]["setuptools"]["package-data"]["*"], "*.py"]
-    packages = ("tune_vfl", "trainables", "reports", "search_spaces")
-    files = [p for name in packages for p in (ROOT / name).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    files = files_of_the_packages()
     assert len(files) > 100
     assert [str(p.relative_to(ROOT)) for p in files if not any(fnmatch(p.name, s) for s in shipped)] == []
 
@@ -28,3 +42,22 @@ def test_the_versions_that_are_tested_lie_in_the_ranges_that_are_installed():
     tested = {name: version for name, _, version in (line.partition("==") for line in lines if line[0] != "#")}
     assert tested.keys() == needed.keys() - {project["name"]}
     assert [name for name, version in tested.items() if not needed[name].specifier.contains(version)] == []
+
+
+@pytest.mark.slow  # builds a wheel
+def test_a_wheel_holds_every_file_and_the_version(tmp_path):
+    source = tmp_path / "source"
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(source)]
+    subprocess.run(command, check=True, capture_output=True)
+    wheel = tmp_path / f"tune_vfl-{VERSION}-py3-none-any.whl"
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert held == {str(p.relative_to(ROOT)) for p in files_of_the_packages()}
+
+
+def test_what_one_cites_is_this_version():
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"] == VERSION
+    assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
