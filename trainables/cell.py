@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -57,11 +58,13 @@ class CellTrainable(TrainingTrainable):
     def evaluate(
         cls, cell: Cell, params: Sequence[Mapping[str, Any]], references: References, options: Mapping[str, Any]
     ) -> list[Outcome]:
-        """Train and attack."""
+        """Train and attack; with the option ``training_rows`` also measure an AUC on the training rows."""
         from tune_vfl.evaluation.packs import evaluate_task
         from tune_vfl.evaluation.task import Task
 
-        return evaluate_task(Task.open(cell), params, references, device=worker_device())
+        asks = bool(options.get("training_rows")) and cell.metric == "auc"
+        task = replace(Task.open(cell), asks_training_rows=asks)
+        return evaluate_task(task, params, references, device=worker_device())
 
     @classmethod
     def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:

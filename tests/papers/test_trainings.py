@@ -1,0 +1,131 @@
+"""A table's run without workers: what is owed, kept and skipped, by seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.papers.test_tables import FILE
+from tune_vfl.outcome import AttackScore, Outcome, Score
+from tune_vfl.papers.comparison import compared, tally
+from tune_vfl.papers.owed import plan
+from tune_vfl.papers.reading import read_paper
+from tune_vfl.papers.results import Kept, TableResults, read_results, write_results
+from tune_vfl.papers.tables import Table
+from tune_vfl.papers.trainings import SeedPack, Trainings
+from tune_vfl.spec.cell import MEASURE
+
+NAME = "test-table1"
+TWO = FILE.replace("rows:", "rows:\n      - {dataset: breast_cancer, defense: kdk, published: '.8 | .5'}")
+
+
+def table_of(text: str = FILE) -> Table:
+    return read_paper(text, "test.yaml").tables[NAME]
+
+
+def run(table: Table, folder: Path, seeds: int = 3, minutes: float | None = None) -> Trainings:
+    results = read_results(folder, NAME)
+    seconds = None if minutes is None else minutes * 60
+    owed = plan(table, results, range(seeds)).owed
+    how = {"write": lambda now: write_results(folder, now), "workers": lambda: 1, "say": lambda _: None}
+    return Trainings(results, owed, seconds=seconds, **how)
+
+
+def packs(trainings: Trainings) -> list[SeedPack]:
+    return list(iter(lambda: trainings.next_pack(""), None))
+
+
+def answer(utility: float = 0.9, norm: float = 0.55) -> dict[str, Any]:
+    attacks = {"norm": AttackScore.model_validate(Score.of("leak_auc", [norm]).model_dump())}
+    found = Outcome(outcome="ok", utility=Score.of("auc", [utility]), attacks=attacks, leakage=0.1, leakage_std=0.0)
+    return found.model_copy(update={"seconds": {"train": 2.0}}).model_dump(mode="json")
+
+
+def test_a_killed_run_goes_on_with_the_seeds_that_it_lacks(tmp_path: Path) -> None:
+    first, second, _ = packs(run(table_of(), tmp_path))
+    first.end([answer(0.9)])
+    second.end([answer(0.92)])
+    (last,) = packs(run(table_of(), tmp_path))  # the third seed was in flight when the run was killed
+    assert last.seed == 2
+    last.end([answer(0.91)])
+    assert packs(run(table_of(), tmp_path)) == []
+    number = read_results(tmp_path, NAME).evaluations["breast_cancer: none"].number("accuracy")
+    assert number is not None
+    assert (round(number.mean, 4), number.seeds) == (0.91, 3)
+
+
+def test_a_seed_is_asked_of_a_worker_as_an_ordinary_training(tmp_path: Path) -> None:
+    message = packs(run(table_of(), tmp_path))[1].message()
+    assert '"seeds":[1]' in message["cell"]
+    assert message["params"] == [{}]
+    assert len(message["data"]) > 8
+
+
+def test_a_failure_of_the_machine_is_not_kept_and_a_divergence_is(tmp_path: Path) -> None:
+    trainings = run(table_of(), tmp_path)
+    first, second, third = packs(trainings)
+    first.end([Outcome.failed("oom", "out of memory").model_dump(mode="json")])
+    second.end([Outcome.failed("diverged", "loss became non-finite").model_dump(mode="json")])
+    third.end([answer()])
+    assert trainings.failed == {"breast_cancer: none": "seed 0: out of memory"}
+    assert [pack.seed for pack in packs(run(table_of(), tmp_path))] == [0]
+
+
+def test_a_lost_worker_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
+    trainings = run(table_of(), tmp_path, seeds=1)
+    for _ in range(3):
+        (pack,) = packs(trainings)
+        pack.lose("crash")
+    assert packs(trainings) == []
+    assert "died 3 times" in trainings.failed["breast_cancer: none"]
+
+
+def test_the_budget_stops_before_an_evaluation_that_would_not_fit(tmp_path: Path) -> None:
+    dear = TWO.replace("seconds: 1", "seconds: 100")
+    trainings = run(table_of(dear), tmp_path, minutes=6)  # three seeds of 100 s fit, six do not
+    assert len(packs(trainings)) == 3
+    assert list(trainings.refused) == ["breast_cancer: none"]
+    (cells,) = [c for c in compared(table_of(dear), trainings.results, trainings.refused) if c.heading == "norm"][1:]
+    assert "not run here: about 2 CPU min a seed; 3 seeds do not fit the budget" in cells.says
+
+
+def test_a_changed_recipe_or_measure_makes_results_stale_and_owed(tmp_path: Path) -> None:
+    for pack in packs(run(table_of(), tmp_path)):
+        pack.end([answer()])
+    changed = table_of(FILE.replace("place: table 1", "place: table 1\n    settings: [training.epochs=7]"))
+    kept = read_results(tmp_path, NAME)
+    assert [cell.stale for cell in compared(changed, kept)] == [True, True]
+    assert tally(compared(changed, kept)).stale == 2
+    assert len(plan(changed, kept, range(3)).owed[0].seeds) == 3
+    older = kept.evaluations["breast_cancer: none"].model_copy(update={"measure": MEASURE - 1})
+    assert older.stale(table_of().evaluations[0])
+
+
+def test_a_failed_verdict_gives_the_reason_of_the_file_or_says_that_it_is_unknown(tmp_path: Path) -> None:
+    for pack in packs(run(table_of(), tmp_path)):
+        pack.end([answer(utility=0.5, norm=0.55)])
+    accuracy, norm = compared(table_of(), read_results(tmp_path, NAME))
+    assert (accuracy.verdict, accuracy.says, norm.verdict) == ("lower", "reason unknown", "reproduced")
+    explained = table_of(FILE.replace('.1"}', '.1", why: {accuracy: fewer rows}}'))
+    assert compared(explained, read_results(tmp_path, NAME))[0].says == "fewer rows"
+
+
+def test_recorded_numbers_are_shown_as_such_until_seeds_are_measured(tmp_path: Path) -> None:
+    number = {"mean": 0.9, "std": 0.01, "seeds": 5}
+    recorded = {"measure": 1, "date": "2026-11-21", "columns": {"accuracy": number}}
+    kept = TableResults(table=NAME, evaluations={"breast_cancer: none": Kept.model_validate({"recorded": recorded})})
+    write_results(tmp_path, kept)
+    accuracy, norm = compared(table_of(), read_results(tmp_path, NAME))
+    assert (accuracy.source, accuracy.verdict) == ("recorded", "reproduced")
+    assert accuracy.remarks == ("recorded before, not re-run (measure 1, 2026-11-21)",)
+    assert norm.verdict is None
+    packs(run(table_of(), tmp_path))[0].end([answer()])
+    assert compared(table_of(), read_results(tmp_path, NAME))[0].source == "measured"
+
+
+def test_a_score_that_the_evaluation_does_not_have_is_said_with_those_it_has(tmp_path: Path) -> None:
+    table = table_of(FILE.replace("norm: norm}", "norm: norm.top5}"))
+    with pytest.raises(Exception, match=r"has no score 'norm\.top5'; it has norm"):
+        packs(run(table, tmp_path))[0].end([answer()])

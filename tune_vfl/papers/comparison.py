@@ -1,0 +1,196 @@
+"""Published cells beside ours: number, verdict, reason and price of each cell of a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from tune_vfl.papers.results import Kept, Number
+from tune_vfl.papers.tables import ALL
+from tune_vfl.papers.verdict import Verdict, verdict_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tune_vfl.papers.published import Published
+    from tune_vfl.papers.results import TableResults
+    from tune_vfl.papers.tables import Evaluation, Table
+
+Source = Literal["measured", "recorded"]
+UNKNOWN = "reason unknown"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One published number beside ours.
+
+    Attributes:
+        evaluation: what measures it.
+        heading: its column.
+        published: the paper's number.
+        ours: our number; None where there is none.
+        source: ``measured``: by seed, with today's recipe unless ``stale``; ``recorded``: before, and not again.
+        verdict: see :func:`tune_vfl.papers.verdict.verdict_of`; None where there is none.
+        says: why it differs, or why there is no verdict.
+        remarks: what a reader must know: a stand-in, a suspect number, a stale result.
+        stale: recipe or measure have changed since.
+    """
+
+    evaluation: Evaluation
+    heading: str
+    published: Published
+    ours: Number | None = None
+    source: Source | None = None
+    verdict: Verdict | None = None
+    says: str = ""
+    remarks: tuple[str, ...] = ()
+    stale: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data, as ``reproduce --json`` prints it."""
+        row, published = self.evaluation.row, self.published
+        return {
+            "evaluation": self.evaluation.label,
+            "dataset": self.evaluation.dataset,
+            "of": row.dataset,
+            "defense": row.defense,
+            "params": row.params,
+            "column": self.heading,
+            "published": {"text": published.text, "mean": published.mean, "std": published.std}
+            | {"low": published.low, "high": published.high},
+            "ours": None if self.ours is None else self.ours.model_dump(),
+            "source": self.source,
+            "verdict": self.verdict,
+            "says": self.says,
+            "remarks": list(self.remarks),
+            "trust": row.trust.get(self.heading, row.trust.get(ALL)),
+            "stale": self.stale,
+        }
+
+
+def price_of(evaluation: Evaluation, kept: Kept | None = None) -> float:
+    """Return the CPU seconds of one seed: as measured, else about as much as its file says."""
+    spent = [s.seconds for s in kept.seeds.values() if s.seconds] if kept else []
+    return sum(spent) / len(spent) if spent else evaluation.data.seconds
+
+
+def price_text(evaluation: Evaluation, kept: Kept | None = None) -> str:
+    """Return what a seed costs, and what it needs, in words."""
+    seconds = price_of(evaluation, kept)
+    time = f"{seconds / 3600:.0f} CPU hours" if seconds > 5400 else f"{max(1, seconds / 60):.0f} CPU min"
+    return f"about {time} a seed" + (f"; needs {evaluation.data.needs}" if evaluation.data.needs else "")
+
+
+def compared(table: Table, results: TableResults, refused: Mapping[str, str] | None = None) -> list[Cell]:
+    """Return every cell that has a published number, in the order of the table.
+
+    Args:
+        table: the table.
+        results: what is kept of it.
+        refused: why evaluations were not run, by label.
+    """
+    cells = []
+    for evaluation in table.evaluations:
+        kept = results.evaluations.get(evaluation.label, Kept())
+        measured = table.formulas(evaluation)
+        for heading in table.columns:
+            published = table.published(evaluation.row, heading)
+            if published is None or (evaluation.stands_in and heading not in measured):
+                continue
+            cell = Cell(evaluation, heading, published, says=evaluation.data.cannot or "nothing here measures it")
+            if heading in measured:
+                cell = _judged(cell, kept, table.repeats, (refused or {}).get(evaluation.label, ""))
+            cells.append(cell)
+    return cells
+
+
+def _judged(cell: Cell, kept: Kept, repeats: int | None, not_run: str) -> Cell:
+    """Return a cell with our number and the verdict, or with the reason why there is none."""
+    evaluation, heading = cell.evaluation, cell.heading
+    ours, source = _ours(kept, heading)
+    if ours is None:
+        failed = Counter(s.outcome for s in kept.seeds.values() if s.outcome != "ok")
+        price = "; ".join(part for part in (price_text(evaluation), not_run) if part)
+        ended = ", ".join(f"{count} seeds {how}" for how, count in failed.items())
+        return replace(cell, says=ended or f"not run here: {price}")
+    verdict = verdict_of(cell.published, repeats, ours.mean, ours.std, ours.seeds)
+    why = evaluation.row.why
+    says = "" if verdict == "reproduced" else why.get(heading, why.get(ALL, UNKNOWN))
+    return replace(
+        cell,
+        ours=ours,
+        source=source,
+        verdict=verdict,
+        says=says if verdict else "one seed has no standard error",
+        remarks=_remarks(cell, kept, source),
+        stale=source == "measured" and kept.stale(evaluation),
+    )
+
+
+def _ours(kept: Kept, heading: str) -> tuple[Number | None, Source]:
+    measured = kept.number(heading)
+    if measured is None and kept.recorded is not None:
+        return kept.recorded.columns.get(heading), "recorded"
+    return measured, "measured"
+
+
+def _remarks(cell: Cell, kept: Kept, source: Source) -> tuple[str, ...]:
+    trust, remarks = cell.evaluation.row.trust, []
+    if source == "recorded" and kept.recorded:
+        remarks.append(f"recorded before, not re-run (measure {kept.recorded.measure}, {kept.recorded.date})")
+    elif kept.stale(cell.evaluation):
+        remarks.append("stale: recipe or measure have changed since")
+    if cell.evaluation.data.unlike:
+        remarks.append(cell.evaluation.data.unlike)
+    if trust.get(cell.heading, trust.get(ALL)) == "L":
+        remarks.append("the published number is suspect")
+    return tuple(remarks)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many cells of a table have which verdict. A cell and its stand-ins count once.
+
+    Attributes:
+        cells: published numbers.
+        judged: those with a verdict, of their own data or of a stand-in.
+        verdicts: by verdict; of several of a cell the one that reproduces.
+        recorded: verdicts of earlier measurements.
+        stale: verdicts whose recipe or measure has changed.
+    """
+
+    cells: int
+    judged: int
+    verdicts: Counter[str]
+    recorded: int
+    stale: int
+
+    @property
+    def state(self) -> str:
+        """``verdict`` when all cells have one, ``partly``, or ``none``."""
+        if not self.judged:
+            return "none"
+        return "verdict" if self.judged == self.cells else "partly"
+
+
+def tally(cells: Iterable[Cell]) -> Tally:
+    """Count a table's verdicts."""
+    by_cell: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        row = cell.evaluation.row
+        by_cell.setdefault((row.model_dump_json(exclude={"why"}), cell.heading), []).append(cell)
+    best = [min(group, key=_rank) for group in by_cell.values()]
+    judged = [cell for cell in best if cell.verdict]
+    verdicts = Counter(str(cell.verdict) for cell in judged)
+    recorded = sum(cell.source == "recorded" for cell in judged)
+    return Tally(len(best), len(judged), verdicts, recorded, sum(cell.stale for cell in judged))
+
+
+def _rank(cell: Cell) -> tuple[bool, bool, bool]:
+    return cell.verdict is None, cell.verdict != "reproduced", cell.evaluation.stands_in
+
+
+def reasons_without(cells: Sequence[Cell]) -> list[str]:
+    """Return why cells have no verdict: each reason once, the most frequent first."""
+    return [says for says, _ in Counter(c.says for c in cells if c.verdict is None).most_common()]

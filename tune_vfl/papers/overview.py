@@ -1,0 +1,172 @@
+"""All published tables and figures, and how many of their numbers have a verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tune_vfl.papers.comparison import Cell, Tally, compared, reasons_without, tally
+from tune_vfl.papers.reading import find_table, papers
+from tune_vfl.papers.results import best_results
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tune_vfl.papers.results import TableResults
+    from tune_vfl.papers.tables import Paper, Table
+
+
+class Missing(NamedTuple):
+    """Numbers of one data set that have none of ours for one reason."""
+
+    where: str
+    numbers: int
+    says: str
+
+
+class Run(NamedTuple):
+    """What was run of one evaluation: how many seeds, with which measure and version, and when."""
+
+    table: str
+    label: str
+    seeds: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One table or figure.
+
+    Attributes:
+        name: by which ``reproduce`` takes it.
+        paper, table: what it is.
+        results: what is kept of it.
+        cells: its published numbers beside ours.
+    """
+
+    name: str
+    paper: Paper
+    table: Table
+    results: TableResults
+    cells: list[Cell]
+
+    @cached_property
+    def tally(self) -> Tally:
+        """The count of its verdicts."""
+        return tally(self.cells)
+
+    @property
+    def judged(self) -> list[Cell]:
+        """The cells with a number of ours."""
+        return [cell for cell in self.cells if cell.ours is not None]
+
+    @property
+    def missing(self) -> list[Missing]:
+        """The cells without one, by data set and reason."""
+        groups = Counter((cell.evaluation.place, cell.says) for cell in self.cells if cell.ours is None)
+        return [Missing(where, count, says) for (where, says), count in groups.items()]
+
+    @property
+    def runs(self) -> list[Run]:
+        """What was run of it."""
+        found = []
+        for evaluation in self.table.evaluations:
+            kept = self.results.evaluations.get(evaluation.label)
+            if kept and kept.seeds:
+                how = f"{kept.measure}, {kept.version}, {kept.date}"
+                found.append(Run(self.name, evaluation.label, len(kept.seeds), how))
+            elif kept and kept.recorded:
+                seeds = max(number.seeds for number in kept.recorded.columns.values())
+                how = f"{kept.recorded.measure}, recorded before, {kept.recorded.date}"
+                found.append(Run(self.name, evaluation.label, seeds, how))
+        return found
+
+    @property
+    def because(self) -> str:
+        """Why numbers have no verdict: the most frequent reason, and how many others there are."""
+        if self.table.reason:
+            return self.table.reason
+        reasons = reasons_without(self.cells) if self.tally.state != "verdict" else []
+        return "; ".join([*reasons[:1], *([f"{len(reasons) - 1} other reasons"] if reasons[1:] else [])])
+
+    @property
+    def verdicts(self) -> str:
+        """The count of each verdict, and of those that were recorded before."""
+        parts = [f"{count} {verdict}" for verdict, count in sorted(self.tally.verdicts.items(), reverse=True)]
+        parts += [f"{self.tally.recorded} of them recorded before"] if self.tally.recorded else []
+        return ", ".join(parts + ([f"{self.tally.stale} stale"] if self.tally.stale else []))
+
+    def row(self) -> list[object]:
+        """Return its line of ``reproduce --list``."""
+        numbers = f"{self.tally.judged} of {self.tally.cells}" if self.tally.cells else "-"
+        return [self.name, self.table.title, self.table.place, numbers, self.verdicts, self.tally.state, self.because]
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "table": self.name,
+            "paper": self.paper.paper,
+            "title": self.table.title,
+            "place": self.table.place,
+            "state": self.tally.state,
+            "cells": self.tally.cells,
+            "judged": self.tally.judged,
+            "verdicts": dict(self.tally.verdicts),
+            "recorded": self.tally.recorded,
+            "stale": self.tally.stale,
+            "because": self.because,
+        }
+
+    def answer(self) -> dict[str, Any]:
+        """Return it with all cells as plain data."""
+        return {**self.plain(), "numbers": [cell.plain() for cell in self.cells]}
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All tables and figures, paper by paper."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def says(self) -> str:
+        """How many tables and figures have a verdict, in a sentence."""
+        states = Counter(e.tally.state for e in self.entries)
+        judged, cells = sum(e.tally.judged for e in self.entries), sum(e.tally.cells for e in self.entries)
+        plain = sum(bool(e.table.reason) for e in self.entries)
+        return (
+            f"of {len(self.entries)} tables and figures {states['verdict']} have a verdict on every number, "
+            f"{states['partly']} on some, {states['none']} on none ({plain} of these have nothing to compare); "
+            f"{judged} of {cells} published numbers have a verdict"
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"tables": [entry.plain() for entry in self.entries], "says": self.says}
+
+
+def entry(
+    name: str, results: TableResults, refused: Mapping[str, str] | None = None, dataset: str | None = None
+) -> Entry:
+    """Compare one table with results.
+
+    Args:
+        name: the table.
+        results: what is kept of it.
+        refused: why evaluations were not run, by label.
+        dataset: only evaluations on this data set.
+
+    Raises:
+        UnknownNameError: for a table that there is not.
+    """
+    paper, table = find_table(name)
+    cells = compared(table, results, refused)
+    return Entry(name, paper, table, results, [c for c in cells if dataset in (None, c.evaluation.dataset)])
+
+
+def overview(folder: Path | None = None) -> Overview:
+    """Compare all tables with what is kept, see :func:`tune_vfl.papers.results.best_results`."""
+    return Overview(tuple(entry(name, best_results(name, folder)) for paper in papers() for name in paper.tables))

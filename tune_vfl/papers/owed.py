@@ -1,0 +1,112 @@
+"""Evaluations of a table that are run here: which, in which order, and what each lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import DataError, SpecError
+from tune_vfl.evaluation.resolving import open_task
+from tune_vfl.machine.version import VERSION
+from tune_vfl.papers.comparison import price_of
+from tune_vfl.papers.measured import measure, scores_of
+from tune_vfl.papers.results import Kept, SeedResult, TableResults
+from tune_vfl.spec import parse
+from tune_vfl.spec.cell import MEASURE
+
+if TYPE_CHECKING:
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.papers.tables import Evaluation, Table
+    from tune_vfl.spec.cell import Cell
+
+
+@dataclass(frozen=True, eq=False)
+class Owed:
+    """An evaluation that can be run here.
+
+    Attributes:
+        evaluation: as its table has it.
+        formulas: what is measured, by column.
+        cell: resolved, without seeds.
+        kept: what there is of it; of another recipe, measure or data nothing.
+        seeds: those that lack a column.
+    """
+
+    evaluation: Evaluation
+    formulas: dict[str, str]
+    cell: Cell
+    kept: Kept
+    seeds: tuple[int, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The CPU seconds of one seed, about."""
+        return price_of(self.evaluation, self.kept)
+
+    def result_of(self, outcome: Outcome) -> SeedResult:
+        """Return what is kept of an outcome of one seed.
+
+        Raises:
+            SpecError: when a column's formula names a score that the evaluation does not have.
+        """
+        seconds = round(sum(outcome.seconds.values()), 2)
+        if outcome.outcome != "ok":
+            return SeedResult(outcome=outcome.outcome, reason=outcome.reason, seconds=seconds)
+        scores = scores_of(outcome)
+        values = {heading: round(measure(formula, scores), 5) for heading, formula in self.formulas.items()}
+        return SeedResult(values=values, seconds=seconds)
+
+
+@dataclass
+class Plan:
+    """The evaluations of a table.
+
+    Attributes:
+        owed: those that can be run, cheapest first.
+        refused: why others cannot be run here, by label.
+    """
+
+    owed: list[Owed] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def plan(table: Table, results: TableResults, seeds: Sequence[int], dataset: str | None = None) -> Plan:
+    """Resolve a table's evaluations.
+
+    Args:
+        table: the table.
+        results: what is kept of it.
+        seeds: the seeds that are wanted of each evaluation.
+        dataset: only those on this data set.
+    """
+    found = Plan()
+    for evaluation in table.evaluations:
+        formulas = table.formulas(evaluation)
+        if not formulas or (dataset is not None and evaluation.dataset != dataset):
+            continue
+        try:
+            task = open_task(parse({**evaluation.raw, "budget": {"seeds": 1}}))
+        except DataError as error:
+            found.refused[evaluation.label] = str(error)
+            continue
+        except SpecError as error:
+            found.refused[evaluation.label] = "; ".join(error.problems)
+            continue
+        data = task.dataset.fingerprint
+        kept = results.evaluations.get(evaluation.label, Kept())
+        if kept.stale(evaluation) or kept.data != data:
+            kept = Kept(recorded=kept.recorded)
+        rows = len(task.dataset.y)
+        kept = kept.model_copy(
+            update={"raw": evaluation.raw, "measure": MEASURE, "version": VERSION, "data": data, "rows": rows}
+        )
+        lacking = tuple(s for s in seeds if s not in kept.seeds or not _whole(kept.seeds[s], formulas))
+        cell = task.cell.model_copy(update={"seeds": ()})
+        found.owed.append(Owed(evaluation, formulas, cell, kept, lacking))
+    found.owed.sort(key=lambda one: one.seconds * max(1, len(one.seeds)))
+    return found
+
+
+def _whole(result: SeedResult, formulas: dict[str, str]) -> bool:
+    return result.outcome != "ok" or set(formulas) <= set(result.values)

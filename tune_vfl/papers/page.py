@@ -1,0 +1,74 @@
+"""Published numbers beside ours as a page: Markdown, or HTML that needs nothing but itself."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.version import VERSION
+from tune_vfl.papers.verdict import STANDARD_ERRORS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tune_vfl.papers.comparison import Cell
+    from tune_vfl.papers.overview import Entry, Overview
+    from tune_vfl.papers.tables import Paper
+
+
+def number_text(cell: Cell) -> str:
+    """Return our mean and deviation; nothing where there is none."""
+    ours = cell.ours
+    if ours is None:
+        return ""
+    return f"{ours.mean:.3f} ± {ours.std:.3f}" if ours.seeds > 1 else f"{ours.mean:.3f}"
+
+
+def remarks_text(cell: Cell) -> str:
+    """Return why a cell differs, and what a reader must know."""
+    return "; ".join(part for part in (cell.says, *cell.remarks) if part)
+
+
+def page_text(found: Overview, *, html: bool) -> str:
+    """Return the page of some tables, or of all."""
+    from jinja2 import Environment, PackageLoader, select_autoescape
+
+    environment = Environment(
+        loader=PackageLoader("tune_vfl.papers", "."),
+        autoescape=select_autoescape(["html.j2"]),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    template = environment.get_template("page.html.j2" if html else "page.md.j2")
+    css = files("reports").joinpath("page.css").read_text(encoding="utf-8") if html else ""
+    text = template.render(
+        papers=_by_paper(found),
+        runs=[run for entry in found.entries for run in entry.runs],
+        says=found.says,
+        errors=STANDARD_ERRORS,
+        number=number_text,
+        remarks=remarks_text,
+        version=VERSION,
+        css=css,
+    )
+    return text.strip() + "\n"
+
+
+def write_page(path: Path, found: Overview) -> Path:
+    """Write a page: HTML for ``.html``, else Markdown.
+
+    Raises:
+        UnwritableError: when the place cannot be written.
+    """
+    text = page_text(found, html=path.suffix == ".html")
+    with written_whole(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+    return path
+
+
+def _by_paper(found: Overview) -> list[tuple[Paper, list[Entry]]]:
+    by_paper: dict[str, tuple[Paper, list[Entry]]] = {}
+    for entry in found.entries:
+        by_paper.setdefault(entry.paper.paper, (entry.paper, []))[1].append(entry)
+    return list(by_paper.values())

@@ -1,0 +1,173 @@
+"""Results of the evaluations behind a table: kept by seed in one JSON file a table, written after every seed."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, ValidationError
+
+from tune_vfl.errors import TuneVflError
+from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.places import home
+from tune_vfl.outcome import OutcomeName
+from tune_vfl.papers.reading import papers_folder
+from tune_vfl.spec import Strict, explain
+from tune_vfl.spec.cell import MEASURE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from tune_vfl.papers.tables import Evaluation
+
+
+class Number(Strict):
+    """A mean over seeds, with their sample deviation."""
+
+    mean: float
+    std: float
+    seeds: int = Field(ge=1)
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Number:
+        """Summarize one value a seed."""
+        listed = list(values)
+        mean = math.fsum(listed) / len(listed)
+        squares = math.fsum((v - mean) ** 2 for v in listed)
+        return cls(mean=mean, std=math.sqrt(squares / max(len(listed) - 1, 1)), seeds=len(listed))
+
+
+class SeedResult(Strict):
+    """One seed of an evaluation: a value a column, and the CPU seconds it took; without values where it failed."""
+
+    outcome: OutcomeName = "ok"
+    reason: str = ""
+    values: dict[str, float] = Field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Recorded(Strict):
+    """Numbers of an earlier measurement whose single seeds were not kept.
+
+    Attributes:
+        measure: how studies measured then, see :data:`tune_vfl.spec.cell.MEASURE`.
+        date: when it was recorded.
+        command: what was run, where it was another command than the evaluation's today.
+        columns: a number a column.
+    """
+
+    measure: int
+    date: str
+    command: str = ""
+    columns: dict[str, Number]
+
+
+class Kept(Strict):
+    """What is kept of one evaluation.
+
+    Attributes:
+        raw: the spec that was run, without seeds.
+        measure, version, date: how, with which version and when the last seed was measured.
+        data, rows: fingerprint and number of the rows.
+        seeds: by seed.
+        recorded: an earlier measurement, shown where there is no seed.
+    """
+
+    raw: dict[str, Any] = Field(default_factory=dict)
+    measure: int = MEASURE
+    version: str = ""
+    date: str = ""
+    data: str = ""
+    rows: int = 0
+    seeds: dict[int, SeedResult] = Field(default_factory=dict)
+    recorded: Recorded | None = None
+
+    def stale(self, evaluation: Evaluation) -> bool:
+        """Whether its seeds were measured by another recipe or measure than today's."""
+        return bool(self.seeds) and (self.raw != evaluation.raw or self.measure != MEASURE)
+
+    def number(self, heading: str) -> Number | None:
+        """Return a column's number over the seeds that have one; None without any."""
+        values = [s.values[heading] for s in self.seeds.values() if heading in s.values]
+        return Number.of(values) if values else None
+
+
+class TableResults(Strict):
+    """What is kept of a table, by the label of an evaluation."""
+
+    table: str
+    evaluations: dict[str, Kept] = Field(default_factory=dict)
+
+    def with_kept(self, kept: Mapping[str, Kept]) -> TableResults:
+        """Return these results with some evaluations in place of their own."""
+        return self.model_copy(update={"evaluations": {**self.evaluations, **kept}})
+
+
+def kept_folder() -> Path:
+    """Return the folder of the results that come with the package."""
+    return papers_folder() / "results"
+
+
+def read_results(folder: Path, table: str) -> TableResults:
+    """Read a table's results; nothing where there is no file.
+
+    Raises:
+        TuneVflError: for a file that is broken.
+    """
+    path = folder / f"{table}.json"
+    if not path.is_file():
+        return TableResults(table=table)
+    try:
+        return TableResults.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        problems = "; ".join(explain(error, TableResults)[:3])
+        raise TuneVflError(f"{path}: expected results as `reproduce` keeps them: {problems}; remove it") from error
+
+
+def write_results(folder: Path, results: TableResults) -> None:
+    """Write a table's results whole or not at all, a line a seed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    blocks = [f"{_text(label)}: {_block(kept)}" for label, kept in results.evaluations.items()]
+    text = f'{{"table": {_text(results.table)}, "evaluations": {{\n' + ",\n".join(blocks) + "\n}}\n"
+    with written_whole(folder / f"{results.table}.json") as path:
+        path.write_text(text, encoding="utf-8")
+
+
+def _block(kept: Kept) -> str:
+    plain = kept.model_dump(mode="json", exclude_defaults=True)
+    seeds = plain.pop("seeds", {})
+    head = _text({**plain, "measure": kept.measure} if kept.seeds else plain)
+    if not seeds:
+        return head
+    lines = ",\n".join(f"  {_text(str(seed))}: {_text(result)}" for seed, result in sorted(seeds.items(), key=_seed))
+    return f'{head[:-1]}, "seeds": {{\n{lines}}}}}'
+
+
+def _seed(entry: tuple[Any, Any]) -> int:
+    return int(entry[0])
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def home_folder() -> Path:
+    """Return the folder of the results of this home."""
+    return home() / "reproduced"
+
+
+def best_results(table: str, folder: Path | None = None) -> TableResults:
+    """Return a table's results.
+
+    Args:
+        table: its name.
+        folder: where they are kept; None takes those that come with the package, and this home's in place of those that
+            have fewer seeds.
+    """
+    if folder is not None:
+        return read_results(folder, table)
+    kept, mine = read_results(kept_folder(), table), read_results(home_folder(), table)
+    fewer = {label: Kept() for label in mine.evaluations} | kept.evaluations
+    return kept.with_kept({k: v for k, v in mine.evaluations.items() if len(v.seeds) > len(fewer[k].seeds)})

@@ -1,0 +1,139 @@
+"""Run the evaluations of a published table over Ray, as a confirmation runs its trainings."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tune_vfl.errors import StudyError, UnknownNameError
+from tune_vfl.execution import ray_session as cluster
+from tune_vfl.execution.capacity import capacity_key
+from tune_vfl.execution.trainable_spec import TrainableSpec
+from tune_vfl.execution.tune_run import run_tune
+from tune_vfl.ledger.lease import LeaseLostError
+from tune_vfl.ledger.storage import storage_at
+from tune_vfl.machine.signals import answered
+from tune_vfl.papers.owed import Plan, plan
+from tune_vfl.papers.reading import find_table
+from tune_vfl.papers.results import TableResults, read_results, write_results
+from tune_vfl.papers.trainings import Trainings
+from tune_vfl.spec import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tune_vfl.ledger.lease import Lease
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """The end of a run.
+
+    Attributes:
+        results: all that is kept of the table.
+        refused: why evaluations were not run, by label: their files, or the budget.
+        failed: evaluations with a seed that could not be measured, with the reason.
+        stopped: Ctrl-C ended it early.
+    """
+
+    results: TableResults
+    refused: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    stopped: bool = False
+
+
+def reproduce(
+    name: str,
+    folder: Path,
+    *,
+    seeds: int = 10,
+    dataset: str | None = None,
+    minutes: float | None = None,
+    gpu: float = 0,
+    say: Callable[[str], None] = lambda text: None,
+    work: TrainableSpec | None = None,
+) -> Reproduced:
+    """Run what is owed of a published table, cheapest evaluation first.
+
+    Args:
+        name: the table.
+        folder: where results are kept, a file a table; seeds that are there are not run again.
+        seeds: how many of each evaluation, from 0.
+        dataset: only evaluations on this data set.
+        minutes: an evaluation that would not end within them is not begun; with 0 nothing is run.
+        gpu: GPUs of one training.
+        say: gets messages.
+        work: a replacement for the default trainable.
+
+    Raises:
+        UnknownNameError: for a table or a data set that there is not.
+        StudyError: while another process reproduces this table.
+        KeyboardInterrupt: after a second Ctrl-C, and after SIGTERM; finished seeds are kept.
+    """
+    _, table = find_table(name)
+    if dataset is not None and dataset not in (known := [e.dataset for e in table.evaluations]):
+        raise UnknownNameError(f"data set of table {name}", dataset, dict.fromkeys(known))
+    results = read_results(folder, name)
+    found = plan(table, results, range(seeds), dataset)
+    if minutes == 0 or not any(one.seeds for one in found.owed):
+        return Reproduced(results, found.refused)
+
+    def trainings(workers: Callable[[], int]) -> Trainings:
+        keep, seconds = (lambda now: write_results(folder, now)), None if minutes is None else minutes * 60
+        return Trainings(results, found.owed, write=keep, workers=workers, seconds=seconds, say=say)
+
+    return _run(name, found, trainings, Resources(gpu=gpu), work or _real())
+
+
+def _run(
+    name: str, found: Plan, source: Callable[[Callable[[], int]], Trainings], resources: Resources, work: TrainableSpec
+) -> Reproduced:
+    """Run all packs of a source, which is made once it is known how many run at once."""
+    from tune_vfl.execution.pack_searcher import PackSearcher
+
+    stopped = False
+    with answered(lambda: _left(name)), cluster.quiet_tune(), _only_one(name, resources) as lease:
+        cluster.connect()
+        capacity = cluster.capacity_for(resources, lease).packs
+        trainings = source(capacity)
+        searcher = PackSearcher(trainings, capacity, work.options)
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = True
+            searcher.stop()
+            trainings.say("stopping: what runs now is finished and kept; press Ctrl-C again to leave at once")
+
+        with answered(lambda: _left(name), stop=stop) as signals:
+            run_tune(searcher, work.trainable, resources, (lease.check, signals.check), trainings.say)
+        searcher.check_workers(name)
+    return Reproduced(trainings.results, {**found.refused, **trainings.refused}, trainings.failed, stopped)
+
+
+def _real() -> TrainableSpec:
+    """Return the trainable of a search, which measures the utility on training rows, too."""
+    return replace(TrainableSpec.real(), options={"training_rows": True})
+
+
+@contextmanager
+def _only_one(name: str, resources: Resources) -> Iterator[Lease]:
+    """Hold the table in this home, as a search holds its study.
+
+    Raises:
+        StudyError: while another process does.
+    """
+    try:
+        with storage_at(None).lease(f"reproduce {name}", room=capacity_key(resources)) as lease:
+            yield lease
+    except LeaseLostError:
+        raise
+    except StudyError as error:
+        raise StudyError(
+            f"table {name!r} is being reproduced by another process; wait for it or stop it, and start again: {error}"
+        ) from error
+
+
+def _left(name: str) -> str:
+    return f"reproduce {name}: left; what was finished is kept, and the same command goes on"

@@ -1,0 +1,249 @@
+"""The form of a paper's file: its tables, their rows, and the evaluation that measures each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from tune_vfl.papers.measured import OWN, names_in
+from tune_vfl.papers.published import Published, read_published
+from tune_vfl.spec import Strict
+from tune_vfl.spec.raw import apply_settings
+
+NOT_REPORTED = "-"
+ALL = "*"
+
+Trust = Literal["H", "M", "L"]
+
+
+def _by_column(value: Any) -> Any:
+    return value if isinstance(value, Mapping) else {ALL: value}
+
+
+def _by_bar(value: Any) -> Any:
+    return [part.strip() for part in value.split("|")] if isinstance(value, str) else value
+
+
+Cells = Annotated[tuple[str, ...], BeforeValidator(_by_bar)]
+"""The published numbers of a row, a column each, as the paper prints them: ``.93 | .56±.04 | -``."""
+Reasons = Annotated[dict[str, str], BeforeValidator(_by_column)]
+"""One sentence for all columns, or one by column."""
+Trusted = Annotated[dict[str, Trust], BeforeValidator(_by_column)]
+"""How far published numbers can be a target: H usable, M with a caveat, L suspect; for all columns, or by column."""
+
+
+class Data(Strict):
+    """How a paper's rows on one data set are evaluated.
+
+    Attributes:
+        settings: ``PATH=VALUE`` settings of the spec.
+        seconds: CPU seconds of one seed, about, until one was measured.
+        needs: files or hardware that two cores without downloads do not have.
+        unlike: what the evaluation has other than the paper; its verdicts are marked.
+        columns: the columns that are measured on these data; all where none is named.
+        cannot: why nothing is measured on them, whatever the machine.
+    """
+
+    settings: tuple[str, ...] = ()
+    seconds: float = Field(gt=0)
+    needs: str = ""
+    unlike: str = ""
+    columns: tuple[str, ...] = ()
+    cannot: str = ""
+
+
+class StandIn(Data):
+    """Data on which the rows of one data set are measured too.
+
+    Attributes:
+        rows: the data set of the rows.
+        dataset: the other one; its settings come last.
+        why: see :class:`Row`.
+    """
+
+    rows: str
+    dataset: str
+    why: Reasons = Field(default_factory=dict)
+
+
+class Row(Strict):
+    """One row of a table.
+
+    Attributes:
+        dataset, defense, params, settings: the evaluation; ``settings`` come after those of table and data.
+        published: see :data:`Cells`; ``-`` where the paper has none.
+        why: the reason why a cell differs, in one sentence.
+        note: what the row is, where defense and settings do not say it.
+        trust: see :data:`Trusted`.
+    """
+
+    dataset: str
+    defense: str = "none"
+    params: dict[str, Any] = Field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    published: Cells
+    why: Reasons = Field(default_factory=dict)
+    note: str = ""
+    trust: Trusted = Field(default_factory=dict)
+
+
+class Evaluation(Strict):
+    """One evaluation of a table, and the published numbers that it is compared with.
+
+    Attributes:
+        row: the row, with its published numbers.
+        data: how it is evaluated.
+        dataset: on what; another one than the row's where that is stood in for.
+        raw: the spec, as ``evaluate`` would get it, without seeds.
+    """
+
+    row: Row
+    data: Data
+    dataset: str
+    raw: dict[str, Any]
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether its data are not those of the paper's row."""
+        return isinstance(self.data, StandIn)
+
+    @property
+    def place(self) -> str:
+        """Its data set, and which one that stands in for."""
+        return f"{self.row.dataset} on {self.dataset}" if self.stands_in else self.dataset
+
+    @property
+    def label(self) -> str:
+        """Its name within the table."""
+        row = self.row
+        parts = [row.defense, *(f"{k}={v}" for k, v in row.params.items()), *row.settings]
+        return f"{self.place}: {' '.join(parts)}" + (f" ({row.note})" if row.note else "")
+
+
+class Table(Strict):
+    """A published table or figure.
+
+    Attributes:
+        title: what it shows.
+        place: where it stands in the paper.
+        repeats: over how many repeats its means and deviations are; None where the paper does not say.
+        percent: the paper prints percent.
+        attacks, settings: what all evaluations share.
+        columns: a heading each, and the formula over an evaluation's scores; None where nothing here measures it.
+        data: by data set.
+        rows: empty where nothing of it can be compared, and then ``reason`` says why.
+        instead: data that stand in for those of some rows.
+    """
+
+    title: str
+    place: str
+    repeats: int | None = Field(None, ge=2)
+    percent: bool = False
+    attacks: tuple[str | dict[str, Any], ...] = ()
+    settings: tuple[str, ...] = ()
+    columns: dict[str, str | None] = Field(default_factory=dict)
+    data: dict[str, Data] = Field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
+    instead: tuple[StandIn, ...] = ()
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Table:
+        if bool(self.rows) == bool(self.reason):
+            raise ValueError("expected rows, or a reason why there are none, and not both")
+        attacks = {*OWN, *(a if isinstance(a, str) else str(a.get("name")) for a in self.attacks)}
+        for heading, formula in self.columns.items():
+            unknown = sorted({name.split(".")[0] for name in names_in(formula or "0")} - attacks)
+            if unknown:
+                raise ValueError(f"column {heading!r} measures {', '.join(unknown)}, which its attacks do not")
+        for row in self.rows:
+            self._check(row)
+        for data in (*self.data.values(), *self.instead):
+            _known(data.columns, self.columns, "data:")
+        return self
+
+    def _check(self, row: Row) -> None:
+        where = f"{row.dataset}, {row.defense}:"
+        if row.dataset not in self.data:
+            raise ValueError(f"{where} data has no entry for this data set; it has {', '.join(self.data) or 'none'}")
+        if len(row.published) != len(self.columns):
+            raise ValueError(f"{where} expected {len(self.columns)} published numbers, one a column")
+        for text in row.published:
+            if text != NOT_REPORTED:
+                read_published(text, percent=self.percent)
+        _known([*row.why, *row.trust], [ALL, *self.columns], where)
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """The evaluation of every row, each followed by those that stand in for it."""
+        return [one for row in self.rows for one in (self._of(row), *self._standing_in(row))]
+
+    def _of(self, row: Row) -> Evaluation:
+        data = self.data[row.dataset]
+        return Evaluation(row=row, data=data, dataset=row.dataset, raw=self._raw(row, row.dataset, data.settings))
+
+    def _standing_in(self, row: Row) -> Iterator[Evaluation]:
+        for other in self.instead:
+            if other.rows == row.dataset:
+                changed = row.model_copy(update={"why": {**row.why, **other.why}})
+                raw = self._raw(row, other.dataset, other.settings)
+                yield Evaluation(row=changed, data=other, dataset=other.dataset, raw=raw)
+
+    def _raw(self, row: Row, dataset: str, settings: tuple[str, ...]) -> dict[str, Any]:
+        raw: dict[str, Any] = {
+            "study": "reproduce",
+            "dataset": {"name": dataset},
+            "defense": {"name": row.defense, "params": dict(row.params)},
+            "attacks": list(self.attacks),
+        }
+        return apply_settings(raw, [*self.settings, *settings, *row.settings])
+
+    def formulas(self, evaluation: Evaluation) -> dict[str, str]:
+        """Return what is measured of an evaluation: a formula by column, for columns with a published number."""
+        own = evaluation.data.columns
+        if evaluation.data.cannot:
+            return {}
+        return {
+            heading: formula
+            for heading, formula in self.columns.items()
+            if formula and heading in (own or self.columns) and self.published(evaluation.row, heading)
+        }
+
+    def published(self, row: Row, heading: str) -> Published | None:
+        """Return the published number of a row's cell; None where the paper has none."""
+        text = row.published[list(self.columns).index(heading)]
+        return None if text == NOT_REPORTED else read_published(text, percent=self.percent)
+
+
+class Paper(Strict):
+    """A paper: its name here, its reference, and its tables by the names that ``reproduce`` takes.
+
+    ``data`` holds for all tables; an entry of a table's own takes its place. ``texts`` holds sentences that rows
+    repeat, as anchors of YAML.
+    """
+
+    paper: str
+    reference: str
+    texts: dict[str, str] = Field(default_factory=dict)
+    data: dict[str, Data] = Field(default_factory=dict)
+    tables: dict[str, Table]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_data(cls, raw: Any) -> Any:
+        if not isinstance(raw, Mapping) or not isinstance(raw.get("tables"), Mapping):
+            return raw
+        shared = raw.get("data") or {}
+        tables = {
+            name: {**body, "data": {**shared, **(body.get("data") or {})}} if isinstance(body, Mapping) else body
+            for name, body in raw["tables"].items()
+        }
+        return {**raw, "tables": tables}
+
+
+def _known(given: Any, known: Any, where: str) -> None:
+    strange = sorted(set(given) - set(known))
+    if strange:
+        raise ValueError(f"{where} no such column: {', '.join(strange)}; known: {', '.join(known)}")
