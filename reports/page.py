@@ -166,11 +166,16 @@ def owed(campaign: CampaignRecord) -> int:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return the templates' environment, with the formatting functions that they call."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     made = Environment(
-        loader=FunctionLoader(_own), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(own_text),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters["coded"] = _coded
     helpers = {
@@ -198,12 +203,12 @@ def render(
     single = campaign.studies[0] if len(campaign.studies) == 1 else None
     left = owed(campaign)
     trusted = {
-        "css": _own("page.css"),
-        "script": _own("page.js"),
+        "css": own_text("page.css"),
+        "script": own_text("page.js"),
         "plotly": get_plotlyjs(),
         "figures": _embedded(_figures(found)),
     }
-    page = _environment().get_template("page.html.j2")
+    page = environment().get_template("page.html.j2")
     return page.render(
         campaign=campaign,
         command=_exporting(owners),
@@ -256,5 +261,6 @@ def _coded(text: str) -> Any:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
 
 
-def _own(name: str) -> str:
+def own_text(name: str) -> str:
+    """Return the text of a file of this package: a template, a style, a script."""
     return resources("reports").joinpath(name).read_text(encoding="utf-8")

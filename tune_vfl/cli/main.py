@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from tune_vfl.cli import (
+    board,
     catalog,
     clean,
     confirm,
@@ -99,6 +100,7 @@ for _family in (
     confirm,
     report,
     reproduce,
+    board,
     export,
     optuna_copy,
     jobs,

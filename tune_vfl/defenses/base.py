@@ -43,6 +43,7 @@ class Defense(Hooks, Generic[P]):
     Attributes:
         members: the parameters, one entry for each member of a pack, a single one for a trial alone.
         stacked: whether this is a pack, whose tensors have a leading axis of members.
+        paper_attacks: the attacks on labels by which its paper, or the one it is a baseline of, measured it.
         weakest: parameters with which the defense is the same as ``none``; None where it has no such setting.
         quick: parameters with which its set-up is quick; the contract suite uses them.
         stream_prefix: put before the names of its random streams, so that the parts of a pipeline draw apart.
@@ -65,6 +66,7 @@ class Defense(Hooks, Generic[P]):
     reference: ClassVar[str]
     Params: ClassVar[type[Strict]] = Strict
     capabilities: ClassVar[DefenseCapabilities] = DefenseCapabilities()
+    paper_attacks: ClassVar[tuple[str, ...]] = ()
     weakest: ClassVar[Mapping[str, Any] | None] = None
     quick: ClassVar[Mapping[str, Any]] = {}
 

@@ -77,6 +77,7 @@ class Cae(Defense[CaeParams]):
     reference = (
         "Zou et al. 2022, Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated Learning"
     )
+    paper_attacks = ("bli",)
     Params = CaeParams
     capabilities = DefenseCapabilities(stackable=True, protects=("labels",), random=("labels",), head="classes")
     quick = {"samples": 2000}  # noqa: RUF012 - read only, as its declaration in the base says

@@ -24,6 +24,7 @@ class Dcae(Pipeline[DcaeParams]):
     reference = (
         "Zou et al. 2022, Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated Learning"
     )
+    paper_attacks = ("bli",)
     Params = DcaeParams
     stages = (Cae, DiscreteSgd)
     capabilities = combined(stages)

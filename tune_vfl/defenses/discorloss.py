@@ -42,6 +42,7 @@ class Discorloss(Defense[DiscorlossParams]):
 
     summary = "a penalty on the distance correlation of embeddings and labels"
     reference = "Sun et al. 2022, Label Leakage and Protection from Forward Embedding in Vertical Federated Learning"
+    paper_attacks = ("spectral",)
     Params = DiscorlossParams
     capabilities = DefenseCapabilities(stackable=True, protects=("embeddings",))
     weakest = {"weight": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says

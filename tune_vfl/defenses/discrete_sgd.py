@@ -101,6 +101,7 @@ class DiscreteSgd(Defense[DiscreteSgdParams]):
 
     summary = "the cut gradient rounded to a few levels"
     reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning"
+    paper_attacks = ("pmc", "active", "direct")
     Params = DiscreteSgdParams
     capabilities = DefenseCapabilities(stackable=True, scale_sensitive=True)
 

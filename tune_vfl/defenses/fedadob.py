@@ -27,6 +27,7 @@ class Fedadob(Passported[FedadobParams]):
 
     summary = "bottom models that stay with their clients, under secret passports; the rest is averaged"
     reference = "Gu et al. 2024, FedAdOb: Privacy-Preserving Federated Deep Learning with Adaptive Obfuscation"
+    paper_attacks = ("pmc",)
     Params = FedadobParams
     capabilities = DefenseCapabilities(
         stackable=True, run_by="passive", protects=("embeddings",), federations=HORIZONTAL, client_bottom="kept"

@@ -36,6 +36,7 @@ class Fedpass(Passported[FedpassParams]):
 
     summary = "layers scaled and shifted by secret passports"
     reference = "Gu et al. 2024, FedAdOb: Privacy-Preserving Federated Deep Learning with Adaptive Obfuscation"
+    paper_attacks = ("pmc",)
     Params = FedpassParams
     capabilities = DefenseCapabilities(stackable=True, run_by="both", protects=("gradients", "embeddings"))
     _bottoms = 0

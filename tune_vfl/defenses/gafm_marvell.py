@@ -22,6 +22,7 @@ class GafmMarvell(Pipeline[GafmMarvellParams]):
 
     summary = "gafm's mixed gradient, then marvell's noise on it"
     reference = "Han et al. 2023, GAFM, appendix (G-M); Li et al. 2022"
+    paper_attacks = ("norm", "mean", "median")
     Params = GafmMarvellParams
     stages = (Gafm, Marvell)
     capabilities = combined(stages)

@@ -53,6 +53,7 @@ class Gaussian(Defense[GaussianParams]):
 
     summary = "Gaussian noise on the cut gradient, on the embedding, or on a client's update"
     reference = "Gu et al. 2024, FedAdOb: the baseline DP"
+    paper_attacks = ("pmc",)
     Params = GaussianParams
     capabilities = DefenseCapabilities(
         stackable=True, run_by="both", scale_sensitive=True, random=("gradients",), federations=BOTH

@@ -49,6 +49,7 @@ class Geno(Defense[GenoParams]):
 
     summary = "rows of outstanding norm are not sent, or nothing is to a party that drifts"
     reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
+    paper_attacks = ("pmc", "active", "direct")
     Params = GenoParams
     capabilities = DefenseCapabilities(stackable=True, scale_sensitive=True)
     weakest = {"threshold": 1e30}  # noqa: RUF012 - read only, as its declaration in the base says

@@ -33,6 +33,7 @@ class GradientCompression(Defense[GradientCompressionParams]):
 
     summary = "only the largest entries of the cut gradient, or of a client's update"
     reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning"
+    paper_attacks = ("pmc", "active", "direct")
     Params = GradientCompressionParams
     weakest = {"keep": 1.0}  # noqa: RUF012 - read only, as its declaration in the base says
     capabilities = DefenseCapabilities(stackable=True, federations=BOTH)

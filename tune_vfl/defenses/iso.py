@@ -34,6 +34,7 @@ class Iso(Defense[IsoParams]):
 
     summary = "Gaussian noise in proportion to the longest gradient row"
     reference = "Li et al. 2022, Label Leakage and Protection in Two-party Split Learning"
+    paper_attacks = ("norm", "direction")
     Params = IsoParams
     capabilities = DefenseCapabilities(stackable=True, random=("gradients",))
     weakest = {"ratio": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says

@@ -31,6 +31,7 @@ class Ladistill(TeacherLabels):
 
     summary = "soft labels around the first choice of a light teacher"
     reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
+    paper_attacks = ("pmc", "active", "direct")
     Params = LadistillParams
     published_teachers = {"image": "resnet20", "text": "distilbert"}  # noqa: RUF012 - a constant
     weakest = {"epsilon": 0.0, "anchor": "true_label"}  # noqa: RUF012 - read only, as its declaration in the base says

@@ -22,6 +22,7 @@ class Ladsg(Pipeline[LadsgParams]):
 
     summary = "ladistill, sgsub and geno, one after the other"
     reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
+    paper_attacks = ("pmc", "active", "direct")
     Params = LadsgParams
     stages = (Ladistill, Sgsub, Geno)
     capabilities = combined(stages)

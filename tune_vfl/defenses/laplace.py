@@ -44,6 +44,7 @@ class Laplace(Defense[LaplaceParams]):
 
     summary = "Laplace noise on the cut gradient, or on a client's update"
     reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning"
+    paper_attacks = ("pmc", "active", "direct")
     Params = LaplaceParams
     capabilities = DefenseCapabilities(stackable=True, scale_sensitive=True, random=("gradients",), federations=BOTH)
     weakest = {"scale": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says

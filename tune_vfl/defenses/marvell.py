@@ -111,6 +111,7 @@ class Marvell(Defense[MarvellParams]):
 
     summary = "Gaussian noise that makes the two classes' gradients alike"
     reference = "Li et al. 2022, Label Leakage and Protection in Two-party Split Learning"
+    paper_attacks = ("norm", "direction")
     Params = MarvellParams
     capabilities = DefenseCapabilities(stackable=True, classes="binary", random=("gradients",))
     weakest = {"budget": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says

@@ -20,6 +20,7 @@ class MaxNorm(Defense):
 
     summary = "noise along each row that hides its norm"
     reference = "Li et al. 2022, Label Leakage and Protection in Two-party Split Learning"
+    paper_attacks = ("norm", "direction")
     capabilities = DefenseCapabilities(stackable=True, random=("gradients",))
 
     def cut_gradient(self, grad: Tensor, *, y: Tensor, context: Context | None = None, party: int = 0) -> Tensor:

@@ -47,6 +47,7 @@ class Ppdl(Defense[PpdlParams]):
 
     summary = "a random share of the cut gradient's entries, clipped and noised"
     reference = "Shokri and Shmatikov 2015, Privacy-Preserving Deep Learning; Fu et al. 2022"
+    paper_attacks = ("pmc", "active", "direct")
     Params = PpdlParams
     capabilities = DefenseCapabilities(stackable=True, scale_sensitive=True, random=("gradients",))
 

@@ -39,6 +39,7 @@ class Sgsub(Substituting[SgsubParams]):
 
     summary = "random numbers near the cut gradient, in its order, in its place"
     reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
+    paper_attacks = ("pmc", "active", "direct")
     Params = SgsubParams
 
     def rule(self) -> Rule:

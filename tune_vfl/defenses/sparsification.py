@@ -56,6 +56,7 @@ class Sparsification(Defense[SparsificationParams]):
 
     summary = "only the largest entries of what is sent, the rest kept for later"
     reference = "Lin et al. 2018, Deep Gradient Compression; a baseline of FedAdOb"
+    paper_attacks = ("pmc",)
     Params = SparsificationParams
     weakest = {"drop": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
     capabilities = DefenseCapabilities(stackable=True, run_by="both", federations=BOTH)

@@ -1,0 +1,215 @@
+"""The board of defenses: each data set's entries as one joint front, with a row or two for each defense."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reports.describe import frontier
+from reports.frames import frame_of
+from reports.gathered import gather
+from reports.printed import files_of
+from tune_vfl.analysis.compromise import compromise_of, knee_of, scale_of
+from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.machine.csv_text import to_csv
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.spaces.space import point_key
+from tune_vfl.spec.cell import qualified
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from reports.figure import Figure
+    from reports.gathered import Gathered
+    from tune_vfl.analysis.joint_front import JointPoint
+    from tune_vfl.records.board import Entry
+    from tune_vfl.records.studies import TrialRecord
+
+THOROUGH = "-thorough"
+"""Ends the name of conditions under which a data set's settings are attacked by more; a column of its board."""
+
+
+class Row(NamedTuple):
+    """One setting of one defense.
+
+    Attributes:
+        entry: the entry that it is of; ``point``: its numbers.
+        source: where the setting was published; None for one that a search proposed.
+        kept: the share that it keeps of what the federation adds to the label party alone; None where that is nothing.
+        own: the largest advantage of the attacks by which the defense's paper measured it; None where none was run.
+        thorough: the leakage by the attacks of the thorough conditions; None where they were not run.
+    """
+
+    entry: Entry
+    point: JointPoint
+    source: str | None
+    kept: float | None
+    own: float | None
+    thorough: float | None
+
+
+class Shelf(NamedTuple):
+    """A data set's part of the board.
+
+    Attributes:
+        name: of its conditions; ``file``: theirs.
+        data: its fresh entries as one campaign, with their joint front.
+        figure: the front.
+        rows: of each defense the best of the published settings, and of the search where another one is better.
+        every: each measured setting.
+        stale: entries of an earlier measure, which are compared with nothing.
+        lost: by defense, how settings ended that have no result.
+    """
+
+    name: str
+    file: Path
+    data: Gathered
+    figure: Figure
+    rows: tuple[Row, ...]
+    every: tuple[Row, ...]
+    stale: tuple[Entry, ...]
+    lost: Mapping[str, tuple[str, ...]]
+
+
+def shelves(entries: Mapping[Path, Sequence[Entry]]) -> Iterator[Shelf]:
+    """Yield the parts of a board that have fresh entries.
+
+    Args:
+        entries: by the file of their conditions.
+    """
+    named = {path.stem: path for path in entries}
+    for name, path in named.items():
+        fresh = [entry for entry in entries[path] if not entry.stale]
+        if not name.endswith(THOROUGH) and fresh:
+            more = entries[named[name + THOROUGH]] if name + THOROUGH in named else ()
+            yield _shelf(name, path, fresh, [e for e in more if not e.stale], [e for e in entries[path] if e.stale])
+
+
+def _shelf(name: str, file: Path, fresh: Sequence[Entry], more: Sequence[Entry], stale: Sequence[Entry]) -> Shelf:
+    studies = tuple(entry.record for entry in fresh)
+    (data,) = gather(CampaignRecord(name, studies, sum(len(study.trials) for study in studies)))
+    by_study = {entry.record.name: entry for entry in fresh}
+    thorough = {
+        (entry.record.cell.defense, point_key(trial.params)): trial.outcome.objectives[1]
+        for entry in more
+        for trial in entry.record.ok
+    }
+    every = tuple(_row(by_study[point.study], point, data, thorough) for point in data.found.points)
+    figure = frontier(data.found, data.decision, data.names, title=f"{len(fresh)} defenses on {name}")
+    return Shelf(
+        name=name,
+        file=file,
+        data=data,
+        figure=figure._replace(name=f"board-{name}"),
+        rows=tuple(sorted(_shown(every), key=lambda row: (-row.point.chance, row.point.objectives[1]))),
+        every=every,
+        stale=tuple(stale),
+        lost={s.cell.defense: lost for s in studies if (lost := tuple(_lost(s.counted)))},
+    )
+
+
+def _row(entry: Entry, point: JointPoint, data: Gathered, thorough: Mapping[tuple[str, str], float]) -> Row:
+    attacks, alone = point.trial.outcome.attacks, data.found.alone
+    return Row(
+        entry=entry,
+        point=point,
+        source=entry.source_of(point.number),
+        kept=alone.kept(point.objectives[0]) if alone else None,
+        own=max((attacks[name].advantage for name in entry.paper_attacks if name in attacks), default=None),
+        thorough=thorough.get((point.defense, point_key(point.params))),
+    )
+
+
+def _shown(every: Sequence[Row]) -> Iterator[Row]:
+    """Yield of each defense the best compromise of its published settings, and its best one where that is another."""
+    for study in dict.fromkeys(row.point.study for row in every):
+        rows = {row.point.number: row for row in every if row.point.study == study}
+        record = next(iter(rows.values())).entry.record
+        published = [row for row in rows.values() if row.source is not None]
+        place = compromise_of([row.point.trial.outcome for row in published], scale_of(record))
+        if place is not None:
+            yield published[place]
+        ranks = front_statistics(record).ranks
+        best = knee_of(record, [row.point.trial for row in rows.values() if ranks[row.point.number] == 0])
+        if best is not None and rows[best].source is None:
+            yield rows[best]
+
+
+def _lost(trials: Sequence[TrialRecord]) -> Iterator[str]:
+    for trial in trials:
+        if trial.outcome.outcome != "ok":
+            yield f"{trial.outcome.outcome}: {trial.outcome.reason}"
+
+
+def csv_of(found: Sequence[Shelf]) -> str:
+    """Return every setting of every entry as CSV."""
+    return to_csv(frame_of(_record(shelf, row) for shelf in found for row in shelf.every))
+
+
+def _record(shelf: Shelf, row: Row) -> dict[str, Any]:
+    point, entry, joint = row.point, row.entry, shelf.data.found
+    outcome, sure, study = point.trial.outcome, point.sure, entry.record
+    utility, leakage = point.objectives
+    up, across = sure.utility_interval or (None, None), sure.leakage_interval or (None, None)
+    again = point.again
+    params = {qualified(name): value for name, value in point.params.items()}
+    return {
+        "conditions": shelf.name,
+        "dataset": point.dataset,
+        "defense": point.defense,
+        "setting": ", ".join(f"{name}={value}" for name, value in params.items()),
+        "published": row.source,
+        "metric": joint.metric,
+        "utility": utility,
+        "utility_low": up[0],
+        "utility_high": up[1],
+        "utility_undefended": None if joint.undefended is None else joint.undefended.objectives[0],
+        "utility_alone": None if joint.alone is None else joint.alone.utility,
+        "gain_kept": row.kept,
+        "leakage": leakage,
+        "leakage_low": across[0],
+        "leakage_high": across[1],
+        "leakage_undefended": None if joint.undefended is None else joint.undefended.objectives[1],
+        "strongest_attack": strongest(row),
+        "leakage_own": row.own,
+        "own_attacks": " ".join(own_attacks(row)),
+        "leakage_thorough": row.thorough,
+        "on_front": point.on_front,
+        "chance": point.chance,
+        "confirmed": again is not None and again.confirmed,
+        "utility_confirmed": None if again is None else again.utility,
+        "leakage_confirmed": None if again is None else again.leakage,
+        "seeds": len(outcome.utility.values) if outcome.utility else None,
+        "epochs": study.cell.training.epochs,
+        "date": entry.date,
+        "measure": study.measure,
+        "program": entry.program,
+        "command": entry.command,
+    }
+
+
+def own_attacks(row: Row) -> list[str]:
+    """Return the attacks by which the defense's paper measured it, of those that were run."""
+    return [name for name in row.entry.paper_attacks if name in row.point.trial.outcome.attacks]
+
+
+def strongest(row: Row) -> str:
+    """Return the attack of the largest advantage; empty without attacks."""
+    attacks = row.point.trial.outcome.attacks
+    return max(attacks, key=lambda name: attacks[name].advantage, default="")
+
+
+def board_files(entries: Mapping[Path, Sequence[Entry]]) -> dict[str, bytes]:
+    """Return the files of a board by name: ``board.md``, ``board.csv``, ``board.html`` and the figures.
+
+    Args:
+        entries: by the file of their conditions.
+    """
+    from reports.board_page import markdown, page
+
+    found = list(shelves(entries))
+    drawn = {name: content for shelf in found for name, content in files_of(shelf.figure).items()}
+    figures = {name: content for name, content in drawn.items() if name.endswith(".svg")}
+    texts = {"board.md": markdown(found), "board.csv": csv_of(found), "board.html": page(found, figures)}
+    return {**{name: text.encode() for name, text in texts.items()}, **figures}

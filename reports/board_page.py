@@ -1,0 +1,224 @@
+"""The board as Markdown and as a self-contained page, from the same tables of texts."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, NamedTuple
+
+from reports.board import own_attacks, strongest
+from reports.looks import COLORS, DARK
+from reports.page import environment, own_text
+from reports.story import options
+from tune_vfl.analysis import formatting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from reports.board import Row, Shelf
+    from tune_vfl.analysis.joint_front import JointPoint
+
+NOTE = (
+    "Leakage: the largest advantage of the attacks of `default` over what needs no federation. Gain kept: the share of "
+    "what the federation adds to a model of the label party alone. Paper's attacks: the largest advantage of those by "
+    "which the defense's paper measured it and that were run here. On the front: the chance that no other setting is "
+    "better in both. In parentheses 90% intervals. Of several published settings the best compromise is shown, and of "
+    "a search its best setting where that is another one, marked as searched; every setting is in board.csv."
+)
+
+
+class Line(NamedTuple):
+    """A line of a data set's table, or of the table of all: texts by column; ``file`` is the entry's."""
+
+    cells: tuple[str, ...]
+    file: str = ""
+    on_front: bool = False
+
+
+class Sheet(NamedTuple):
+    """A data set's part of the page.
+
+    Attributes:
+        name: of the data set's conditions; ``file``: theirs.
+        says: the conditions in sentences.
+        head: titles of the columns; a trailing space marks a column of texts.
+        lines: of the table; ``apart``: sentences on what is not in it.
+        image: the figure's file; ``alt``: its alternative text; ``note``: what is under it.
+        commands: by defense, the search that measures it again.
+    """
+
+    name: str
+    file: str
+    says: str
+    head: tuple[str, ...]
+    lines: tuple[Line, ...]
+    apart: tuple[str, ...]
+    image: str
+    alt: str
+    note: str
+    commands: tuple[tuple[str, str], ...]
+
+
+def markdown(found: Sequence[Shelf]) -> str:
+    """Return the board as Markdown, with links to entries and figures beside it."""
+    head, lines = _together(found)
+    enter = "Written by `tune-vfl board write`. [How to enter a defense of your own](../board/README.md)."
+    parts = ["# The board", _lead(found), enter, "## All data sets", _table(head, lines), *_of_each(found)]
+    return "\n\n".join(parts) + "\n"
+
+
+def page(found: Sequence[Shelf], figures: Mapping[str, bytes]) -> str:
+    """Return the board as one HTML page without external resources.
+
+    Args:
+        found: the data sets.
+        figures: the SVG files by name.
+    """
+    from markupsafe import Markup
+
+    head, lines = _together(found)
+    images = {name: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for name, svg in figures.items()}
+    template = environment().get_template("board.html.j2")
+    return template.render(
+        lead=_lead(found), note=NOTE, head=head, lines=lines, sheets=[_sheet(s) for s in found], images=images,
+        light=COLORS, dark=DARK, css=Markup(own_text("page.css")),  # noqa: S704 - our own file
+    )  # fmt: skip
+
+
+def _lead(found: Sequence[Shelf]) -> str:
+    defenses = {row.point.defense for shelf in found for row in shelf.every}
+    settings = sum(len(shelf.every) for shelf in found)
+    days = sorted({row.entry.date for shelf in found for row in shelf.every})
+    when = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "never"
+    return (
+        f"How much label leakage {formatting.count(len(defenses), 'defense')} leave, and at what cost, on "
+        f"{formatting.count(len(found), 'data set')}: {settings} settings, measured {when}. Each data set has one "
+        "file of conditions, the same for all defenses."
+    )
+
+
+def _together(found: Sequence[Shelf]) -> tuple[tuple[str, ...], list[Line]]:
+    """Return the table of all data sets: of each defense the first line there, gain kept and leakage."""
+    best: dict[str, dict[str, Row]] = {}
+    for shelf in found:
+        for row in shelf.rows:
+            best.setdefault(row.point.defense, {}).setdefault(shelf.name, row)
+    front = {d: sum(d in _on_front(shelf) for shelf in found) for d in best}
+    order = sorted(best, key=lambda d: (-front[d] / len(best[d]), -front[d], d))
+    lines = [
+        Line((d, f"{front[d]} of {len(best[d])}", *(_short(best[d].get(s.name)) + _star(s, d) for s in found)))
+        for d in order
+    ]
+    return ("defense ", "on the front", *(shelf.name for shelf in found)), lines
+
+
+def _on_front(shelf: Shelf) -> set[str]:
+    return {point.defense for point in shelf.data.found.front}
+
+
+def _star(shelf: Shelf, defense: str) -> str:
+    return " ★" if defense in _on_front(shelf) else ""
+
+
+def _short(row: Row | None) -> str:
+    if row is None:
+        return "–"
+    utility, leakage = row.point.objectives
+    return f"{formatting.short(utility)} / {formatting.short(leakage, 2)}"
+
+
+def _sheet(shelf: Shelf) -> Sheet:
+    found = shelf.data.found
+    columns = {
+        "defense ": [row.point.defense for row in shelf.rows],
+        "setting ": [_setting(row) for row in shelf.rows],
+        formatting.metric(found.metric): [_span(row.point, 0) for row in shelf.rows],
+        "gain kept": ["–" if row.kept is None else f"{row.kept:.0%}" for row in shelf.rows],
+        "leakage": [_span(row.point, 1) for row in shelf.rows],
+        "strongest attack ": [strongest(row) for row in shelf.rows],
+        "paper's attacks": [_own(row) for row in shelf.rows],
+        "thorough": [formatting.score(row.thorough) for row in shelf.rows],
+        "on the front": [f"{row.point.chance:.0%}" for row in shelf.rows],
+        "confirmed ": [_confirmed(row.point) for row in shelf.rows],
+    }
+    kept = {title: texts for title, texts in columns.items() if any(text not in ("", "–") for text in texts)}
+    files = [f"../{shelf.file.parent.name}/{shelf.name}/{row.point.defense}.json" for row in shelf.rows]
+    return Sheet(
+        name=shelf.name,
+        file=f"../{shelf.file.parent.name}/{shelf.file.name}",
+        says=_conditions(shelf),
+        head=tuple(kept),
+        lines=tuple(
+            Line(cells, file, row.point.on_front)
+            for cells, file, row in zip(zip(*kept.values(), strict=True), files, shelf.rows, strict=True)
+        ),
+        apart=tuple(_apart(shelf)),
+        image=f"{shelf.figure.name}.svg",
+        alt=shelf.figure.alt,
+        note=shelf.figure.note,
+        commands=tuple({row.point.defense: row.entry.command for row in shelf.every}.items()),
+    )
+
+
+def _setting(row: Row) -> str:
+    fixed = row.entry.record.cell.fixed
+    text = formatting.setting({k: v for k, v in row.point.params.items() if k not in fixed or len(fixed) < 4})
+    return text if row.source is not None else f"{text} (searched)"
+
+
+def _span(point: JointPoint, which: int) -> str:
+    interval = (point.sure.utility_interval, point.sure.leakage_interval)[which]
+    return formatting.span(point.objectives[which], interval)
+
+
+def _own(row: Row) -> str:
+    return "–" if row.own is None else f"{formatting.score(row.own)} ({', '.join(own_attacks(row))})"
+
+
+def _confirmed(point: JointPoint) -> str:
+    if point.again is None:
+        return ""
+    if not point.again.confirmed:
+        return f"left the front, {point.again.seeds} seeds"
+    return (
+        f"{formatting.score(point.again.utility)} / {formatting.score(point.again.leakage)}, {point.again.seeds} seeds"
+    )
+
+
+def _conditions(shelf: Shelf) -> str:
+    found, cell = shelf.data.found, shelf.data.campaign.studies[0].cell
+    metric = formatting.metric(found.metric)
+    undefended = "" if found.undefended is None else (
+        f" Undefended: {metric} {formatting.score(found.undefended.objectives[0])}, leakage "
+        f"{formatting.score(found.undefended.objectives[1])}."
+    )  # fmt: skip
+    alone = "" if found.alone is None else f" {found.alone.who} alone: {formatting.score(found.alone.utility)}."
+    return (
+        f"{options(cell.dataset)}; model {cell.model.name}, {cell.setting}; {cell.training.epochs} epochs; "
+        f"{formatting.count(len(cell.seeds), 'seed')}; attackers know "
+        f"{cell.threat.labels_per_class or 'some'} labels of a class; measure {shelf.data.campaign.studies[0].measure}.{undefended}"
+        f"{alone[:1]}{alone[1:2].upper()}{alone[2:]}"
+    )
+
+
+def _apart(shelf: Shelf) -> list[str]:
+    stale = [f"{e.record.cell.defense} (measure {e.record.measure}, {e.date})" for e in shelf.stale]
+    failing = [f"{check.says[:1].upper()}{check.says[1:]}." for check in shelf.data.decision.failing]
+    told = [f"Stale, to be measured again: {formatting.listed(stale)}."] if stale else []
+    lost = [f"{defense}: {why[0]}" + (f" (and {len(why) - 1} more)" if len(why) > 1 else "")
+            for defense, why in shelf.lost.items()]  # fmt: skip
+    return [*failing, *told, *([f"Settings without a result: {'; '.join(lost)}."] if lost else [])]
+
+
+def _of_each(found: Sequence[Shelf]) -> list[str]:
+    texts = []
+    for sheet in map(_sheet, found):
+        lines = [Line((f"[{line.cells[0]}]({line.file})", *line.cells[1:])) for line in sheet.lines]
+        texts += [f"## {sheet.name}", f"Conditions: [{sheet.name}.yaml]({sheet.file}). {sheet.says}",
+                  f"![{sheet.alt}]({sheet.image})", _table(sheet.head, lines), *sheet.apart]  # fmt: skip
+    return [*texts, NOTE]
+
+
+def _table(head: Sequence[str], lines: Sequence[Line]) -> str:
+    rule = ["---" if title.endswith(" ") else "---:" for title in head]
+    rows = [[title.strip() for title in head], rule, *(line.cells for line in lines)]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)

@@ -1,0 +1,130 @@
+"""The board: its entries are read, planned again from their commands, and shown as they are; others are refused."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+from reports.board import csv_of, shelves
+from tune_vfl.driver.planning import plan_study, read_study
+from tune_vfl.errors import DataError, ParcelError, StudyError
+from tune_vfl.ledger.packing import unpack
+from tune_vfl.records.board import Entry
+from tune_vfl.service.board import add, conditions_in, entries_in, write
+from tune_vfl.spec.cell import MEASURE
+from tune_vfl.spec.raw import apply_settings, read_yaml
+
+if TYPE_CHECKING:
+    from tests.conftest import Run
+
+ROOT = Path(__file__).parents[2]
+BOARD, DOCS = ROOT / "board", ROOT / "docs"
+FILES = sorted(BOARD.glob("*/*.json"))
+SOME = BOARD / "breast_cancer" / "laplace.json"
+
+
+def again(command: str) -> dict[str, object]:
+    """Return the raw spec that a command's search reads."""
+    words = shlex.split(command)
+    assert words[:2] == ["tune-vfl", "search"]
+    assert words[3::2] == ["--set"] * len(words[3::2])
+    return apply_settings(read_yaml(ROOT / words[2]), words[4::2])
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(BOARD.glob("*.yaml"))])
+def test_each_entrys_command_plans_what_was_measured(name: str) -> None:
+    files = sorted((BOARD / name).glob("*.json"))
+    for path in files:
+        entry = Entry.read(path)
+        study = entry.record
+        assert (entry.text(), study.cell.defense) == (path.read_text(encoding="utf-8"), path.stem)
+        assert study.ok, "an entry has a result"
+        try:
+            planned = plan_study(read_study(again(entry.command)))
+        except DataError as error:
+            pytest.skip(f"{name} needs public data: {error}")
+        if not entry.stale:
+            assert planned.difference(entry.packed.studies[0].planned) == []
+
+
+def test_the_pages_show_the_entries_as_they_are() -> None:
+    found = list(shelves(entries_in(BOARD)))
+    listed = pd.read_csv(DOCS / "board.csv")
+    counted = [(shelf.name, row.point.defense) for shelf in found for row in shelf.every]
+    assert list(zip(listed["conditions"], listed["defense"], strict=True)) == counted
+    points = [row.point.objectives for shelf in found for row in shelf.every]
+    assert listed[["utility", "leakage"]].to_numpy() == pytest.approx(pd.DataFrame(points).to_numpy())
+    text = (DOCS / "board.md").read_text(encoding="utf-8")
+    assert [path for path in FILES if f"](../board/{path.parent.name}/{path.name})" not in text] == []
+    assert csv_of(found).count("\n") > len(FILES)
+
+
+def test_of_each_defense_a_published_setting_is_shown_first() -> None:
+    (shelf,) = (s for s in shelves(entries_in(BOARD)) if s.name == "breast_cancer")
+    rows = [row for row in shelf.rows if row.point.defense == "marvell"]
+    assert rows[0].source is not None
+    assert rows[0].own == max(rows[0].point.trial.outcome.attacks[a].advantage for a in ("norm", "direction"))
+    assert {row.point.params["budget"] for row in shelf.every if row.point.defense == "marvell" and row.source} == {
+        0.25,
+        1.0,
+        4.0,
+    }
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A board with the conditions on one data set, and a ledger with a study that was searched under them."""
+    board = tmp_path / "board"
+    board.mkdir()
+    (board / "breast_cancer.yaml").write_bytes((BOARD / "breast_cancer.yaml").read_bytes())
+    unpack(Entry.read(SOME).packed)
+    return board
+
+
+@pytest.mark.usefixtures("home")
+def test_a_study_of_the_ledger_becomes_an_entry(mine: Path, tmp_path: Path, run: Run) -> None:
+    name = Entry.read(SOME).record.name
+    code, out, err = run("board", "add", name, "--board", mine, "--json")
+    assert code == 0, err
+    (file,) = json.loads(out)["entries"]
+    made, known = Entry.read(Path(file)), Entry.read(SOME)
+    assert (made.packed, made.paper_attacks) == (known.packed, known.paper_attacks)
+    written = write(mine, tmp_path / "docs")
+    assert {path.name for path in written} == {"board.md", "board.csv", "board.html", "board-breast_cancer.svg"}
+    assert "http" not in (tmp_path / "docs" / "board.html").read_text(encoding="utf-8").replace("http://www.w3.org", "")
+
+
+@pytest.mark.usefixtures("home")
+def test_another_training_is_refused_and_nothing_is_written(mine: Path) -> None:
+    conditions = mine / "breast_cancer.yaml"
+    conditions.write_text(conditions.read_text(encoding="utf-8") + "training: {epochs: 5}\n", encoding="utf-8")
+    with pytest.raises(StudyError, match=r"other conditions.*training\.epochs: 5 -> 30"):
+        add(Entry.read(SOME).record.name, mine)
+    assert sorted(mine.iterdir()) == [conditions]
+
+
+def test_an_entry_of_an_earlier_measure_is_marked_and_compared_with_nothing(mine: Path) -> None:
+    raw = json.loads(SOME.read_text(encoding="utf-8"))
+    raw["packed"]["studies"][0]["measure"] = MEASURE - 1
+    folder = mine / "breast_cancer"
+    folder.mkdir()
+    (folder / "laplace.json").write_text(json.dumps(raw), encoding="utf-8")
+    (folder / "kdk.json").write_bytes((SOME.parent / "kdk.json").read_bytes())
+    (shelf,) = shelves(entries_in(mine))
+    assert {row.point.defense for row in shelf.every} == {"kdk"}
+    write(mine, mine.parent / "docs")
+    assert "Stale, to be measured again: laplace (measure" in (mine.parent / "docs" / "board.md").read_text("utf-8")
+
+
+def test_a_file_that_is_no_entry_is_named(mine: Path) -> None:
+    folder = mine / "breast_cancer"
+    folder.mkdir()
+    (folder / "mine.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ParcelError, match=r"mine\.json: is not an entry of the board: program"):
+        entries_in(mine)
+    assert list(conditions_in(mine)) == [mine / "breast_cancer.yaml"]

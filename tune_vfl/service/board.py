@@ -1,0 +1,134 @@
+"""The verbs ``board add`` and ``board write``: entries from the ledger's studies, and the pages of all entries.
+
+A board is a folder. ``DATASET.yaml`` in it is a spec, the conditions under which every defense is measured there;
+``DATASET/DEFENSE.json`` are the entries.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.driver.planning import plan_study, read_study
+from tune_vfl.errors import StudyError, UsageError
+from tune_vfl.machine.files import written_whole
+from tune_vfl.records.board import Entry, settings_of
+from tune_vfl.service.parcels import pack
+from tune_vfl.service.studies import campaign_record
+from tune_vfl.spec.raw import apply_settings, read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tune_vfl.records.packed import Packed
+    from tune_vfl.records.plans import PlannedStudy
+
+
+def add(name: str, board: Path, storage: str | None = None) -> list[Path]:
+    """Write an entry for a study, or for each study of a campaign, in the place of an earlier one.
+
+    Args:
+        name: of the study or the campaign.
+        board: the folder with the conditions.
+        storage: the ledger's database; None is the one that the environment names.
+
+    Returns:
+        The entries' files.
+
+    Raises:
+        StudyError: for a study that was searched under other conditions, is not finished or has no result. No entry is
+            written then.
+    """
+    conditions = conditions_in(board)
+    entries: dict[Path, Entry] = {}
+    for study in campaign_record(name, storage).studies:
+        if study.waiting or study.running or not study.ok:
+            raise StudyError(
+                f"study {study.name!r} is not finished, or has no result: `tune-vfl resume {name}` goes on with it"
+            )
+        packed = pack(study.name, storage)
+        under = conditions_of(packed, conditions)
+        entries[board / under.stem / f"{study.cell.defense}.json"] = Entry.of(
+            packed, under, DEFENSES[study.cell.defense].paper_attacks
+        )
+    for path, entry in entries.items():
+        with written_whole(path) as draft:
+            draft.write_text(entry.text(), encoding="utf-8")
+    return list(entries)
+
+
+def entries_in(board: Path) -> dict[Path, list[Entry]]:
+    """Return a board's entries by the file of their conditions.
+
+    Raises:
+        UsageError: when the folder holds no conditions.
+        ParcelError: for a file that is not an entry.
+    """
+    found = {path: sorted((board / path.stem).glob("*.json")) for path in conditions_in(board)}
+    return {path: [Entry.read(file) for file in files] for path, files in found.items()}
+
+
+def conditions_in(board: Path) -> dict[Path, Mapping[str, object]]:
+    """Return a board's conditions, by their file.
+
+    Raises:
+        UsageError: when there are none.
+    """
+    found = {path: read_yaml(path) for path in sorted(board.glob("*.yaml"))}
+    if not found:
+        raise UsageError(
+            f"{board}: expected the folder of a board, with a spec for each data set (DATASET.yaml), got none; "
+            "run the command beside tune-vfl's own folder board/, or name the folder with --board"
+        )
+    return found
+
+
+def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, object]]) -> Path:
+    """Return the conditions that a study was searched under.
+
+    Raises:
+        StudyError: with what is different from each of its data set's.
+    """
+    planned = packed.studies[0].planned
+    told = []
+    for path, raw in conditions.items():
+        asked = raw.get("dataset")
+        if (asked.get("name") if isinstance(asked, dict) else asked) != planned.cell.dataset.name:
+            continue
+        different = replanned(packed, raw).difference(planned)
+        if not different:
+            return path
+        told.append(f"{path}: {'; '.join(different[:3])}")
+    if not told:
+        raise StudyError(
+            f"study {planned.name!r}: the board has no conditions for data set {planned.cell.dataset.name!r}; it has "
+            f"{', '.join(path.stem for path in conditions)}"
+        )
+    raise StudyError(
+        f"study {planned.name!r} was searched under other conditions than the board's ({' | '.join(told)}); search "
+        "again from the board's file: `tune-vfl search board/DATASET.yaml --set defense=NAME --set study=NEW`"
+    )
+
+
+def replanned(packed: Packed, conditions: Mapping[str, object]) -> PlannedStudy:
+    """Return the plan of a study's search again, from the conditions and what is its own."""
+    return plan_study(read_study(apply_settings(conditions, settings_of(packed))))
+
+
+def write(board: Path, out: Path) -> Sequence[Path]:
+    """Write the pages of a board: ``board.md``, ``board.csv``, ``board.html`` and a figure for each data set.
+
+    Raises:
+        UsageError: when the folder holds no conditions.
+        ParcelError: for a file that is not an entry.
+        UnwritableError: when the place cannot be written.
+    """
+    from reports.board import board_files
+
+    written = []
+    for name, content in board_files(entries_in(board)).items():
+        with written_whole(out / name) as draft:
+            draft.write_bytes(content)
+        written.append(out / name)
+    return written
