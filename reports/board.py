@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from reports.describe import frontier
 from reports.frames import frame_of
 from reports.gathered import gather
-from reports.printed import files_of
 from tune_vfl.analysis.compromise import compromise_of, knee_of, scale_of
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.machine.csv_text import to_csv
@@ -198,18 +197,3 @@ def strongest(row: Row) -> str:
     """Return the attack of the largest advantage; empty without attacks."""
     attacks = row.point.trial.outcome.attacks
     return max(attacks, key=lambda name: attacks[name].advantage, default="")
-
-
-def board_files(entries: Mapping[Path, Sequence[Entry]]) -> dict[str, bytes]:
-    """Return the files of a board by name: ``board.md``, ``board.csv``, ``board.html`` and the figures.
-
-    Args:
-        entries: by the file of their conditions.
-    """
-    from reports.board_page import markdown, page
-
-    found = list(shelves(entries))
-    drawn = {name: content for shelf in found for name, content in files_of(shelf.figure).items()}
-    figures = {name: content for name, content in drawn.items() if name.endswith(".svg")}
-    texts = {"board.md": markdown(found), "board.csv": csv_of(found), "board.html": page(found, figures)}
-    return {**{name: text.encode() for name, text in texts.items()}, **figures}

@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, NamedTuple
 
-from reports.board import own_attacks, strongest
+from reports.board import csv_of, own_attacks, shelves, strongest
 from reports.looks import COLORS, DARK
 from reports.page import environment, own_text
+from reports.printed import files_of
 from reports.story import options
 from tune_vfl.analysis import formatting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from reports.board import Row, Shelf
     from tune_vfl.analysis.joint_front import JointPoint
+    from tune_vfl.records.board import Entry
 
 NOTE = (
     "Leakage: the largest advantage of the attacks of `default` over what needs no federation. Gain kept: the share of "
@@ -24,6 +27,19 @@ NOTE = (
     "better in both. In parentheses 90% intervals. Of several published settings the best compromise is shown, and of "
     "a search its best setting where that is another one, marked as searched; every setting is in board.csv."
 )
+
+
+def board_files(entries: Mapping[Path, Sequence[Entry]]) -> dict[str, bytes]:
+    """Return the files of a board by name: ``board.md``, ``board.csv``, ``board.html`` and the figures.
+
+    Args:
+        entries: by the file of their conditions.
+    """
+    found = list(shelves(entries))
+    drawn = {name: content for shelf in found for name, content in files_of(shelf.figure).items()}
+    figures = {name: content for name, content in drawn.items() if name.endswith(".svg")}
+    texts = {"board.md": markdown(found), "board.csv": csv_of(found), "board.html": page(found, figures)}
+    return {**{name: text.encode() for name, text in texts.items()}, **figures}
 
 
 class Line(NamedTuple):
@@ -185,19 +201,25 @@ def _confirmed(point: JointPoint) -> str:
 
 
 def _conditions(shelf: Shelf) -> str:
-    found, cell = shelf.data.found, shelf.data.campaign.studies[0].cell
-    metric = formatting.metric(found.metric)
-    undefended = "" if found.undefended is None else (
-        f" Undefended: {metric} {formatting.score(found.undefended.objectives[0])}, leakage "
-        f"{formatting.score(found.undefended.objectives[1])}."
-    )  # fmt: skip
-    alone = "" if found.alone is None else f" {found.alone.who} alone: {formatting.score(found.alone.utility)}."
-    return (
-        f"{options(cell.dataset)}; model {cell.model.name}, {cell.setting}; {cell.training.epochs} epochs; "
-        f"{formatting.count(len(cell.seeds), 'seed')}; attackers know "
-        f"{cell.threat.labels_per_class or 'some'} labels of a class; measure {shelf.data.campaign.studies[0].measure}.{undefended}"
-        f"{alone[:1]}{alone[1:2].upper()}{alone[2:]}"
-    )
+    found, study = shelf.data.found, shelf.data.campaign.studies[0]
+    cell, metric = study.cell, formatting.metric(found.metric)
+    facts = [
+        options(cell.dataset),
+        f"model {cell.model.name}, {cell.setting}",
+        formatting.count(cell.training.epochs, "epoch"),
+        formatting.count(len(cell.seeds), "seed"),
+        f"attackers know {cell.threat.labels_per_class or 'some'} labels of a class",
+        f"measure {study.measure}",
+    ]
+    told = ["; ".join(facts)]
+    if found.undefended is not None:
+        utility, leakage = map(formatting.score, found.undefended.objectives)
+        told.append(f"Undefended: {metric} {utility}, leakage {leakage}")
+    if found.alone is not None:
+        told.append(
+            f"{found.alone.who[:1].upper()}{found.alone.who[1:]} alone: {formatting.score(found.alone.utility)}"
+        )
+    return f"{'. '.join(told)}."
 
 
 def _apart(shelf: Shelf) -> list[str]:

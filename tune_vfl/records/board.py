@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.records.packed import PackedTrial
 
-ENTRY_SCHEMA = "tune-vfl/board-entry/1"
+ENTRY_SCHEMA: Literal["tune-vfl/board-entry/1"] = "tune-vfl/board-entry/1"
 
 _OWN = ("study", "defense", "sampler")
 """What an entry's spec has of its own; the rest is that of the conditions, but for the number of trials."""

@@ -7,7 +7,7 @@ A board is a folder. ``DATASET.yaml`` in it is a spec, the conditions under whic
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.planning import plan_study, read_study
@@ -69,7 +69,7 @@ def entries_in(board: Path) -> dict[Path, list[Entry]]:
     return {path: [Entry.read(file) for file in files] for path, files in found.items()}
 
 
-def conditions_in(board: Path) -> dict[Path, Mapping[str, object]]:
+def conditions_in(board: Path) -> dict[Path, dict[str, Any]]:
     """Return a board's conditions, by their file.
 
     Raises:
@@ -84,7 +84,7 @@ def conditions_in(board: Path) -> dict[Path, Mapping[str, object]]:
     return found
 
 
-def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, object]]) -> Path:
+def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, Any]]) -> Path:
     """Return the conditions that a study was searched under.
 
     Raises:
@@ -111,7 +111,7 @@ def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, object]
     )
 
 
-def replanned(packed: Packed, conditions: Mapping[str, object]) -> PlannedStudy:
+def replanned(packed: Packed, conditions: Mapping[str, Any]) -> PlannedStudy:
     """Return the plan of a study's search again, from the conditions and what is its own."""
     return plan_study(read_study(apply_settings(conditions, settings_of(packed))))
 
@@ -124,7 +124,7 @@ def write(board: Path, out: Path) -> Sequence[Path]:
         ParcelError: for a file that is not an entry.
         UnwritableError: when the place cannot be written.
     """
-    from reports.board import board_files
+    from reports.board_page import board_files
 
     written = []
     for name, content in board_files(entries_in(board)).items():
