@@ -30,7 +30,7 @@ NOTE = (
 
 
 def board_files(entries: Mapping[Path, Sequence[Entry]]) -> dict[str, bytes]:
-    """Return the files of a board by name: ``board.md``, ``board.csv``, ``board.html`` and the figures.
+    """Return the files of a board by name: ``board.md``, ``board.csv``, ``board-page.html`` and the figures.
 
     Args:
         entries: by the file of their conditions.
@@ -38,7 +38,7 @@ def board_files(entries: Mapping[Path, Sequence[Entry]]) -> dict[str, bytes]:
     found = list(shelves(entries))
     drawn = {name: content for shelf in found for name, content in files_of(shelf.figure).items()}
     figures = {name: content for name, content in drawn.items() if name.endswith(".svg")}
-    texts = {"board.md": markdown(found), "board.csv": csv_of(found), "board.html": page(found, figures)}
+    texts = {"board.md": markdown(found), "board.csv": csv_of(found), "board-page.html": page(found, figures)}
     return {**{name: text.encode() for name, text in texts.items()}, **figures}
 
 
@@ -77,7 +77,10 @@ class Sheet(NamedTuple):
 def markdown(found: Sequence[Shelf]) -> str:
     """Return the board as Markdown, with links to entries and figures beside it."""
     head, lines = _together(found)
-    enter = "Written by `tune-vfl board write`. [How to enter a defense of your own](../board/README.md)."
+    enter = (
+        "The same as [a page that sorts](board-page.html), every setting in [board.csv](board.csv). "
+        "[How to enter a defense of your own](../board/README.md)."
+    )
     parts = ["# The board", _lead(found), enter, "## All data sets", _table(head, lines), *_of_each(found)]
     return "\n\n".join(parts) + "\n"
 

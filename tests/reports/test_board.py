@@ -95,8 +95,10 @@ def test_a_study_of_the_ledger_becomes_an_entry(mine: Path, tmp_path: Path, run:
     made, known = Entry.read(Path(file)), Entry.read(SOME)
     assert (made.packed, made.paper_attacks) == (known.packed, known.paper_attacks)
     written = write(mine, tmp_path / "docs")
-    assert {path.name for path in written} == {"board.md", "board.csv", "board.html", "board-breast_cancer.svg"}
-    assert "http" not in (tmp_path / "docs" / "board.html").read_text(encoding="utf-8").replace("http://www.w3.org", "")
+    assert {path.name for path in written} == {"board.md", "board.csv", "board-page.html", "board-breast_cancer.svg"}
+    assert "http" not in (tmp_path / "docs" / "board-page.html").read_text(encoding="utf-8").replace(
+        "http://www.w3.org", ""
+    )
 
 
 @pytest.mark.usefixtures("home")

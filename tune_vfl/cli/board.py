@@ -51,7 +51,7 @@ def write(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where to write the page.")] = Path("docs"),
     json: Json = False,
 ) -> None:
-    """Write board.md, board.csv, board.html and a figure for each data set, from all entries.
+    """Write board.md, board.csv, board-page.html and a figure for each data set, from all entries.
 
     Example: `tune-vfl board write -o docs`
     """

@@ -117,7 +117,7 @@ def replanned(packed: Packed, conditions: Mapping[str, Any]) -> PlannedStudy:
 
 
 def write(board: Path, out: Path) -> Sequence[Path]:
-    """Write the pages of a board: ``board.md``, ``board.csv``, ``board.html`` and a figure for each data set.
+    """Write the pages of a board: ``board.md``, ``board.csv``, ``board-page.html`` and a figure for each data set.
 
     Raises:
         UsageError: when the folder holds no conditions.
