@@ -77,7 +77,7 @@ def test_of_each_defense_a_published_setting_is_shown_first() -> None:
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Path:
+def mine(tmp_path: Path, home: Path) -> Path:
     """A board with the conditions on one data set, and a ledger with a study that was searched under them."""
     board = tmp_path / "board"
     board.mkdir()
@@ -86,7 +86,6 @@ def mine(tmp_path: Path) -> Path:
     return board
 
 
-@pytest.mark.usefixtures("home")
 def test_a_study_of_the_ledger_becomes_an_entry(mine: Path, tmp_path: Path, run: Run) -> None:
     name = Entry.read(SOME).record.name
     code, out, err = run("board", "add", name, "--board", mine, "--json")
@@ -100,7 +99,6 @@ def test_a_study_of_the_ledger_becomes_an_entry(mine: Path, tmp_path: Path, run:
     assert "http" not in shown, "it needs nothing but itself"
 
 
-@pytest.mark.usefixtures("home")
 def test_another_training_is_refused_and_nothing_is_written(mine: Path) -> None:
     conditions = mine / "breast_cancer.yaml"
     conditions.write_text(conditions.read_text(encoding="utf-8") + "training: {epochs: 5}\n", encoding="utf-8")
