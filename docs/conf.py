@@ -16,7 +16,7 @@ copyright = "the authors of tune-vfl; Apache-2.0"  # noqa: A001 - Sphinx reads t
 
 # The source is the root of the repository, so that a link between two pages is the same here and where Git shows them.
 root_doc = "docs/index"
-include_patterns = ["README.md", "docs/**", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "*/README.md"]
+include_patterns = ["README.md", "docs/**", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "[!.]*/README.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 highlight_language = "bash"
