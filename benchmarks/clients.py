@@ -1,4 +1,4 @@
-"""FedAdOb's table III and its accuracy: what a server recovers of a client's MNIST images, for docs/fidelity.md.
+"""FedAdOb's table III and its accuracy: what a server recovers of a client's MNIST images, for docs/findings.md.
 
 Ten clients of 6,000 images, LeNet with one private convolution, SGD at 0.01 with weight decay 4e-5 and batches of 64,
 50 rounds of one pass: all as published. A seed of a defense is a process of its own; errors are means of squares,

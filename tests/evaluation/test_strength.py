@@ -55,7 +55,7 @@ class Trial:
     @property
     def request(self) -> dict[str, Any]:
         # Gradients as the authors of the defenses took them to be read; the other moments are an attacker's answer to
-        # noise, and find what docs/fidelity.md says under some of them.
+        # noise, and find what docs/findings.md says under some of them.
         published = {"moments": ["last"], "average": 0} if "average" in ATTACKS[self.attack].Params.model_fields else {}
         variants = {"variants": list(self.variants)} if self.variants else {}
         return {"name": self.attack, **published, **variants, **dict(self.options)}
@@ -162,7 +162,7 @@ STRONGEST: dict[str, tuple[dict[str, Any], Trial]] = {
     # Rows to predict are sent unmixed, so that inversion is open: what it hides is the gradients' labels.
     "instahide": ({"mix": 4}, CLUSTER),
     # In a convolution: a linear layer's scale and shift pass tanh, which leaves little more than signs to guess.
-    # It holds against who must guess the passports; who fits them to known rows is not stopped (docs/fidelity.md).
+    # It holds against who must guess the passports; who fits them to known rows is not stopped (docs/findings.md).
     "fedpass": (
         {"where": "bottom", "variance": 5000.0},
         Trial(

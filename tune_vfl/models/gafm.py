@@ -32,7 +32,7 @@ class GafmNet(Architecture[GafmOptions]):
     For IMDB the paper has ``500-256-128-1`` with ReLU and dropout .5; the top is the same with every bottom.
 
     The undefended model has this trainable top, in the shape of the generator, on the sigmoid output: that reproduces
-    the paper's undefended rows. A cross-entropy directly on the bottom's output does not (docs/fidelity.md).
+    the paper's undefended rows. A cross-entropy directly on the bottom's output does not (docs/findings.md).
     """
 
     summary = "bottom d-16-1 with sigmoid, top 1-16-1 (GAFM's nets for Spambase and, by options, IMDB)"

@@ -98,9 +98,9 @@ def plan(table: Table, results: TableResults, seeds: Sequence[int], dataset: str
         if kept.stale(evaluation) or kept.data != data:
             kept = Kept(recorded=kept.recorded)
         rows = len(task.dataset.y)
-        kept = kept.model_copy(
-            update={"raw": evaluation.raw, "measure": MEASURE, "version": VERSION, "data": data, "rows": rows}
-        )
+        command = f"tune-vfl reproduce {results.table} --dataset {evaluation.dataset}"
+        how = {"raw": evaluation.raw, "command": command, "measure": MEASURE, "version": VERSION}
+        kept = kept.model_copy(update={**how, "data": data, "rows": rows})
         lacking = tuple(s for s in seeds if s not in kept.seeds or not _whole(kept.seeds[s], formulas))
         cell = task.cell.model_copy(update={"seeds": ()})
         found.owed.append(Owed(evaluation, formulas, cell, kept, lacking))

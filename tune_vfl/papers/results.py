@@ -69,6 +69,7 @@ class Kept(Strict):
 
     Attributes:
         raw: the spec that was run, without seeds.
+        command: what runs it.
         measure, version, date: how, with which version and when the last seed was measured.
         data, rows: fingerprint and number of the rows.
         seeds: by seed.
@@ -76,6 +77,7 @@ class Kept(Strict):
     """
 
     raw: dict[str, Any] = Field(default_factory=dict)
+    command: str = ""
     measure: int = MEASURE
     version: str = ""
     date: str = ""

@@ -1,9 +1,9 @@
-"""Published settings of the label defenses against the attacks of Fu et al., as Markdown tables of docs/fidelity.md.
+"""Published settings of the label defenses against the attacks of Fu et al., as Markdown tables of docs/findings.md.
 
-Run: python -m benchmarks.fidelity direct --dataset digits --set training.batch_size=32
-     python -m benchmarks.fidelity completion --dataset digits
-     python -m benchmarks.fidelity gradients --dataset digits --only none kdk sgsub cae label_dp laplace
-     python -m benchmarks.fidelity leakage --dataset spambase --only none laplace marvell gafm
+Run: python -m benchmarks.findings direct --dataset digits --set training.batch_size=32
+     python -m benchmarks.findings completion --dataset digits
+     python -m benchmarks.findings gradients --dataset digits --only none kdk sgsub cae label_dp laplace
+     python -m benchmarks.findings leakage --dataset spambase --only none laplace marvell gafm
 """
 
 from __future__ import annotations
@@ -61,17 +61,6 @@ LEAKED: dict[str, Sequence[Setting]] = {
     "cae": ({"confusion": 1.0},),
     "mid": ({"weight": 1e-3}, {"weight": 1e-1}),
     "discorloss": ({"weight": 0.08},),
-}
-# Arazzi et al. 2024 (KDk), tables 8 and 9 for CIFAR-10: share of rows whose first negative entry is the label; the
-# rows of ladsg are those of its table 6 for CINIC-10, which repeats that attack.
-PUBLISHED: dict[str, Sequence[str]] = {
-    "none": ("1.00",),
-    "laplace": (".806", ".491", ".245", ".127"),
-    "gradient_compression": (".999", ".993", ".924", ".001 (diverged)"),
-    "ppdl": (".390", ".389", ".001 (diverged)", ".001 (diverged)"),
-    "discrete_sgd": (".967", ".943", ".947", ".915"),
-    "kdk": (".385", ".230", ".217", ".142", "-"),
-    "ladsg": (".356", ".225", ".213", ".147"),
 }
 
 
@@ -179,8 +168,8 @@ def main() -> None:
     given = parser.parse_args()
     prepare_process()
     attacks, fixed, columns, row = TABLES[given.table]
-    published, known = given.table == "direct", {"gradients": ONE_EACH, "leakage": LEAKED}.get(given.table, SETTINGS)
-    head = ["defense", *(["published, CIFAR-10"] if published else []), *columns]
+    known = {"gradients": ONE_EACH, "leakage": LEAKED}.get(given.table, SETTINGS)
+    head = ["defense", *columns]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     references = measure_references(cell_of(given.dataset, "none", attacks, given.seeds, [*fixed, *given.settings]))
     for defense in given.only or known:
@@ -188,9 +177,8 @@ def main() -> None:
         cell = cell_of(given.dataset, defense, attacks, given.seeds, [*fixed, *given.settings])
         for i, outcome in enumerate(evaluate_pack(cell, settings, references)):
             name = " ".join([defense, *(f"{k}={v}" for k, v in settings[i].items())])
-            said = [*PUBLISHED.get(defense, ()), *["-"] * len(settings)][i : i + 1] if published else []
             cells = row(outcome) if outcome.outcome == "ok" else [f"{outcome.outcome}: {outcome.reason}"]
-            print(f"| {' | '.join([name, *said, *cells])} |", flush=True)
+            print(f"| {' | '.join([name, *cells])} |", flush=True)
 
 
 if __name__ == "__main__":
