@@ -39,8 +39,7 @@ IN_ONE_WORKER = {
     "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/reports/test_reports.py": "reports",
     "tests/driver/test_run.py": "simulated",
-    "tests/driver/test_costs.py": "simulated",
-    "tests/execution/test_devices.py": "simulated",
+    "tests/driver/test_campaign.py": "simulated",
     "tests/faults/test_workers.py": "simulated",
     "tests/faults/test_services.py": "servers",
     "tests/ledger/test_ledger.py": "servers",

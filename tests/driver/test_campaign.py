@@ -1,7 +1,6 @@
-"""Campaigns over Ray Tune with the simulated trainable: one run of several studies, one lease, one baseline."""
+"""Campaigns of simulated studies: one run of several, one lease, one undefended model, one page; once over Ray."""
 
 import shutil
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import run as keep
 from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl import load_study
-from tune_vfl.driver.api import default_sinks, resume
+from tune_vfl.driver.api import default_sinks
 from tune_vfl.driver.campaign_run import run_campaign, run_study
 from tune_vfl.driver.planning import shared_out
 from tune_vfl.errors import SpecError, StudyError
@@ -64,7 +63,7 @@ def test_one_run_of_all_studies_shares_workers_and_the_undefended_model(tmp_path
     assert "12/12 trials (3 of 3 studies done)" in capfd.readouterr().err
 
 
-def test_a_campaign_that_is_given_more_trials_or_another_defense_goes_on(tmp_path):
+def test_a_campaign_that_is_given_more_trials_or_another_defense_goes_on(workers, tmp_path):
     journal = tmp_path / "journal"
     go(campaign(4, ("laplace", "gaussian")), {"journal": str(journal)})
     go(campaign(8, ("laplace", "gaussian")), {"journal": str(journal)})
@@ -100,7 +99,7 @@ def test_a_campaign_and_a_study_cannot_have_one_name():
         run_study(replace(lone, campaign=""), work=TrainableSpec(SimulatedTrainable, {}))
 
 
-def test_a_lone_study_of_before_becomes_a_part():
+def test_a_lone_study_of_before_becomes_a_part(workers):
     planned = campaign(4, ("laplace", "gaussian"))
     run_study(replace(planned.studies[0], campaign=""), work=TrainableSpec(SimulatedTrainable, {}), progress=False)
     before = load_study("c-laplace").record().studies[0]
@@ -110,49 +109,12 @@ def test_a_lone_study_of_before_becomes_a_part():
     assert load_study("c-laplace").campaign == "c"
 
 
-def test_a_stopped_campaign_goes_on_where_it_was(tmp_path, ctrl_c):
-    journal = tmp_path / "journal"
-    planned = campaign(8, ("laplace", "gaussian"))
-    go(planned, {"journal": str(journal), "sleep": 0.5}, sinks=[_Killer(after=3)])
-    record = open_study("c").record()
-    assert sum(len(s.ok) for s in record.studies) < 8
-    resume("c", 10, progress=False, sinks=(), work=TrainableSpec(SimulatedTrainable, {"journal": str(journal)}))
-    record = open_study("c").record()
-    assert [len(s.ok) for s in record.studies] == [5, 5]
-    assert max(Counter(trained(journal)).values()) == 1
-
-
 def test_fewer_trials_than_studies_are_refused():
     with pytest.raises(SpecError, match="are fewer than the 3"):
         campaign(2)
 
 
-class _Killer:
-    """Presses Ctrl-C after some trials."""
-
-    def __init__(self, after):
-        self._left = after
-
-    def on_trials(self, study, records):
-        import os
-        import signal
-
-        self._left -= len(records)
-        if self._left <= 0:
-            self._left = 10**9
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def on_study(self, record):
-        pass
-
-    def on_end(self):
-        pass
-
-    def left(self):
-        return ""
-
-
-def test_the_page_of_a_search_and_the_one_that_mlflow_holds_are_one(home, empty_database, monkeypatch):
+def test_the_page_of_a_search_and_the_one_that_mlflow_holds_are_one(workers, home, empty_database, monkeypatch):
     home.mkdir(exist_ok=True)
     shutil.copy(empty_database, home / "mlflow.db")
     made = []

@@ -45,12 +45,10 @@ class Breaking(Costly):
 class Meeting(Costly):
     """Waits for another one that is measured at the same time: costs 2 where it meets one."""
 
-    patience = 60.0
-
     @classmethod
     def cost(cls, cell, params, undefended, options):
         (place := Path(options["journal"]).with_name(f"cost of {cell.defense}")).touch()
-        end = time.monotonic() + cls.patience
+        end = time.monotonic() + 60
         while not (met := len(list(place.parent.glob("cost of *"))) > 1) and time.monotonic() < end:
             nap(0.05)
         nap(0.2 if met else 0.0)  # the other one looks too
@@ -81,12 +79,6 @@ class Noting(Costly):
         return super().cost(cell, params, undefended, options)
 
 
-class Hurried(Meeting):
-    """Does not wait long."""
-
-    patience = 0.5
-
-
 def go(trainable, spec=None, options=None, **how):
     return run_campaign(
         planned(**(spec or {})), work=TrainableSpec(trainable, options or {}), **{"progress": False, **how}
@@ -97,14 +89,13 @@ def costs():
     return {s.cell.defense: s.cost for s in open_study("c").record().studies}
 
 
-def test_a_search_ends_with_its_costs_and_a_constraint_on_them_decides(capfd):
-    # One worker comes to them at the end; where there is another one, it may be done before anybody would miss them.
-    go(Costly, {"resources": {"concurrency": 1}}, progress=True)
-    assert costs() == COSTS
-    assert "measuring what the defenses cost" in capfd.readouterr().err
+def test_a_constraint_on_costs_decides_and_what_was_measured_is_not_measured_again(workers):
+    workers.room = 4
+    go(Costly)
+    assert workers.costs_together == 2, "as many at once as there is room for"
     assert select(open_study("c").record(), "cost<=1.5").study.name == "c-laplace"
-    resume("c", progress=True, sinks=(), work=TrainableSpec(Breaking, {}))
-    assert costs() == COSTS, "what was measured is not measured again"
+    resume("c", progress=False, sinks=(), work=TrainableSpec(Breaking, {}))
+    assert costs() == COSTS
 
 
 @pytest.mark.slow
@@ -116,16 +107,13 @@ def test_a_worker_that_trials_do_not_need_yet_measures_costs(tmp_path):
     assert costs() == COSTS
 
 
-@pytest.mark.parametrize(
-    ("concurrency", "trainable", "cost"), [pytest.param(2, Meeting, 2.0, marks=pytest.mark.slow), (1, Hurried, 1.0)]
-)
-def test_as_many_are_measured_at_once_as_there_is_room_for(tmp_path, concurrency, trainable, cost):
-    plan = planned(resources={"concurrency": concurrency})
-    run_campaign(plan, work=TrainableSpec(trainable, {"journal": str(tmp_path / "journal")}), progress=False)
-    assert costs() == {"laplace": cost, "gaussian": cost}
+@pytest.mark.slow
+def test_as_many_are_measured_at_once_as_there_is_room_for(tmp_path):
+    go(Meeting, {"resources": {"concurrency": 2}}, options={"journal": str(tmp_path / "journal")})
+    assert costs() == {"laplace": 2.0, "gaussian": 2.0}
 
 
-def test_what_is_missing_is_measured_by_a_later_run(capfd):
+def test_what_is_missing_is_measured_by_a_later_run(workers, capfd):
     go(SimulatedTrainable)
     assert costs() == {"laplace": None, "gaussian": None}, "what trains nothing costs nothing that could be measured"
     resume("c", progress=True, sinks=(), work=TrainableSpec(Breaking, {}))
@@ -137,45 +125,22 @@ def test_what_is_missing_is_measured_by_a_later_run(capfd):
     assert {record.cell.defense: record.cost for record in told} == COSTS, "whoever shows the campaign is told"
 
 
-def test_ctrl_c_while_costs_are_measured_leaves_the_rest_to_the_next_run(ctrl_c, monkeypatch, capfd):
-    from tune_vfl.ledger.ledger import Ledger
-
-    keep = Ledger.set_cost
-
-    def kept_and_left(ledger, cost):
-        keep(ledger, cost)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(Ledger, "set_cost", kept_and_left)
-    ended = run_campaign(planned(resources={"concurrency": 1}), work=TrainableSpec(Costly, {}), progress=True)
-    assert not ended, "no trial is owed"
+def test_ctrl_c_while_costs_are_measured_leaves_the_rest_to_the_next_run(workers, capfd):
+    workers.room = 1
+    workers.after = lambda _: costs()["laplace"] and os.kill(os.getpid(), signal.SIGINT)
+    assert not go(Costly, progress=True), "no trial is owed"
     assert costs() == {"laplace": 1.1, "gaussian": None}
     assert [len(s.ok) for s in open_study("c").record().studies] == [3, 3]
     assert "stopping: 6 of 6 trials are kept, what is measured beside them ends first" in capfd.readouterr().err
-    monkeypatch.setattr(Ledger, "set_cost", keep)
-    resume("c", progress=False, sinks=(), work=TrainableSpec(Costly, {}))
+    workers.after = lambda _: None
+    go(Costly)
     assert costs() == COSTS
 
 
-class Crashing(Costly):
-    """Takes its worker with it when it measures one of its defenses."""
-
-    @classmethod
-    def cost(cls, cell, params, undefended, options):
-        if cell.defense == "laplace":
-            os._exit(1)
-        return COSTS[cell.defense]
-
-
-def test_a_worker_that_dies_with_a_cost_costs_no_trial(capfd):
-    go(Crashing, progress=True)
-    assert costs() == {**COSTS, "laplace": None}
-    assert "the cost of laplace was not measured: its worker process died" in capfd.readouterr().err
-    assert [[t.outcome.outcome for t in s.trials] for s in open_study("c").record().studies] == [["ok"] * 3] * 2
-
-
-def test_a_search_that_is_stopped_measures_none(ctrl_c):
-    go(Costly, {"resources": {"concurrency": 1}}, sinks=[_Stops()])
+def test_a_search_that_is_stopped_measures_none(workers):
+    workers.room = 1
+    workers.after = lambda searcher: searcher.stop() if workers.trials else None
+    go(Costly)
     assert costs() == {"laplace": None, "gaussian": None}
 
 
@@ -196,16 +161,3 @@ class _Hears:
 
     def left(self):
         return ""
-
-
-class _Stops(_Hears):
-    """Presses Ctrl-C when the first trial ends."""
-
-    def __init__(self):
-        super().__init__([])
-        self._pressed = False
-
-    def on_trials(self, study, records):
-        if not self._pressed:
-            self._pressed = True
-            os.kill(os.getpid(), signal.SIGINT)

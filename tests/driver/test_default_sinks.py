@@ -1,9 +1,8 @@
 """Who shows a search as it goes: its page and MLflow, and the page alone where MLflow cannot be had."""
 
-from __future__ import annotations
-
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from tune_vfl.execution import watchdogs
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.testing.studies import made_up_study
 from tune_vfl.tracking import mlflow
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Recording:

@@ -1,7 +1,5 @@
 """What a sampler is told of a ledger that it begins from, and of proposals that the ledger can answer itself."""
 
-from __future__ import annotations
-
 import optuna
 import pytest
 

@@ -1,7 +1,5 @@
 """What somebody wrote becomes a study that can be run: once, in whatever form, with every problem at once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

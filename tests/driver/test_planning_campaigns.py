@@ -1,9 +1,9 @@
 """A campaign as it is planned: who takes part, which attacks are left out and why, and how trials are shared."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,14 +21,8 @@ from tune_vfl.driver.planning import (
 )
 from tune_vfl.errors import SpecError
 from tune_vfl.records.campaigns import PlannedCampaign, Skipped
-from tune_vfl.spec import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tune_vfl.records.plans import PlannedStudy
-    from tune_vfl.spec import StudySpec
+from tune_vfl.records.plans import PlannedStudy
+from tune_vfl.spec import StudySpec, parse
 
 RAW: dict[str, Any] = {
     "study": "s",

@@ -1,11 +1,9 @@
 """How a search says how it goes: the numbers of its line, what a person is told, whose turn it is, and why it lost."""
 
-from __future__ import annotations
-
 import io
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,10 +12,8 @@ from tune_vfl.driver import progress
 from tune_vfl.driver.progress import ProgressReport, RunProgress
 from tune_vfl.execution.pack_sizes import pack_size, shortened
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spec import Resources
-
-if TYPE_CHECKING:
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 FAILED, LOST = Outcome.failed("diverged", "NaN"), Outcome.failed("preempted", "gone")
 

@@ -3,7 +3,6 @@
 import os
 import signal
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,7 @@ from tests.helpers.packing import planned
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.reference_scores import ReferenceScores
-from tune_vfl.errors import DataError, TuneVflError, UnknownNameError, UnreachableError
+from tune_vfl.errors import DataError, TuneVflError, UnknownNameError
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.reading import open_study
 
@@ -37,21 +36,13 @@ class Unknowing(SimulatedTrainable):
 class Dying(SimulatedTrainable):
     """Takes its worker with it twice, as files beside its journal count."""
 
-    deaths = 2
-
     @classmethod
     def measure(cls, cell, options):
-        for death in range(cls.deaths):
+        for death in range(2):
             if not (seen := Path(options["journal"]).with_name(f"death {death}")).exists():
                 seen.touch()
                 os._exit(1)
         return super().measure(cell, options)
-
-
-class Doomed(Dying):
-    """Dies whenever it is asked."""
-
-    deaths = 100
 
 
 def go(trainable, tmp_path, **how):
@@ -64,10 +55,9 @@ def go(trainable, tmp_path, **how):
     [
         (Lacking, DataError, "no spambase on this machine"),
         (Unknowing, TuneVflError, "unknown attack 'norn'. Did you mean 'norm'?"),
-        (Doomed, UnreachableError, "died 3 times; give it more room, or run 'tune-vfl doctor'"),
     ],
 )
-def test_what_goes_wrong_ends_the_search_before_any_trial(tmp_path, trainable, error, message):
+def test_what_goes_wrong_ends_the_search_before_any_trial(workers, tmp_path, trainable, error, message):
     with pytest.raises(error) as met:
         go(trainable, tmp_path)
     assert message in str(met.value)
@@ -76,23 +66,13 @@ def test_what_goes_wrong_ends_the_search_before_any_trial(tmp_path, trainable, e
     assert all(study.baseline is None for study in studies)
 
 
-def test_who_runs_out_of_memory_is_told_what_to_do():
-    cell = SimpleNamespace(model_dump_json=lambda: "{}")
-    model = SimpleNamespace(references=None, first=SimpleNamespace(cell=cell))
-    errand = ReferenceScores(model, "c", pytest.fail)
-    for cause in ("node", "memory", "node", "memory"):
-        errand.lose(cause)
-    with pytest.raises(UnreachableError, match="ran out of memory while a worker measured what attacks"):
-        errand.lose("memory")
-
-
 @pytest.mark.slow
 def test_a_worker_that_dies_twice_is_asked_again(tmp_path):
     go(Dying, tmp_path)
     assert [len(study.ok) for study in open_study("c").record().studies] == [3, 3]
 
 
-def test_ctrl_c_lets_it_end_and_the_next_run_has_it(tmp_path, ctrl_c, monkeypatch, capfd):
+def test_ctrl_c_lets_it_end_and_the_next_run_has_it(workers, tmp_path, monkeypatch, capfd):
     start, started = ReferenceScores.start, []
 
     def start_and_leave(measurement):

@@ -1,7 +1,5 @@
 """Samplers: the same suggestions as ever from the same seed, one registry, plug-ins, and an unknown name answered."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

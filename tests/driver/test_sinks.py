@@ -1,7 +1,5 @@
 """Listeners are told everything in order, waited for while they get on, and left when they do not."""
 
-from __future__ import annotations
-
 import _thread
 import threading
 import time

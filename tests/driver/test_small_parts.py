@@ -1,37 +1,25 @@
 """Small promises of a search's driver: limits of time and packs, the ledger that is asked, sinks that fail."""
 
-from __future__ import annotations
-
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from trainables.simulated import Simulation, simulate
-from tune_vfl.driver import api, campaign_run, sinks
+from tune_vfl.driver import api, campaign_run
 from tune_vfl.driver.costs import Cost
 from tune_vfl.driver.live_page import LivePage
-from tune_vfl.driver.proposals import Proposals
-from tune_vfl.driver.reference_scores import ReferenceScores
-from tune_vfl.driver.search_packs import SearchPacks
-from tune_vfl.driver.sinks import Dispatcher, SinkObserver
+from tune_vfl.driver.sinks import SinkObserver
 from tune_vfl.driver.study_run import StudyRun
-from tune_vfl.driver.undefended import Undefended
 from tune_vfl.execution import ray_session
 from tune_vfl.execution.capacity import packs_that_fit
-from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.spec import Resources
 from tune_vfl.testing.studies import made_up_study
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -43,10 +31,6 @@ def test_a_cost_may_take_two_trainings() -> None:
     assert Cost(open_ledger("free"), ignore, ignore).seconds_allowed is None
     limited = open_ledger("limited", budget={"trial_minutes": 3})
     assert Cost(limited, ignore, ignore).seconds_allowed == 360.0
-
-
-def test_reference_scores_are_always_wanted() -> None:
-    assert ReferenceScores(Undefended([open_ledger()]), "study", lambda: None).wanted
 
 
 def test_trials_that_take_long_make_later_packs_smaller() -> None:
@@ -63,21 +47,6 @@ def test_trials_that_take_long_make_later_packs_smaller() -> None:
         assert second.trials == 3
 
 
-@pytest.mark.parametrize(("pack", "ordinary", "most"), [("auto", False, 9), ("auto", True, 1), (4, False, 4)])
-def test_trials_that_differ_in_more_than_a_defense_run_one_by_one(pack: Any, ordinary: bool, most: int) -> None:
-    class Nine:
-        @staticmethod
-        def most_per_pack(_cell: object) -> int:
-            return 9
-
-    work = SimpleNamespace(trainable=Nine)
-    space = SimpleNamespace(ordinary=("training.lr",) if ordinary else ())
-    spec = SimpleNamespace(sampler=SimpleNamespace(name="random"))
-    ledger = SimpleNamespace(space=space, spec=spec, cell=SimpleNamespace(seeds=(0,)))
-    run = SimpleNamespace(_resources=Resources(pack=pack), _work=work)
-    assert campaign_run._Run._packs(run, ledger, 100, 1) == (most, most)  # type: ignore[arg-type]
-
-
 def test_the_page_is_that_of_the_study_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[Any, ...]] = []
     monkeypatch.setattr(LivePage, "__init__", lambda _self, *given_: given.append(given_))
@@ -86,32 +55,6 @@ def test_the_page_is_that_of_the_study_in_the_home(home: Path, monkeypatch: pyte
     assert (name, folder) == ("c", home / "reports" / "c")
     assert callable(look)
     assert callable(report)
-
-
-class Broken:
-    """Fails at everything."""
-
-    def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
-        raise OSError(f"no room for {study}")
-
-    def on_study(self, record: StudyRecord) -> None:
-        raise OSError("no room")
-
-    def on_end(self) -> None:
-        raise OSError("no room")
-
-    def left(self) -> str:
-        return ""
-
-
-def test_a_listener_that_fails_is_told_of_once_and_keeps_no_program_alive(capsys: pytest.CaptureFixture[str]) -> None:
-    with Dispatcher([Broken()]) as dispatcher:
-        assert dispatcher._thread.daemon, "one that hangs must not keep the program from ending"
-        dispatcher.on_study(made_up_study(2))
-        dispatcher.on_study(made_up_study(2))
-    said = "tune-vfl: Broken failed and the search goes on: OSError: no room\n"
-    assert capsys.readouterr().err == said
-    assert sinks.PATIENCE_SECONDS > 0
 
 
 def test_the_token_is_made_private_before_ray_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,42 +73,6 @@ def test_packs_have_the_room_of_the_nodes_that_are_up(monkeypatch: pytest.Monkey
     monkeypatch.setattr("ray.nodes", lambda: nodes)
     lease = SimpleNamespace(study="s", roommates=lambda: ["s"])
     assert ray_session.capacity_for(Resources(cpu=2), lease).packs() == 2  # type: ignore[arg-type]
-
-
-def test_trials_that_needed_too_much_memory_are_asked_again_without_others() -> None:
-    ledger = open_ledger(sampler="random", budget={"trials": 20})
-    proposals = Proposals(ledger)
-    first = [one.number for one in proposals.ask(4, "big")]
-    for number in first:
-        record = ledger.lose(number, "memory", "no room", ends_as="oom")
-        assert record is not None
-        proposals.learn(record)
-    again = proposals.ask(8, "smaller")
-    lost = {t.number: t.params for t in ledger.trials()}
-    assert [one.params for one in again] == [lost[number] for number in first[:2]], "half of the pack, and none beside"
-
-
-class Flying:
-    """A pack that runs."""
-
-    trials, seconds_allowed = 3, None
-
-    def __init__(self) -> None:
-        self.lost: list[str] = []
-
-    def lose(self, cause: str) -> None:
-        self.lost.append(cause)
-
-
-@pytest.mark.parametrize(("trials", "counted"), [(3, 3), (0, 1)])
-def test_a_searcher_says_how_many_trials_a_failed_pack_had(trials: int, counted: int) -> None:
-    flight = Flying()
-    flight.trials = trials
-    searcher = PackSearcher(SearchPacks([]), lambda: 1, {})
-    searcher._running["pack"] = flight  # type: ignore[assignment]
-    assert searcher.fail("pack", "crash") == counted
-    assert flight.lost == ["crash"]
-    assert searcher.fail("pack", "crash") == 0, "it is told once"
 
 
 def test_a_node_without_processors_has_room_for_nothing() -> None:

@@ -1,22 +1,17 @@
 """The undefended model of studies: measured once for those that have the same, kept with each, and measured again."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from tests.helpers.campaigns import steady
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.driver.undefended import Undefended, shared, undefended
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import References
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -1,29 +1,23 @@
 """What a search runs and returns: the real trainable, and a campaign."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.side_measurements import Asking
 from trainables.cell import CellTrainable
 from tune_vfl.driver import api
 from tune_vfl.driver.search_packs import SearchPacks
-from tune_vfl.driver.undefended import Undefended
 from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.version import VERSION
 from tune_vfl.records.campaigns import PlannedCampaign
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 def test_the_real_thing_trains_cells_and_has_no_options() -> None:
@@ -46,14 +40,6 @@ def test_what_was_run_comes_back_from_the_ledger(home: Path, monkeypatch: pytest
     assert asked == [{"sinks": (), "storage": there, "take_over": False, "progress": False}]
     lone = PlannedCampaign.of(replace(planned().studies[0], campaign=""))
     assert api.search(lone, sinks=(), storage=str(home / "lone.db")).record().name == lone.name
-
-
-@pytest.mark.usefixtures("home")
-def test_an_undefended_model_may_take_as_long_as_a_trial() -> None:
-    limited = Undefended([open_ledger("a", budget={"trial_minutes": 3})])
-    assert limited.seconds_allowed == 180
-    assert Undefended([open_ledger("b")]).seconds_allowed is None
-    assert (limited.tries, limited.pending) == (3, True)
 
 
 def test_a_workers_answer_is_stored_once_and_a_late_failure_changes_nothing() -> None:

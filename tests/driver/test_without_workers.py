@@ -1,15 +1,14 @@
 """A search whose workers are this process: what is handed out, what becomes of it, and what a person is told."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from ray.tune.search.searcher import Searcher
 
+from tests.driver.conftest import Workers
 from tests.helpers.packing import PARAMS, planned
 from trainables.base import TrainingTrainable
 from trainables.simulated import SimulatedTrainable, closed_form
@@ -17,17 +16,11 @@ from tune_vfl.driver import campaign_run
 from tune_vfl.driver.api import resume
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.errors import TuneVflError, UnreachableError
-from tune_vfl.execution import ray_session
+from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
 from tune_vfl.ledger.reading import open_study
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tune_vfl.execution.pack_searcher import PackSearcher
-    from tune_vfl.execution.worker_failures import Cause
-    from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import CampaignRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -41,73 +34,6 @@ class Costly(TrainingTrainable, SimulatedTrainable):
     @classmethod
     def cost(cls, cell: Any, params: Any, undefended: Any, options: Any) -> float:
         return COSTS[cell.defense]
-
-
-class Workers:
-    """Answers packs, as many at a time as there is room for, in the order in which they were asked.
-
-    Attributes:
-        packs: all that were handed out.
-        together: the largest number that ran at once.
-        fate: says of a pack why its worker fails, or nothing.
-        after: is called when a pack was answered.
-    """
-
-    def __init__(self, room: int) -> None:
-        self.room, self.together = room, 0
-        self.packs: list[Mapping[str, Any]] = []
-        self.fate: Callable[[Mapping[str, Any]], Cause | None] = lambda _pack: None
-        self.after: Callable[[PackSearcher], None] = lambda _searcher: None
-
-    def tuned(self, searcher: PackSearcher, trainable: Any, *_: Any) -> None:
-        flying: dict[str, Mapping[str, Any]] = {}
-        while True:
-            pack = searcher.suggest(f"pack{len(self.packs)}")
-            if isinstance(pack, dict):
-                flying[f"pack{len(self.packs)}"] = pack
-                self.packs.append(pack)
-                self.together = max(self.together, len(flying))
-                continue
-            if not flying:
-                assert pack == Searcher.FINISHED
-                return
-            name = next(iter(flying))
-            self._end(searcher, trainable, name, flying.pop(name))
-            self.after(searcher)
-
-    def _end(self, searcher: PackSearcher, trainable: Any, name: str, pack: Mapping[str, Any]) -> None:
-        lost = self.fate(pack)
-        if lost is not None:
-            searcher.on_trial_complete(name, error=True)
-            searcher.fail(name, lost)
-        else:
-            worker = object.__new__(trainable)
-            worker._pack = {**pack, "seconds": None}
-            searcher.on_trial_complete(name, worker.step())
-        if searcher.failure is not None:
-            raise searcher.failure
-
-    @property
-    def trials(self) -> list[Mapping[str, Any]]:
-        """The packs of trials, the undefended model's left out."""
-        return [p for p in self.packs if "asks" not in p and '"defense":"none"' not in p["cell"]]
-
-
-@pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
-    found = Workers(2)
-
-    class Room:
-        def __init__(self, *_: Any) -> None:
-            pass
-
-        def packs(self) -> int:
-            return found.room
-
-    monkeypatch.setattr(ray_session, "connect", lambda: None)
-    monkeypatch.setattr(ray_session, "capacity_for", Room)
-    monkeypatch.setattr(campaign_run, "run_tune", found.tuned)
-    return found
 
 
 def go(trainable: Any = SimulatedTrainable, *, spec: Any = None, options: Any = None, **how: Any) -> CampaignRecord:
@@ -373,3 +299,55 @@ def test_what_was_running_at_a_kill_is_asked_again(workers: Workers, capfd: Any)
     assert counted(found) == {"laplace": 3, "gaussian": 3}
     lost = [t for part in found.studies for t in part.trials if t.outcome.outcome == "preempted"]
     assert len(lost) == flying
+
+
+def test_a_trial_over_its_time_is_a_timeout(workers: Workers) -> None:
+    found = go(spec={"trials": 2, "budget": {"trial_minutes": 0.002}, "resources": {"pack": 1}}, options={"sleep": 5.0})
+    assert {t.outcome.outcome for part in found.studies for t in part.trials} == {"timeout"}
+
+
+class Broken:
+    """Fails at everything that it is told."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def on_trials(self, _study: str, records: Any) -> None:
+        self.told += len(records)
+        raise RuntimeError("the tracking server is away")
+
+    def on_study(self, _record: Any) -> None:
+        raise RuntimeError("the tracking server is away")
+
+    on_end = left = lambda self: self.on_study(None)
+
+
+class Listening:
+    def __init__(self) -> None:
+        self.trials: list[tuple[str, int]] = []
+        self.studies: list[Any] = []
+        self.ends = 0
+
+    def on_trials(self, study: str, records: Any) -> None:
+        self.trials += [(study, record.number) for record in records]
+
+    def on_study(self, record: Any) -> None:
+        self.studies.append(record)
+
+    def on_end(self) -> None:
+        self.ends += 1
+
+    def left(self) -> str:
+        return ""
+
+
+def test_a_broken_listener_is_warned_of_once_and_the_others_hear_everything(workers: Workers, capfd: Any) -> None:
+    broken, listening = Broken(), Listening()
+    found = go(spec={"trials": 6}, sinks=(broken, listening))
+    assert broken.told == 6
+    assert sorted(listening.trials) == sorted((part.name, t.number) for part in found.studies for t in part.trials)
+    assert listening.studies[0].trials == ()
+    assert listening.studies[-2:] == list(found.studies)
+    assert listening.ends == 1
+    warned = "tune-vfl: Broken failed and the search goes on: RuntimeError: the tracking server is away\n"
+    assert capfd.readouterr().err.count(warned) == 1
