@@ -1,7 +1,5 @@
 """How many packs run at once: what nodes hold, what an autoscaler may start, and whom it is shared with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,12 +1,11 @@
 """Where networks are trained: on a GPU that was asked for, and on the CPU beside any number of others."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import ray
@@ -19,9 +18,6 @@ from tune_vfl.evaluation import adaptive, answer, cost, packs
 from tune_vfl.evaluation.answer import evaluate
 from tune_vfl.machine.runtime import device_for
 from tune_vfl.spec.cell import References
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WORKERS = """
 import functools, json, os, ray, torch
@@ -51,6 +47,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow  # a Ray of its own with two pretended GPUs, and four workers
 def test_a_real_worker_trains_on_the_gpu_that_it_was_given_and_on_the_cpu_without(tmp_path: Any) -> None:
     """A search's packs run in Tune's workers, a confirmation's trainings in tasks; two GPUs are pretended."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "CUDA_"))}

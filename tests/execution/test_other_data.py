@@ -1,12 +1,12 @@
 """A worker refuses a pack of other data or of another version, and the driver raises what it sent."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.helpers.side_measurements import Asking
+from trainables.base import PackTrainable
 from trainables.cell import CellTrainable
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.data import load
@@ -17,13 +17,7 @@ from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.machine.version import VERSION
 from tune_vfl.spec import parse
-from tune_vfl.spec.cell import References
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trainables.base import PackTrainable
-    from tune_vfl.spec.cell import Cell
+from tune_vfl.spec.cell import Cell, References
 
 
 def cell_on(path: Path) -> Cell:

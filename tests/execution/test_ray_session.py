@@ -1,18 +1,13 @@
 """The Ray that a search starts where none is named."""
 
-from __future__ import annotations
-
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 
 from tune_vfl.execution import ray_session
 from tune_vfl.machine.signals import Interrupted, answered
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @pytest.fixture

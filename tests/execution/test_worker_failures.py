@@ -1,7 +1,5 @@
 """Why a worker failed, from the clock and the nodes; and what a search makes of it."""
 
-from __future__ import annotations
-
 import pickle
 from types import SimpleNamespace
 from typing import Any

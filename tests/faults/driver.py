@@ -3,8 +3,6 @@
 python -m tests.faults '{"spec": {...}, "options": {...}, "fault": {"at": "tell", "call": 5, "do": "kill"}}'
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """A real MLflow server behind a door that tests open, close and slow down."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -4,8 +4,6 @@
 that it runs, and starts an MLflow UI and a Ray head as documented.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

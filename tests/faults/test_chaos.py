@@ -3,28 +3,23 @@
 TUNE_VFL_CHAOS_MINUTES=30 python -m pytest -m slow tests/faults/test_chaos.py -n 0 -s
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
 
 from tests.faults.harness import Driver, check_mlflow, check_study, lost
+from tests.faults.mlflow_server import Door, Server
 from tests.helpers.drivers import shared_ray
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.faults.mlflow_server import Door, Server
-    from tests.helpers.postgres import Postgres
+from tests.helpers.postgres import Postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
 

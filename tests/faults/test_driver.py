@@ -1,7 +1,5 @@
 """A driver that is killed, stopped, interrupted or short of disk, at each moment of a search."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -18,8 +16,8 @@ from tune_vfl.ledger.storage import storage_at
 pytestmark = pytest.mark.usefixtures("home")
 
 KILLED = [
-    pytest.param({"at": "ask", "call": 5}, 1, id="ask"),
-    pytest.param({"at": "tell", "call": 5}, 2, id="tell"),
+    pytest.param({"at": "ask", "call": 5}, 1, id="ask", marks=pytest.mark.slow),
+    pytest.param({"at": "tell", "call": 5}, 2, id="tell", marks=pytest.mark.slow),
     pytest.param({"at": "told", "call": 4}, 2, id="told"),
 ]
 

@@ -1,7 +1,5 @@
 """Another account of the machine gets in nowhere."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

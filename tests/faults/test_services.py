@@ -1,13 +1,11 @@
 """A PostgreSQL or an MLflow server that is restarted, cut off, away or slow under a search."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,12 +13,10 @@ from tests.faults.driver import search
 from tests.faults.harness import Driver, check_mlflow, check_study, lost
 from tests.faults.mlflow_server import Door, Server
 from tests.helpers.drivers import shared_ray
+from tests.helpers.postgres import Postgres
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from tests.helpers.postgres import Postgres
-    from tune_vfl.records.studies import StudyRecord
+from tune_vfl.records.studies import StudyRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -40,7 +36,10 @@ def end_sessions(server: Postgres) -> None:
     assert server.end_sessions()
 
 
-@pytest.mark.parametrize("fault", [pytest.param(restart, marks=pytest.mark.slow), end_sessions, away_for_a_while])
+BY_HAND = [pytest.param(fault, marks=pytest.mark.slow) for fault in (restart, end_sessions)]
+
+
+@pytest.mark.parametrize("fault", [*BY_HAND, away_for_a_while])
 def test_what_becomes_of_the_server_costs_the_wait_alone(
     fault: Any, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -95,7 +94,7 @@ def slow(door: Door, driver: Driver) -> None:
 
 
 MOMENTS = [
-    pytest.param(False, open_later, id="start"),
+    pytest.param(False, open_later, id="start", marks=pytest.mark.slow),
     pytest.param(True, shut_for_a_while, id="middle", marks=pytest.mark.slow),
     pytest.param(True, shut_until_the_end, id="end"),
     pytest.param(True, slow, id="slow", marks=pytest.mark.slow),

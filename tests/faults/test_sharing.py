@@ -1,22 +1,17 @@
 """Many searches on one cluster, and a cluster that grows under a search; both slow, and run by hand."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.faults.harness import Driver, check_mlflow, check_study, cluster_of, finished, lost
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.faults.mlflow_server import Server
-    from tests.helpers.postgres import Postgres
+from tests.faults.mlflow_server import Server
+from tests.helpers.postgres import Postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
 

@@ -1,10 +1,9 @@
 """Workers that crash, hang, run out of memory or answer nonsense, and machines that go away under them."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -14,9 +13,6 @@ from tests.faults.harness import SCALES, Driver, check_study, cluster_of, lost, 
 from tests.helpers.drivers import shared_ray
 from tune_vfl import load_study
 from tune_vfl.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -68,6 +64,7 @@ def test_a_pack_that_does_not_fit_is_tried_by_halves(tmp_path: Path) -> None:
     assert trained == len(SCALES), "nothing was trained twice"
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_once_costs_one_retry(tmp_path: Path) -> None:
     shared_ray()
     search(spec_of(), {"exit_once": str(tmp_path / "died")})
