@@ -1,7 +1,5 @@
 """What fresh seeds say of each attack: over its candidates and parties, tuned or not, met by the search or not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

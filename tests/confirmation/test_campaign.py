@@ -1,12 +1,11 @@
 """The confirmation of a campaign: settings of several defenses in one contest, an answer of each and one of all."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from tests.helpers.contests import (
 from trainables.simulated import closed_form
 from tune_vfl.confirmation.answer import answer_of, joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
-from tune_vfl.confirmation.jobs import cut
+from tune_vfl.confirmation.jobs import Place, cut
 from tune_vfl.confirmation.kept import Kept
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_attackers
@@ -35,12 +34,7 @@ from tune_vfl.ledger.reading import open_study
 from tune_vfl.outcome import Score, TunedAttack
 from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, Confirmation, SeedRecord
 from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tune_vfl.confirmation.jobs import Place
-    from tune_vfl.records.studies import StudyRecord
+from tune_vfl.records.studies import StudyRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -1,7 +1,5 @@
 """What a reader must know before trusting a confirmation, check by check, and which rows it measures on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

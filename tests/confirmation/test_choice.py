@@ -1,23 +1,16 @@
 """Which attack a confirmed leakage is that of: the search's seeds and the other fresh ones choose it, seed by seed."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from tests.helpers.contests import answered, measure, played, played_by, searched
+from tests.helpers.contests import Held, Place, answered, measure, played, played_by, searched
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.table import Table
 from tune_vfl.outcome import AttackScore, Outcome, Score
-from tune_vfl.records.confirmations import UNDEFENDED
-
-if TYPE_CHECKING:
-    from tests.helpers.contests import Held, Place
-    from tune_vfl.records.confirmations import SeedRecord
+from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
 
 pytestmark = pytest.mark.usefixtures("home", "as_searched")
 

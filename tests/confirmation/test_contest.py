@@ -1,7 +1,5 @@
 """Who takes part in a confirmation, who gets more seeds, and what is computed from the records."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What attacks are compared with in a confirmation belongs to its own seeds, and to the rows that these draw."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.cells import cells

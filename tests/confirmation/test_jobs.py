@@ -1,7 +1,5 @@
 """How work is cut into jobs: every training once, whatever the sizes; and what attacks are compared with."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

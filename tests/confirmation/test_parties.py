@@ -1,7 +1,5 @@
 """Several passive parties in a confirmation: each is an attacker with its own floor, chosen on other seeds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

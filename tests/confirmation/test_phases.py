@@ -1,28 +1,22 @@
 """A confirmation from phase to phase with this process for workers: in what order, what it is given, where it stops."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.confirmation.conftest import Here
 from tests.helpers.contests import in_campaign, played, searched
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.confirmation import confirm
 from tune_vfl.confirmation import run as running
 from tune_vfl.confirmation.contest import Contest
-from tune_vfl.errors import StudyError
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.confirmations import UNDEFENDED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.confirmation.conftest import Here
-    from tune_vfl.spec.cell import Cell
+from tune_vfl.spec.cell import Cell
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -134,15 +128,6 @@ def test_a_stop_among_attackers_says_how_many_are_owed(here: type[Here], monkeyp
     assert ended.owed == 0
     assert {p.number for p in ended.answer.points if p.tuned} == set(kept)  # type: ignore[union-attr]
     assert [name for name, _ in here.asked].count("attacker") == len(kept), "nobody is tuned twice"
-
-
-def test_nothing_is_added_to_a_study_of_another_measure(here: type[Here]) -> None:
-    ledger = searched(scales=SCALES)
-    ledger._set(measure=1)
-    ledger.close()
-    with pytest.raises(StudyError, match="study 'study' has measure 1"):
-        confirm("study", seeds=2, work=WORK)
-    assert here.asked == []
 
 
 def test_a_campaign_s_answer_is_what_its_studies_say_together(here: type[Here]) -> None:

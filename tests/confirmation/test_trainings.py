@@ -1,13 +1,13 @@
 """A confirmation whose workers are this process: what is trained, tried again, given up, tuned and answered."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.helpers.contests import in_campaign, searched
+from tests.confirmation.conftest import Here
+from tests.helpers.contests import SEVERAL, in_campaign, searched
 from trainables.simulated import SimulatedTrainable
 from tune_vfl.confirmation import confirm
 from tune_vfl.confirmation import run as running
@@ -15,13 +15,9 @@ from tune_vfl.errors import DataError, StudyError, UsageError
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.ledger.reading import open_study
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.confirmations import UNDEFENDED
 from tune_vfl.spec.cell import Cell, References
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.confirmation.conftest import Here
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -200,7 +196,16 @@ def test_a_stop_keeps_what_ran_and_says_how_much_is_owed(
 
 def test_attackers_are_tuned_against_what_stays_for_as_long_as_was_asked(here: type[Here], capfd: Any) -> None:
     searched(scales=SCALES).close()
+    plain = go().answer
     tuned = go(adaptive=0.5)
+    assert tuned.answer.knee == plain.knee
+    for point, before in zip(tuned.answer.points, plain.points, strict=True):
+        if not point.confirmed:
+            assert point == before, "only what stays is worth an attacker's time"
+            continue
+        assert point.leakage_untuned == before.leakage
+        assert point.leakage == pytest.approx(max(sum(point.tuned.advantages) / 5, before.leakage))
+        assert point.leakage_interval[1] >= before.leakage_interval[1]
     staying = {p.number for p in tuned.answer.points if p.confirmed}
     asked = [key for name, key in here.asked if name == "attacker"]
     assert sorted(number for _, number in asked) == sorted(staying)
@@ -244,10 +249,42 @@ def test_parts_of_a_campaign_are_named_by_study_and_answered_together(here: type
     assert {study for study, _ in ended.failed} == {"gaussian"}
     assert "trial gaussian#0 could not be measured" in capfd.readouterr().err
     assert {p.study for p in ended.answer.points if p.outcome == "ok"} == {"laplace"}
+    check = next(c for c in ended.answer.checks if not c.ok and c.name == "measured")
+    assert check.says.startswith("no number for trial gaussian#0, gaussian#1, gaussian#2: its worker")
     held = open_study("campaign")
     assert held is not None
     assert held.record().confirmation == ended.answer
     assert {s.name for s in held.record().studies if s.confirmation is not None} == {"laplace", "gaussian"}
+
+
+def test_a_campaign_has_one_undefended_model_for_all_studies_and_what_it_has_it_does_not_ask_again(
+    here: type[Here],
+) -> None:
+    names = ("laplace", "gaussian", "iso")
+    in_campaign([searched(name, defense=name, scales=SCALES) for name in names])
+    ended = go("campaign", by_defense=SEVERAL)
+    undefended = [job for name, job in here.asked if name == "job" and UNDEFENDED in job.numbers]
+    assert sum(len(job.cell.seeds) for job in undefended) == 10
+    assert [sum(n == UNDEFENDED for n, _ in kept(name)) for name in names] == [10] * 3, "and each of them has it"
+    record = open_study("campaign").record()
+    assert {(s.name, n) for s in record.studies for n in s.confirmed} == set(ended.answer.by_setting)
+    count = len(here.asked)
+    assert go("campaign", by_defense=SEVERAL).answer == ended.answer
+    assert len(here.asked) == count
+    tuned = go("campaign", by_defense=SEVERAL, adaptive=0.5).answer
+    assert {(p.study, p.number) for p in tuned.points if p.tuned} == set(ended.answer.by_setting)
+    assert tuned.knee == ended.answer.knee
+    with storage_at().lease("laplace"), pytest.raises(StudyError, match="being run by another process"):
+        go("campaign")
+
+
+def test_more_seeds_add_to_those_that_there_are(here: type[Here]) -> None:
+    searched(scales=SCALES).close()
+    go(seeds=2)
+    before, asked = len(kept()), len(here.asked)
+    assert go(seeds=3).answer.seeds == (1000, 1001, 1002)
+    jobs = [job for name, job in here.asked[asked:] if name == "job"]
+    assert sum(len(job.numbers) * len(job.cell.seeds) for job in jobs) == len(kept()) - before
 
 
 def test_ten_fresh_seeds_where_nobody_says_how_many_and_no_attacker_is_tuned(here: type[Here]) -> None:

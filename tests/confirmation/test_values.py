@@ -1,7 +1,5 @@
 """Numbers of fresh seeds, in closed form: floors, headroom, what noise explains, and how points are ordered."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.campaigns import outcome_of
