@@ -1,16 +1,15 @@
 """`clean` removes what nothing uses any more, says how much that was, and touches nothing else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.conftest import Run
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.data import cached
 from tune_vfl.kernels import build
@@ -19,9 +18,6 @@ from tune_vfl.machine import leftovers, places
 from tune_vfl.outcome import Outcome
 from tune_vfl.service import cleaning
 from tune_vfl.tracking import store
-
-if TYPE_CHECKING:
-    from tests.conftest import Run
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """``tune-vfl confirm`` that cannot go on, and what it prints; whole confirmations are in tests/confirmation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.conftest import Run
 from tests.helpers.contests import SCALES, campaign_of, confirmable, played, searched
 from tests.helpers.contests import answered as answer_to
 from tune_vfl.analysis.decide import decisions
@@ -17,18 +17,12 @@ from tune_vfl.confirmation.answer import joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import with_tuned
-from tune_vfl.records.confirmations import ConfirmedPoint
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.outcome import TunedAttack
+from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint
+from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.service import confirming, studies
 from tune_vfl.spec.cell import MEASURE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Run
-    from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.records.confirmations import Confirmation
-    from tune_vfl.records.joint_confirmation import JointConfirmation
-from tune_vfl.outcome import TunedAttack
 
 pytestmark = pytest.mark.usefixtures("home")
 

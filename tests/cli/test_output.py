@@ -1,7 +1,5 @@
 """Tables on stdout."""
 
-from __future__ import annotations
-
 import pytest
 
 from tune_vfl.cli.output import MANY_ROWS, emit_table

@@ -1,7 +1,5 @@
 """`study pack`, `unpack`, `rm` and `optuna`, typed: files, text, names, MLflow, reports, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Prepared data: what comes back is what was kept, and nothing that is stale, broken or another's is used."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor

@@ -1,10 +1,6 @@
 """``data check``: what it counts, the columns it warns of, and that it changes nothing."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -242,13 +238,3 @@ def test_bad_data_exit_2(run: Run, tmp_path: Path, home: Path, arguments: list[s
     assert (code, out) == (2, "")
     assert words in err
     assert not home.exists()
-
-
-def test_check_loads_no_service(tmp_path: Path) -> None:
-    spec = write_spec(tmp_path)
-    code = (
-        f"import sys; from tune_vfl.cli.main import main; code = main(['data', 'check', {str(spec)!r}]); "
-        "sys.exit(code or bool({'ray', 'mlflow', 'optuna', 'transformers', 'matplotlib'} & set(sys.modules)))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr

@@ -1,7 +1,5 @@
 """CIFAR's python batches and the folders of CINIC-10: what is read, what is refused."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Codes stay what stands in the file: as classes, categories and ids, in every kind of file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +24,7 @@ CODES = {
     "exponents": ["1E50", "1E51", "2E50"],
     "leading zeros": ["00", "01", "1"],
     "underscores": ["10", "1_0", "100"],
+    "other numerals": ["0x10", "16", "True"],
     "cases": ["Yes", "no", "yes"],
     "bytes": ["b'x'", "x", "yy"],
     "other digits": ["1", "\u0662", "3"],
@@ -129,7 +128,16 @@ def test_a_class_of_one_row_that_is_a_slip_is_refused_with_the_mapping(tmp_path:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("00712", "712"), ("1e+05", "100000"), ("ab ", "AB"), ("7.0", "7"), ("A\u00a0B", "AB"), ("1.50", "1.5")],
+    [
+        ("00712", "712"),
+        ("1e+05", "100000"),
+        ("ab ", "AB"),
+        ("7.0", "7"),
+        ("A\u00a0B", "AB"),
+        ("1.50", "1.5"),
+        ("+7", "7"),
+        ("\uff17", "7"),
+    ],
 )
 def test_ids_that_differ_in_spelling_only_are_named(tmp_path: Path, first: str, second: str) -> None:
     ids = [f"u{k}" for k in range(20)]

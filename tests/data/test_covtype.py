@@ -1,7 +1,5 @@
 """Covertype, and the reader of plain numbers that it is read with."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -117,6 +115,7 @@ def test_the_real_file_has_the_official_proportions() -> None:
     data = load(Named(name="covtype"))
     official = torch.tensor([211840, 283301, 35754, 2747, 9493, 17367, 20510]) / 581012
     share = torch.bincount(data.y) / len(data.y)
+    assert data.recipe.auxiliary_per_class == 20
     assert (share - official).abs().max() < 1e-3
     assert len(data.y) == 581_012 or "of the official 581,012" in data.notes[0]
     assert data.active is not None

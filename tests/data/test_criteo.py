@@ -1,7 +1,5 @@
 """Criteo: hashed by party, missing values kept, and the faults of its file."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from pathlib import Path
@@ -127,6 +125,7 @@ def test_a_broken_archive_and_a_missing_file_are_named(tmp_path: Path) -> None:
 @pytest.mark.public_data(FILE)
 def test_the_real_file_has_its_rows() -> None:
     data = load(Named.model_validate({"name": "criteo", "rows": 8000}))
+    assert data.recipe.auxiliary_per_class == 50
     assert torch.bincount(data.y).tolist() == [6272, 1728]
     assert [p.x.shape for p in data.passive] == [(8000, 1024)]
     assert int(data.passive[0].x.sum(1).max()) <= 20

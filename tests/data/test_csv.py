@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from tune_vfl.data import data_root, load, written_out
 from tune_vfl.data.column_notes import Note, grouped
 from tune_vfl.data.encode import Encoding, encode_column
-from tune_vfl.data.reading.marks import MISSING
+from tune_vfl.data.reading.marks import MISSING, is_mark
+from tune_vfl.data.reading.numbers import as_numbers
 from tune_vfl.data.split import split
 from tune_vfl.spec import Named
 
@@ -52,6 +53,31 @@ def test_encoding_equals_its_naive_twin(values, most):
     assert list(block.names) == names
     np.testing.assert_array_equal(block.x, np.array(rows, dtype=np.float32))
     assert list(block.scaled) == [n == "c" for n in names]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.text(max_size=8), st.sampled_from(["1", "-2.5", "007", "1E5", "-", ".", "\\N"])),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_value_of_any_column_is_lost_or_changed(cells):
+    """Whatever stands in a column: it is a number of that value, a category of that name, or missing and marked."""
+    column = pd.Series([cell.strip() for cell in cells], dtype=str)
+    if np.isinf(as_numbers(column)).any():
+        return
+    block = encode_column(column, "c", "f.csv", Encoding(max_categories=64))
+    for row, cell in enumerate(column):
+        seen = dict(zip(block.names, block.x[row].tolist(), strict=True))
+        if block.kind == "number":
+            missing = cell in MISSING or bool(is_mark(pd.Series([cell], dtype=str))[0])
+            assert seen.get("c=missing", 0.0) == float(missing)
+            assert np.isnan(seen["c"]) == missing
+        else:
+            named = "missing" if cell in MISSING else cell
+            assert [name for name, value in seen.items() if value] == [f"c={named}"]
 
 
 @quick

@@ -1,7 +1,5 @@
 """Epsilon: LIBSVM's format with 2,000 columns a line, of which a few are read."""
 
-from __future__ import annotations
-
 import bz2
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``exclude``: columns of no party, in one table and in a file a party, and the words for lists that cannot be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fault and the loan data of the papers: the wide tables where they are, what stands in for them where not."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from pathlib import Path
 

@@ -28,10 +28,11 @@ def labels(cells, n=12):
 
 # name: (content of data.csv, options, words that the message must hold beside the file's name)
 CSV = {
-    "empty file": ("", csv(), ["is empty"]),
+    "empty file": ("", csv(), ["is empty", "expected a csv with a header and rows"]),
     "blank lines only": ("\n\n \n", csv(), ["is empty"]),
-    "header only": ("a,b,y\n", csv(), ["header and no rows"]),
+    "header only": ("a,b,y\n", csv(), ["header and no rows", "needs rows"]),
     "binary": (b"\x00\x01\x02,\x00\n", csv(), ["not a csv"]),
+    "a null byte": ("a,y\nx\0,0\nx,1\n", csv(), ["null"]),
     "not utf-8": ("a,y\nk\xe4se,1\n".encode("latin-1"), csv(), ["not UTF-8", "save it as csv in UTF-8"]),
     "text without separators": ("hello\nworld\n", csv(), ["no column 'y'", "the label", "it has: hello"]),
     "label not in header": (GOOD, csv(label="yy"), ["no column 'yy'", "did you mean 'y'?", "a, b, c, y"]),
@@ -47,7 +48,11 @@ CSV = {
         csv(parties={"passive": ["a"], "active": ["b", "a"]}),
         ["column 'a' is given to two parties, 'passive' and 'active'"],
     ),
-    "label as a feature": (GOOD, csv(parties={"passive": ["a", "y"]}), ["column 'y' is the label", "'passive'"]),
+    "label as a feature": (
+        GOOD,
+        csv(parties={"passive": ["a", "y"]}),
+        ["column 'y' is the label", "'passive'", "take it off the list"],
+    ),
     "id as a feature": (GOOD, csv(id="a", parties={"passive": ["a"]}), ["column 'a' is the id", "'passive'"]),
     "party without columns": (GOOD, csv(parties={"shop": [], "active": ["a"]}), ["party 'shop' has no columns"]),
     "no passive party": (GOOD, csv(parties={"active": ["a"]}), ["no passive party"]),
@@ -55,16 +60,28 @@ CSV = {
     "one column for two sides": (rows([1, 2]), csv(), ["columns", "without columns", "raise split"]),
     "more parties than columns": (GOOD, csv(split=1.0, passive_parties=4), ["of 3 leaves 3 for 4 passive parties"]),
     "constant label": (labels([1]), csv(split=1), ["label column 'y'", "constant ('1' in all 12 rows)"]),
-    "missing label": (labels([0, 1, ""]), csv(split=1), ["label column 'y'", "missing in 4 of 12", "first in row 3"]),
+    "missing label": (
+        labels([0, 1, ""]),
+        csv(split=1),
+        ["missing in 4 of 12", "first in row 3", "remove these rows or fill in"],
+    ),
     "NA label": (labels([0, 1, "NA"]), csv(split=1), ["label column 'y'", "missing in 4 of 12"]),
-    "continuous label": (labels([0.5, 1, 2]), csv(split=1), ["label column 'y'", "continuous (such as 0.5)"]),
+    "continuous label": (
+        labels([0.5, 1, 2]),
+        csv(split=1),
+        ["label column 'y'", "continuous (such as 0.5)", "cut the numbers into ranges"],
+    ),
     "infinite label": (labels([0, 1, "inf"]), csv(split=1), ["label column 'y'", "not finite"]),
     "an id as label": (
         labels(range(1200), 1200),
         csv(split=1),
         ["label column 'y'", "1200 different values", "more than 1000 classes"],
     ),
-    "class of one row": (labels([0] * 11 + [7]), csv(split=1), ["label column 'y'", "class '7' has 1 row "]),
+    "class of one row": (
+        labels([0] * 11 + [7]),
+        csv(split=1),
+        ["label column 'y'", "class '7' has 1 row ", "add rows or remove the class"],
+    ),
     "positive is no class": (GOOD, csv(positive="yes"), ["label column 'y'", "no class 'yes'", "'0' and '1'"]),
     "positive of two spellings": (
         labels(["yes", "Yes", "no", "no"]),
@@ -72,9 +89,13 @@ CSV = {
         ["there are 3 ('Yes', 'no', 'yes')", "differ in spelling only", 'classes: {"yes": "Yes"}'],
     ),
     "positive of three": (labels([0, 1, 2]), csv(split=1, positive=1), ["label column 'y'", "there are 3"]),
-    "infinite feature": (rows([1, 2, "inf"]), csv(split=1), ["column 'a'", "inf", "row 3"]),
+    "infinite feature": (
+        rows([1, 2, "inf"]),
+        csv(split=1),
+        ["column 'a'", "inf", "row 3", "correct it or leave the field empty"],
+    ),
     "feature beyond 32 bits": (rows([1, "1e300"]), csv(split=1), ["column 'a'", "1e+300", "row 2"]),
-    "duplicate header": ("a,a,y\n1,2,0\n", csv(), ["column 'a' 2 times"]),
+    "duplicate header": ("a,a,y\n1,2,0\n", csv(), ["column 'a' 2 times", "rename"]),
     "nameless column that is no row number": (
         ",a,y\nx,1,0\n",
         csv(),
@@ -89,7 +110,7 @@ CSV = {
     ),
     "a line for Excel": ("sep=,\na,y\n1,0\n", csv(), ["tells Excel the separator", "remove that line"]),
     "two nameless columns": (",,a,y\n0,0,1,0\n", csv(), ["column 2 of the header has no name"]),
-    "row too short": (GOOD + "1,2\n", csv(), ["line 14 has 2 fields where 4", "'a' to 'y'"]),
+    "row too short": (GOOD + "1,2\n", csv(), ["line 14 has 2 fields where 4", "'a' to 'y'", "check its separators"]),
     "row too long": (GOOD + "1,2,3,4,5\n", csv(), ["line 14 has 5 fields where 4"]),
     "every row too long": ("a,y\n" + "1,2,0\n" * 9, csv(), ["line 2 has 3 fields where 2"]),
     "quote never closed": (GOOD + '"1,2,3,0\n', csv(), ["well-formed"]),
@@ -141,9 +162,19 @@ A = "i,p\n" + "".join(f"{k},{k}\n" for k in range(9))
 B = "i,q,y\n" + "".join(f"{k},{k},{k % 2}\n" for k in range(9))
 JOINED = {
     "no file has the label": (A, B, {"label": "z"}, ["a.csv", "b.csv", "label column 'z'"]),
-    "two files have the label": (B, B, {}, ["a.csv and", "b.csv", "both hold the label column 'y'"]),
+    "two files have the label": (
+        B,
+        B,
+        {},
+        ["a.csv and", "b.csv", "both hold the label column 'y'", "remove it from all files but one"],
+    ),
     "no id in one": (A.replace("i,p", "j,p"), B, {}, ["a.csv", "no column 'i'", "the id"]),
-    "an id repeats": (A + "3,5\n", B, {}, ["a.csv", "column 'i' repeats 1 ids", "'3' in row 10"]),
+    "an id repeats": (
+        A + "3,5\n",
+        B,
+        {},
+        ["a.csv", "column 'i' repeats 1 ids", "'3' in row 10", "an id must name one row"],
+    ),
     "nothing is left": (
         "i,p\n" + "".join(f"u{k},1\n" for k in range(9)),
         B,

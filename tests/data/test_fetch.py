@@ -1,7 +1,5 @@
 """``data fetch``: what is asked of torchvision and scikit-learn, and where it ends up. Nothing is downloaded here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

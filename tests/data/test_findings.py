@@ -1,7 +1,5 @@
 """``data check`` of wide, dirty tables: each oddity is found, the worst first, on one screen, with a list to paste."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows by a client column: whose each row is, and what of a column cannot say it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

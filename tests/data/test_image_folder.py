@@ -1,7 +1,5 @@
 """A folder of images, and MedMNIST's names in an npz file: pixels, classes, parts, sizes, and faults by file."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CIFAR-10, ISIC and pneumonia: npz files, their faults, and the real files where they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +164,7 @@ def test_the_real_files_have_their_rows(name: str, train: list[int], test: list[
     cut = split(data, 0)
     assert torch.bincount(cut.y_train).tolist() == train
     assert torch.bincount(cut.y_test).tolist() == test
+    assert name != "cifar10" or data.recipe.auxiliary_per_class == 4
     assert 0 <= float(data.passive[0].x.min()) < float(data.passive[0].x.max()) <= 1
 
 

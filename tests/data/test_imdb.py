@@ -1,7 +1,5 @@
 """IMDB: words and their ranks, the packed csv and its faults, and the real file where it is."""
 
-from __future__ import annotations
-
 import lzma
 import tarfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """Splits by importance: shares that are reached, nothing lost, one draw for all seeds, and no look at the reserve."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a column looks like in its file: dates in many formats, identifiers, numbers as text; and what does not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import hypothesis.strategies as st
@@ -92,7 +90,7 @@ def test_numbers_with_a_word_among_them() -> None:
     assert looks(["n/k" if k % 30 == 0 else k % 300 for k in range(ROWS)]) == "numbers as text"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(values=st.lists(st.text(max_size=12), min_size=1, max_size=60), name=st.text(max_size=12), data=st.data())
 def test_any_text_is_counted_as_it_stands(values: list[str], name: str, data: st.DataObject) -> None:
     missing = np.array(data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values))))

@@ -1,7 +1,5 @@
 """Missing values as programs and people write them: counted among numbers, and slips named first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,23 @@ from tune_vfl.errors import DataError
 from tune_vfl.spec import Named
 
 MARKS = ["\\N", ".", "-", "?", "#NULL!", "#DIV/0!", "NaT", "-1.#IND", "None", "n/a", "N.A.", "--", "\u2014", "Unknown"]
-MARKS += ["#VALUE!", ".A", "(null)", "NULL", "<NA>", "1.#QNAN", "missing", "*", "..", "-nan", "nan"]
+MARKS += [
+    "N/A",
+    "none",
+    "n.a.",
+    "[NULL]",
+    "#VALUE!",
+    ".A",
+    "(null)",
+    "NULL",
+    "<NA>",
+    "1.#QNAN",
+    "missing",
+    "*",
+    "..",
+    "-nan",
+    "nan",
+]
 FILES = ["csv", "parquet", "joined"]
 
 
@@ -39,8 +53,22 @@ def test_a_mark_among_numbers_is_missing_and_counted(tmp_path: Path, mark: str, 
     assert np.isnan(data.passive[0].x[:, 0].numpy()).nonzero()[0].tolist() == list(range(3, 200, 20))
     notes = " ".join(data.notes)
     assert "missing numbers, set to the training mean and marked: column 't' (10 of 200 rows)" in notes
-    if mark not in ("?", "None", "n/a", "NULL", "<NA>", "nan", "\\N", "#NULL!", "#DIV/0!", "NaT", "-1.#IND", "#VALUE!"):
-        known = mark in ("(null)", "1.#QNAN", "-nan")
+    if mark not in (
+        "?",
+        "None",
+        "n/a",
+        "N/A",
+        "NULL",
+        "<NA>",
+        "nan",
+        "\\N",
+        "#NULL!",
+        "#DIV/0!",
+        "NaT",
+        "-1.#IND",
+        "#VALUE!",
+    ):
+        known = mark in ("(null)", "[NULL]", "1.#QNAN", "-nan")
         assert known or f"marks of a missing value among numbers: column 't' (10 of 200 rows: {mark!r})" in notes
 
 
@@ -95,16 +123,21 @@ def test_a_mark_of_the_user_is_no_class(tmp_path: Path) -> None:
         load(Named.model_validate({"name": "npz", "path": str(tmp_path / "a.npz"), "missing": ["gone"]}))
 
 
+@pytest.mark.parametrize(
+    "slips", [("4,5", "12abc"), ("$7", "1_000"), ("O.5", "\u22125"), ("1 234", "1.2.3"), ("~3", "7%")]
+)
 @pytest.mark.parametrize("kind", FILES)
-def test_a_column_that_a_slip_made_categories_is_named_first_with_its_rows(tmp_path: Path, kind: str) -> None:
+def test_a_column_that_a_slip_made_categories_is_named_first_with_its_rows(
+    tmp_path: Path, kind: str, slips: tuple[str, str]
+) -> None:
     frame = table("")
-    frame.loc[[16, 50], "t"] = ["4,5", "12abc"]
+    frame.loc[[16, 50], "t"] = slips
     frame["a"] = frame["y"]  # tells the label, which would stand first otherwise
     facts = examine(read(write(tmp_path, frame, kind)))
     assert [(f.oddity, f.column) for f in facts.findings][:2] == [("slips", "t"), ("tells the label", "a")]
     # The file of party p of joined ones is upside down.
     rows = (200 - 50, 200 - 16) if kind == "joined" else (17, 51)
-    first, second = ("12abc", "4,5") if kind == "joined" else ("4,5", "12abc")
+    first, second = slips[::-1] if kind == "joined" else slips
     assert f" for {first!r} in row {rows[0]}, {second!r} in row {rows[1]}: correct them" in facts.findings[0].why
 
 

@@ -1,7 +1,5 @@
 """MNIST: the idx format on tiny files, its faults, and the official files where they are."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path
@@ -140,6 +138,7 @@ def test_a_missing_file_says_where_it_goes(tmp_path: Path) -> None:
 def test_the_official_files_are_as_published() -> None:
     data = load(Named(name="mnist"))
     cut = split(data, 0)
+    assert data.recipe.auxiliary_per_class == 4
     assert (len(cut.y_train), len(cut.y_test)) == (60_000, 10_000)
     assert torch.bincount(cut.y_train).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert torch.bincount(cut.y_test).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

@@ -1,7 +1,5 @@
 """ModelNet's views and the patches of histopathology: several pictures a row, some at each party."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Labels as people have them: two classes of many or of a number, rows without a label, a sample of the rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

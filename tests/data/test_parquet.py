@@ -1,7 +1,5 @@
 """Parquet where a csv may stand: the same data set, and faults that name the file."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What must hold of any table and partition: nothing lost, nothing twice, nothing of another party, in any order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +18,7 @@ from tune_vfl.data.check import examine
 from tune_vfl.data.split import split
 from tune_vfl.spec import Named
 
-some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ROWS = 24
 
 

@@ -1,7 +1,5 @@
 """Numbers in 32 bits: a column tells the same whatever its offset and its unit, in every kind of file."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

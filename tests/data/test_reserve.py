@@ -1,7 +1,5 @@
 """The reserve: the same rows for every seed, a share of every class, and out of the reach of every search."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import hypothesis.strategies as st

@@ -1,7 +1,5 @@
 """Test rows by a column: the latest, or whole groups; the reserve is a part of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

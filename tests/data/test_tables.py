@@ -1,7 +1,5 @@
 """Give Me Some Credit and the steel plates: what is read, what is refused, and the real files where they are."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from pathlib import Path
@@ -164,6 +162,7 @@ def test_a_missing_file_says_where_it_goes(tmp_path: Path, name: str, word: str)
 @pytest.mark.public_data(CREDIT)
 def test_the_real_credit_has_its_rows() -> None:
     data = real("give_me_some_credit")
+    assert data.recipe.auxiliary_per_class == 50
     assert torch.bincount(data.y).tolist() == [139_974, 10_026]
     assert sum(int(p.x.isnan().sum()) for p in [*data.passive, data.active] if p is not None) == 29_731 + 3_924
     assert len(split(data, 0).y_test) == 30_000

@@ -1,7 +1,5 @@
 """Separators and encodings of text files, said by the options or asked for by the refusal; and long fields."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import re

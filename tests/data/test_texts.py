@@ -1,7 +1,5 @@
 """Texts: tokens and their parts, a BERT from scratch and from a folder, and who can work on them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

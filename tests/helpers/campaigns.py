@@ -1,11 +1,9 @@
 """Made-up campaigns with known numbers: utilities and advantages by seed, nothing trained."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +17,6 @@ from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spec import Named, StudySpec, Training
 from tune_vfl.spec.cell import Cell
 from tune_vfl.testing.studies import START
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Numbers = Sequence[float] | NDArray[np.float64]
 

@@ -1,17 +1,12 @@
 """Small cells on bundled data, for tests of what is evaluated."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.spec import parse
+from tune_vfl.spec.cell import Cell
 from tune_vfl.spec.raw import apply_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.spec.cell import Cell
 
 
 class CellOf(Protocol):

@@ -1,7 +1,5 @@
 """A made-up answer of a confirmation, for tests of what shows it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tune_vfl.records.confirmations import Check, Confirmation, ConfirmedPoint, Line, UndefendedModel

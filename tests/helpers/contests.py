@@ -1,28 +1,21 @@
 """Contests of simulated studies, run in this process without Ray: what a confirmation does between two workers."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, simulate
 from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
-from tune_vfl.confirmation.jobs import cell_of
+from tune_vfl.confirmation.jobs import Place, cell_of
 from tune_vfl.confirmation.table import Table
 from tune_vfl.driver.undefended import undefended
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
-from tune_vfl.records.confirmations import records_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tune_vfl.confirmation.jobs import Place
-    from tune_vfl.records.confirmations import Confirmation, SeedRecord
-    from tune_vfl.records.joint_confirmation import Setting
-    from tune_vfl.records.studies import StudyRecord
+from tune_vfl.records.confirmations import Confirmation, SeedRecord, records_of
+from tune_vfl.records.joint_confirmation import Setting
+from tune_vfl.records.studies import StudyRecord
 
 Held = dict["Place", "SeedRecord"]
 

@@ -1,7 +1,5 @@
 """Python programs that run a study beside the tests, so that they can be interrupted and killed."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The programs under examples/, as modules."""
 
-from __future__ import annotations
-
 import importlib.util
 from functools import cache
 from pathlib import Path

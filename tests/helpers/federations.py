@@ -1,7 +1,5 @@
 """Small federations of clients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tune_vfl.defenses.base import defense_params

@@ -1,7 +1,5 @@
 """An attack that sees every grant there is, and a training of two trials with two seeds that it watches."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

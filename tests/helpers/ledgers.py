@@ -1,7 +1,5 @@
 """A ledger of a simulated study, for tests of searches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from trainables.simulated import simulated_cell, simulated_spec

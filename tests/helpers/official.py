@@ -1,7 +1,5 @@
 """Write what official archives hold, byte by byte as they hold it, but tiny."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from pathlib import Path

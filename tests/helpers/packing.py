@@ -1,13 +1,13 @@
 """A campaign of simulated studies in a ledger, without a run."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import update
 
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.driver.planning import shared_out
+from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.schema import campaigns
 from tune_vfl.outcome import Outcome
@@ -17,11 +17,6 @@ from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec.cell import MEASURE, References
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.ledger.database import LedgerStorage
 
 SCALES = {"float": [1e-5, 1e-1], "log": True}
 PARAMS = {"laplace": "scale", "gaussian": "sigma", "iso": "ratio"}

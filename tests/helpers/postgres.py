@@ -1,7 +1,5 @@
 """A real PostgreSQL of the tests' own: on a free port of the loopback, its files in a folder that goes with it."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import secrets

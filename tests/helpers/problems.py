@@ -1,7 +1,5 @@
 """Small made-up problems for tests of the protocol."""
 
-from __future__ import annotations
-
 import torch
 
 from tune_vfl.data.base import Split

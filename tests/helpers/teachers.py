@@ -1,15 +1,10 @@
 """A teacher trained by hand, the twin of :func:`~tune_vfl.defenses.parts.teachers.train_teacher`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 
 from tune_vfl.seeds import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def train_by_hand(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, seed: int, rates: Sequence[float]) -> None:

@@ -1,7 +1,5 @@
 """Worlds of made-up visits: rows whose gradients show classes in noise at every epoch, and the success of an answer."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 
